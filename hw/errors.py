@@ -1,0 +1,23 @@
+"""What every error for a user says: what, found, allowed, way out (house.md, habit 10)."""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """A user's mistake. The command line prints the message alone and exits with 1."""
+
+
+class ArchError(WeftError):
+    """An architecture that cannot be built."""
+
+    def __init__(self, what: str, found: object, allowed: str, way_out: str) -> None:
+        super().__init__(explain(f"architecture key {what}", found, allowed, way_out))
+
+
+class IsaError(WeftError):
+    """A value that does not fit its field, or a program that cannot be read."""
+
+
+def explain(what: str, found: object, allowed: str, way_out: str) -> str:
+    """The one form of an error text."""
+    return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
