@@ -1,0 +1,1 @@
+"""The simulation: tools, builds, memories, drivers, and the programs that tests run."""

