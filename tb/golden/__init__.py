@@ -1,0 +1,1 @@
+"""The golden machine: what a program means, in numpy. Imports only the contract of ``weft.hw``."""

@@ -1,0 +1,121 @@
+"""hw/arch.py: presets, derived sizes, files, and the text of every refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.hw.arch import EVERY_STEP, LIMITS, ONCE, POWERS_OF_TWO, Arch, bits_to_count, find, presets
+from weft.hw.errors import ArchError, WeftError
+
+SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,
+             "local_depth": 8192, "accumulator_depth": 2048, "simd_registers_depth": 1, "stride0_depth": 8,
+             "stride1_depth": 8}
+
+
+@pytest.mark.parametrize(("name", "lanes"), [("arty", 8), ("pynq", 12), ("ultra96", 16), ("zcu104", 32), ("tiny", 2)])
+def test_preset_loads(name: str, lanes: int) -> None:
+    assert name in presets()
+    assert Arch.load(name).array_size == lanes
+    assert Arch.load(find(name)) == Arch.load(name)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_tarch_round_trip(name: str, tmp_path: Path) -> None:
+    arch = Arch.load(name)
+    file = tmp_path / "copy.tarch"
+    file.write_text(json.dumps(arch.to_dict()))
+    assert Arch.load(file) == arch
+
+
+def test_files_of_the_original_load_with_the_documented_defaults() -> None:
+    arch = Arch.from_dict(SEED_KEYS)
+    assert (arch.mac_rounding, arch.accumulator_width, arch.lut_count, arch.lut_depth, arch.simd_loop_depth) == (
+        "once", 32, 0, 64, 16)
+    assert (arch.local_banks, arch.accumulator_banks, arch.axi_data_width, arch.axi_max_burst) == (4, 2, 64, 16)
+    assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
+    assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16
+
+
+def test_replace_lets_dependent_defaults_follow() -> None:
+    arch = Arch.from_dict(SEED_KEYS)
+    assert arch.replace(mac_rounding=EVERY_STEP).accumulator_width == 16
+    assert arch.replace(data_type="FP8BP4").accumulator_width == 16
+    assert arch.replace(array_size=4).accumulator_width == 32
+    assert arch.replace(mac_rounding=EVERY_STEP).replace(mac_rounding=ONCE) == arch
+
+
+def test_derived_sizes() -> None:
+    arch = Arch.from_dict({**SEED_KEYS, "data_type": "FP18BP10", "array_size": 12, "local_depth": 20480})
+    assert arch.vector_bytes == 48
+    assert (arch.local_address_width, arch.accumulator_address_width, arch.dram_address_width) == (15, 11, 20)
+    assert [bits_to_count(count) for count in (1, 2, 3, 4, 5)] == [0, 1, 2, 2, 3]
+
+
+def test_an_arch_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Arch.from_dict(SEED_KEYS).array_size = 3
+
+
+def refusal(**keys: object) -> str:
+    with pytest.raises(ArchError) as error:
+        Arch.from_dict({**SEED_KEYS, **keys})
+    text = str(error.value)
+    assert all(part in text for part in (": found ", "; allowed: ", "; way out: ")), text
+    return text
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_each_limit_is_refused_outside_and_named(key: str) -> None:
+    low, high = LIMITS[key]
+    for value in (low - 1, high + 1, str(low), True, float(low), None if key != "accumulator_width" else "8"):
+        text = refusal(**{key: value})
+        assert f"architecture key {key}: found {value}; allowed: an integer, {low}..{high}" in text
+
+
+@pytest.mark.parametrize("key", POWERS_OF_TWO)
+def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
+    high = LIMITS[key][1]
+    assert f"set {key} to {high // 2} or {high}" in refusal(**{key: high - 1})
+
+
+@pytest.mark.parametrize(("keys", "parts"), [
+    ({"mac_rounding": "never"}, ["mac_rounding", "found never", "once or every_step"]),
+    ({"mac_rounding": EVERY_STEP, "accumulator_width": 20}, ["accumulator_width", "found 20", "16 (the data type's)"]),
+    ({"accumulator_width": 15}, ["accumulator_width", "found 15", "at least the data type's width 16"]),
+    ({"dram1_depth": 1 << 29}, ["dram1_depth", "536870912 vectors of 16 bytes", "at most 268435456 vectors",
+                                "raise axi_address_width"]),
+    ({"local_banks": 16, "local_depth": 8}, ["local_banks", "found 16", "at most local_depth = 8"]),
+    ({"accumulator_banks": 4, "accumulator_depth": 3}, ["accumulator_banks", "at most accumulator_depth = 3"]),
+    ({"axi_max_burst": 256, "axi_data_width": 256}, ["axi_max_burst", "256 beats of 32 bytes", "4096 bytes"]),
+    ({"lut_count": 1}, ["lut_count", "found 1", "simd_registers_depth - 1 = 0", "simd_registers_depth to 2"]),
+    ({"data_type": "INT8"}, ["data_type", "found INT8", "FP<width>BP<point>"]),
+    ({"data_type": "FP33BP8"}, ["data_type", "width 4..32"]), ({"data_type": "FP16BP15"}, ["point 1..width-2"]),
+    ({"data_type": 16}, ["data_type", "found 16"]),
+    ({"array_sise": 8}, ["architecture key array_sise: found an unknown key", "did you mean array_size?"]),
+    ({"zzzz": 8}, ["way out: remove it"]),
+])
+def test_a_machine_that_cannot_be_built_is_refused(keys: dict, parts: list[str]) -> None:
+    text = refusal(**keys)
+    assert not [part for part in parts if part not in text], text
+
+
+def test_missing_keys_are_all_named() -> None:
+    with pytest.raises(ArchError, match="architecture key array_size: found nothing.*add array_size, local_depth"):
+        Arch.from_dict({key: value for key, value in SEED_KEYS.items() if key not in ("array_size", "local_depth")})
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"3", b"\xff\xfe\x00"])
+def test_a_file_that_is_no_object_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "bad.tarch"
+    file.write_bytes(content)
+    with pytest.raises(WeftError, match="bad.tarch: found .*way out: start from a preset"):
+        Arch.load(file)
+
+
+def test_an_unknown_preset_lists_the_known_ones() -> None:
+    with pytest.raises(WeftError, match="architecture: found nothere; allowed: a preset .*pynq.*way out"):
+        Arch.load("nothere")

@@ -1,0 +1,244 @@
+"""hw/isa.py: layout, round trips, limits, text, and the published program."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.hw.arch import LIMITS, Arch, presets
+from weft.hw.errors import ArchError, IsaError
+from weft.hw.isa import (
+    CAUSE_TEXTS,
+    OPERATIONS,
+    Cause,
+    DataFlow,
+    Instruction,
+    Isa,
+    Opcode,
+    Register,
+    SimdOpcode,
+    SimdSub,
+    illegal_register_value,
+)
+from weft.tb.lib.random_program import random_program
+from weft.tb.lib.shared import shared
+
+ARTY = Isa(Arch.load("arty"))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Isa:
+    """Any machine that can be built, with memories small and large."""
+    def depth(most: int) -> int:
+        return draw(st.integers(2, most) | st.sampled_from([2, 3, 255, 256, 257, most]))
+
+    registers = draw(st.integers(*LIMITS["simd_registers_depth"]))
+    keys = {"data_type": draw(st.sampled_from(["FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16"])),
+            "array_size": draw(st.integers(*LIMITS["array_size"])), "dram0_depth": depth(1 << 32),
+            "dram1_depth": depth(1 << 32), "local_depth": depth(1 << 16), "accumulator_depth": depth(1 << 16),
+            "local_banks": 1, "accumulator_banks": 1, "axi_address_width": 64,
+            "simd_registers_depth": registers, "lut_count": draw(st.integers(0, max(registers - 1, 0))),
+            **{key: draw(st.integers(*LIMITS[key])) for key in ("stride0_depth", "stride1_depth", "simd_loop_depth")}}
+    return Isa(Arch.from_dict(keys))
+
+
+# -- layout --------------------------------------------------------------------------------------------------------
+def test_the_eight_lane_preset_has_operands_of_16_24_and_16_bits_and_8_bytes() -> None:
+    assert ARTY.operand_widths == (16, 24, 16)
+    assert ARTY.instruction_bytes == 8
+
+
+def test_the_fields_lie_where_the_design_says() -> None:
+    """Arty: addresses of 13 and 20 bits with 3 bits of log2(stride) above; size stored as n-1; opcode on top."""
+    instruction = ARTY.mat_mul(5, 6, 7, accumulate=True, local_stride=2, accumulator_stride=8)
+    value = ARTY.encode(instruction)
+    assert value == 1 << 60 | 1 << 56 | 6 << 40 | (3 << 20 | 6) << 16 | (1 << 13 | 5)
+    assert ARTY.assemble([instruction]) == value.to_bytes(8, "little")
+
+
+def test_flags_are_numbered_from_bit_0() -> None:
+    flags = {
+        ARTY.mat_mul(0, 0, 1, zeroes=True): 2, ARTY.load_weight(0, 1, zeroes=True): 1,
+        ARTY.load_weight(0, 1, zero_bias=True): 2, ARTY.simd(SimdSub(SimdOpcode.ADD), read=1): 1,
+        ARTY.simd(SimdSub(SimdOpcode.ADD), write=1): 2, ARTY.simd(SimdSub(SimdOpcode.ADD), accumulate=True): 4,
+        ARTY.simd(SimdSub(SimdOpcode.ADD), hold=True): 8,
+        ARTY.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, 0, 1): 15}
+    assert all(instruction.flags == value for instruction, value in flags.items())
+
+
+def test_the_sub_instruction_is_opcode_left_right_destination_from_the_top() -> None:
+    assert ARTY.pack_sub(SimdSub(SimdOpcode.MULTIPLY, 1, 0, 1)) == 10 << 3 | 1 << 2 | 0 << 1 | 1
+    with_tables = Isa(Arch.load("arty").replace(simd_registers_depth=3, lut_count=1))
+    assert with_tables.pack_sub(SimdSub(SimdOpcode.LOOKUP, 3, 2, 1)) == 16 << 6 | 3 << 4 | 2 << 2 | 1
+
+
+@given(machines())
+@settings(max_examples=200)
+def test_operands_are_whole_bytes_that_hold_every_field(isa: Isa) -> None:
+    assert all(width % 8 == 0 for width in isa.operand_widths)
+    assert isa.instruction_bytes * 8 == sum(isa.operand_widths) + 8
+    for operation in OPERATIONS.values():
+        for field in operation.fields:
+            assert isa.field_width(field) <= isa.operand_widths[field.operand]
+    arch = isa.arch
+    assert 1 << isa.address_widths[0] >= max(arch.local_depth, arch.accumulator_depth)
+    assert 1 << isa.address_widths[1] >= max(arch.local_depth, arch.accumulator_depth, arch.dram0_depth,
+                                             arch.dram1_depth)
+    assert 1 << isa.operand_widths[2] >= min(arch.local_depth, arch.accumulator_depth)
+
+
+# -- round trips ---------------------------------------------------------------------------------------------------
+@given(machines(), st.data())
+@settings(max_examples=200)
+def test_any_bits_decode_and_encode_to_themselves(isa: Isa, data: st.DataObject) -> None:
+    value = data.draw(st.integers(0, 256 ** isa.instruction_bytes - 1))
+    assert isa.encode(isa.decode(value)) == value
+    program = value.to_bytes(isa.instruction_bytes, "little") * 3
+    assert list(isa.disassemble(program)) == [isa.decode(value)] * 3
+    assert isa.assemble(isa.disassemble(program)) == program
+
+
+@given(machines(), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_legal_instructions_round_trip_use_only_named_bits_and_have_a_text(isa: Isa, seed: int) -> None:
+    program = random_program(isa.arch, seed, 30)
+    assert list(isa.disassemble(isa.assemble(program))) == program
+    for instruction in program:
+        assert isa.encode(instruction) & (1 << isa.opcode_offset) - 1 & ~isa.used_mask(Opcode(instruction.opcode)) == 0
+        assert isa.text(instruction).startswith(OPERATIONS[Opcode(instruction.opcode)].name)
+
+
+@given(machines(), st.data())
+@settings(max_examples=100)
+def test_address_and_sub_instruction_come_back(isa: Isa, data: st.DataObject) -> None:
+    for operand, depth in enumerate((isa.arch.stride0_depth, isa.arch.stride1_depth)):
+        address = data.draw(st.integers(0, (1 << isa.address_widths[operand]) - 1))
+        stride = 1 << data.draw(st.integers(0, depth - 1))
+        instruction = isa.mat_mul(*((address, 0) if operand == 0 else (0, address)), 1,
+                                  **{("local_stride", "accumulator_stride")[operand]: stride})
+        assert isa.address(operand, instruction.operands[operand]) == (address, stride)
+    opcode = data.draw(st.sampled_from(list(SimdOpcode)[:17 if isa.arch.lut_count else 16]))
+    registers = [data.draw(st.integers(0, isa.arch.simd_registers_depth)) for _ in range(3)]
+    assert isa.unpack_sub(isa.pack_sub(SimdSub(opcode, *registers))) == (opcode, *registers)
+
+
+def test_a_truncated_program_is_refused() -> None:
+    with pytest.raises(IsaError, match="program: found 9 bytes; allowed: a multiple of 8.*way out"):
+        ARTY.split(bytes(9))
+    assert list(ARTY.disassemble(b"")) == []
+
+
+def test_the_published_program_disassembles_and_assembles_to_itself() -> None:
+    folder = shared("vectors/resnet20v2_zcu104")
+    model = json.loads((folder / "resnet20v2_cifar_onnx_zcu104.tmodel").read_text())
+    isa = Isa(Arch.from_dict(model["arch"]))
+    program = (folder / model["prog"]["file_name"]).read_bytes()
+    instructions = list(isa.disassemble(program))
+    assert len(instructions) == 50171
+    assert isa.assemble(instructions) == program
+    assert {instruction.opcode for instruction in instructions} == {
+        Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT, Opcode.SIMD}
+    assert isa.text(instructions[2]) == "LoadWeight local=0 size=33"
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("build", [
+    lambda: ARTY.mat_mul(8192, 0, 1), lambda: ARTY.mat_mul(-1, 0, 1), lambda: ARTY.mat_mul(0, 1 << 20, 1),
+    lambda: ARTY.mat_mul(0, 0, 0), lambda: ARTY.mat_mul(0, 0, (1 << 16) + 1),
+    lambda: ARTY.mat_mul(0, 0, 1, local_stride=3),
+    lambda: ARTY.mat_mul(0, 0, 1, local_stride=256), lambda: ARTY.mat_mul(0, 0, 1, accumulator_stride=0),
+    lambda: ARTY.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 1 << 20, 1), lambda: ARTY.load_weight(0, (1 << 24) + 1),
+    lambda: ARTY.simd_loop(0, 1), lambda: ARTY.simd_loop(1, 0), lambda: ARTY.configure(Register.TRACEPOINT, 1 << 24),
+    lambda: ARTY.configure(Register.TIMEOUT, -1), lambda: ARTY.simd(SimdSub(SimdOpcode.LOOKUP)),
+    lambda: ARTY.simd(SimdSub(SimdOpcode.ADD, left=2)), lambda: ARTY.simd(SimdSub(SimdOpcode.ADD), read=1 << 20),
+    lambda: ARTY.encode(Instruction(16)), lambda: ARTY.encode(Instruction(0, 16)),
+    lambda: ARTY.encode(Instruction(0, 0, 1 << 16)), lambda: ARTY.encode(Instruction(0, 0, 0, 0, -1)),
+])
+def test_a_value_that_does_not_fit_its_field_is_refused(build: object) -> None:
+    with pytest.raises(IsaError, match="found .*; allowed: .*; way out: "):
+        build()  # type: ignore[operator]
+
+
+def test_the_largest_values_fit() -> None:
+    ARTY.encode(ARTY.mat_mul(8191, (1 << 20) - 1, 1 << 16, local_stride=128, accumulator_stride=128))
+    ARTY.encode(ARTY.load_weight(0, 1 << 24))
+    ARTY.encode(ARTY.configure(Register.TRACEPOINT, (1 << 24) - 1))
+
+
+def test_opcodes_follow_the_machine() -> None:
+    arch = Arch.load("arty")
+    assert Opcode.LOAD_LUT not in ARTY.opcodes() and Opcode.SIMD_LOOP in ARTY.opcodes()
+    assert Opcode.SIMD_LOOP not in Isa(arch.replace(simd_loop_depth=0)).opcodes()
+    assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
+
+
+def test_legal_flags_are_those_of_the_table() -> None:
+    legal = {opcode: set(ARTY.legal_flags(opcode)) for opcode in Opcode}
+    assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
+                     Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
+                     Opcode.SIMD_LOOP: {0}, Opcode.CONFIGURE: {0}}
+
+
+# -- registers -----------------------------------------------------------------------------------------------------
+def test_registers_have_the_widths_and_resets_of_the_seed() -> None:
+    table = {register: (spec.width, spec.reset) for register, spec in ARTY.registers.items()}
+    assert list(table) == list(Register)
+    assert {key: value for key, value in table.items() if key < 0x10} == {
+        0x00: (32, 0), 0x01: (4, 0), 0x04: (32, 0), 0x05: (4, 0), 0x08: (16, 100), 0x09: (32, 0xFFFFFFFF),
+        0x0A: (32, 0), 0x0B: (16, 0)}
+    assert all(table[Register(number)][1] == 0 for number in (0x10, 0x11, 0x12, 0x14, 0x15, 0x16))
+    assert table[Register.ENTER_SHIFT] == table[Register.LEAVE_SHIFT] == (5, 8)
+
+
+def test_a_dram_window_must_stay_below_the_last_address() -> None:
+    arch = Arch.load("arty")
+    room = ((1 << 32) - 1048576 * 16) // 65536
+    for register in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET):
+        assert not illegal_register_value(arch, register, room)
+        assert illegal_register_value(arch, register, room + 1)
+
+
+def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> None:
+    once = Arch.load("arty")
+    every_step = once.replace(mac_rounding="every_step")
+    for register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+        assert [illegal_register_value(once, register, value) for value in (0, 31, 32)] == [False, False, True]
+        assert [illegal_register_value(every_step, register, value) for value in (7, 8, 9)] == [True, False, True]
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("instruction", "text"), [
+    (ARTY.no_op(), "NoOp"),
+    (ARTY.mat_mul(3, 0, 49, accumulate=True, accumulator_stride=2),
+     "MatMul accumulate local=3 accumulator=0:2 size=49"),
+    (ARTY.data_move(DataFlow.ACCUMULATOR_TO_LOCAL_RELU, 1, 2, 3),
+     "DataMove accumulator_to_local_relu local=1 far=2 size=3"),
+    (ARTY.load_weight(7, 9, zero_bias=True), "LoadWeight zero_bias local=7 size=9"),
+    (ARTY.simd(SimdSub(SimdOpcode.MAX, 0, 1), read=4, write=5),
+     "SIMD read write write_address=5 read_address=4 max left=0 right=1 destination=0"),
+    (ARTY.simd_loop(10, 2), "SIMDLoop iterations=10 body=2"),
+    (ARTY.configure(Register.ENTER_SHIFT, 3), "Configure register=enter_shift value=3"),
+    (Instruction(Opcode.CONFIGURE, 0, 99, 1), "Configure register=99 value=1"),
+    (Instruction(9, 1, 2, 3, 4), "illegal opcode=9 flags=1 operands=(2, 3, 4)"),
+    (Instruction(Opcode.DATA_MOVE, 5), "DataMove flow=5 local=0 far=0 size=1"),
+    (Instruction(Opcode.MAT_MUL, 8), "MatMul flag3 local=0 accumulator=0 size=1"),
+])
+def test_text_of_an_instruction(instruction: Instruction, text: str) -> None:
+    assert ARTY.text(instruction) == text
+
+
+def test_every_cause_has_a_text() -> None:
+    assert set(CAUSE_TEXTS) == set(Cause)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_has_an_instruction_set(name: str) -> None:
+    assert Isa(Arch.load(name)).instruction_bytes in range(5, 12)
+
+
+def test_an_impossible_machine_has_none() -> None:
+    with pytest.raises(ArchError):
+        Isa(Arch.load("arty").replace(array_size=1))

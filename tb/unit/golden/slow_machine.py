@@ -1,0 +1,273 @@
+"""A second reading of the design: one scalar at a time, in plain Python, sharing no arithmetic with the golden machine.
+
+Only field positions come from the contract (``Isa.address``, ``Isa.unpack_sub``); every rule is written out again.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from weft.hw.arch import Arch
+from weft.hw.isa import Cause, Instruction, Isa
+
+ONE_SOURCE, TWO_SOURCES = {2, 3, 6, 7, 11, 16}, {4, 5, 8, 9, 10, 12, 13, 14, 15}
+ROWS = {1: 0x10, 2: 0x14}  # opcode -> first of its three rows registers
+
+
+def clip(value: int, width: int) -> int:
+    return max(-(2 ** (width - 1)), min(2 ** (width - 1) - 1, value))
+
+
+def rounded(value: int, shift: int) -> int:
+    return round(Fraction(value, 2 ** shift))  # Python's round is half to even
+
+
+class Refused(Exception):
+    def __init__(self, cause: Cause, program_counter: int) -> None:
+        super().__init__(cause, program_counter)
+        self.cause, self.program_counter = cause, program_counter
+
+
+class SlowMachine:
+    def __init__(self, arch: Arch) -> None:
+        self.arch, self.isa = arch, Isa(arch)
+        lanes = range(arch.array_size)
+        self.w, self.p = arch.number.width, arch.number.point
+        self.exact = arch.mac_rounding == "once"
+        self.acc_width = arch.accumulator_bits
+        self.local = [[0 for _ in lanes] for _ in range(arch.local_depth)]
+        self.acc = [[0 for _ in lanes] for _ in range(arch.accumulator_depth)]
+        self.weights = [[0 for _ in lanes] for _ in range(arch.array_size + 1)]
+        self.simd_registers = [[0 for _ in lanes] for _ in range(arch.simd_registers_depth)]
+        self.luts = [[[0 for _ in lanes] for _ in range(arch.lut_depth)] for _ in range(arch.lut_count + 1)]
+        self.dram: list[dict[int, int]] = [{}, {}]
+        self.config = {0x00: 0, 0x01: 0, 0x04: 0, 0x05: 0, 0x08: 100, 0x09: 2 ** 32 - 1, 0x0A: 0, 0x0B: 0,
+                       0x10: 0, 0x11: 0, 0x12: 0, 0x14: 0, 0x15: 0, 0x16: 0, 0x18: self.p, 0x19: self.p}
+        self.pc = 0
+        self.loop: tuple[int, int, list[Instruction]] | None = None
+
+    # -- legality --------------------------------------------------------------------------------------------------
+    def causes(self, ins: Instruction) -> set[Cause]:
+        arch, found = self.arch, set()
+        op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
+        has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
+        if op not in has:
+            return {Cause.OPCODE}
+        if self.loop and op != 4:
+            found.add(Cause.LOOP_BODY)
+        allowed = {1: range(4), 2: (0, 1, 2, 3, 12, 13, 14, 15), 3: range(4), 4: range(16 if self.loop else 8)}
+        if flags not in allowed.get(op, (0,)):
+            return found | {Cause.FLAGS}
+        address_bits = [self.isa.address_widths[i] + self.isa.stride_widths[i] for i in (0, 1)]
+        sub_bits = self.isa.sub_width
+        limits = {0: (0, 0, 0), 1: (address_bits[0], address_bits[1], 99), 2: (address_bits[0], address_bits[1], 99),
+                  3: (address_bits[0], 99, 0), 4: (address_bits[0], address_bits[1], sub_bits),
+                  5: (address_bits[0], 99, 0), 6: (99, 99, 0), 15: (99, 99, 0)}[op]
+        if any(value >> bits for value, bits in zip((a, b, c), limits, strict=True)):
+            return found | {Cause.RESERVED_BITS}
+        return found | self.value_causes(ins)
+
+    def value_causes(self, ins: Instruction) -> set[Cause]:
+        arch, found, config = self.arch, set(), self.config
+        op, flags, b, c = ins.opcode, ins.flags, ins.operand1, ins.operand2
+        (near, near_stride), (far, far_stride) = self.isa.address(0, ins.operand0), self.isa.address(1, ins.operand1)
+        if op in (1, 2):
+            rows, pitch, far_pitch = (config[ROWS[op] + i] for i in range(3))
+            far_depth, cause = arch.accumulator_depth, Cause.ACCUMULATOR_RANGE
+            if op == 2 and flags < 4:
+                far_depth = (arch.dram0_depth, arch.dram1_depth)[flags // 2]
+                cause = (Cause.DRAM0_RANGE, Cause.DRAM1_RANGE)[flags // 2]
+            if not (op == 1 and flags & 2) and near + c * near_stride + rows * pitch >= arch.local_depth:
+                found.add(Cause.LOCAL_RANGE)
+            if far + c * far_stride + rows * far_pitch >= far_depth:
+                found.add(cause)
+        if op == 3 and not flags & 1 and near + b * near_stride >= arch.local_depth:
+            found.add(Cause.LOCAL_RANGE)
+        if op == 5:
+            if near + (arch.lut_depth - 1) * near_stride >= arch.local_depth:
+                found.add(Cause.LOCAL_RANGE)
+            if b > arch.lut_count:
+                found.add(Cause.LUT_TABLE)
+        if op == 6 and b + 1 > arch.simd_loop_depth:
+            found.add(Cause.LOOP_BODY)
+        if op == 4:
+            found |= self.simd_causes(flags, near, near_stride, far, far_stride, c)
+        if op == 15:
+            found |= self.configure_causes(ins.operand0, b)
+        return found
+
+    def simd_causes(self, flags: int, write: int, write_stride: int, read: int, read_stride: int, c: int) -> set[Cause]:
+        found = set()
+        k = self.loop[0] - 1 if self.loop else 0
+        if flags & 1 and read + (0 if flags & 8 else k * read_stride) >= self.arch.accumulator_depth:
+            found.add(Cause.ACCUMULATOR_RANGE)
+        if flags & 2 and write + k * write_stride >= self.arch.accumulator_depth:
+            found.add(Cause.ACCUMULATOR_RANGE)
+        code, left, right, destination = self.isa.unpack_sub(c)
+        if code > (16 if self.arch.lut_count else 15):
+            return found | {Cause.SIMD_OPCODE}
+        named = [destination] + [left] * (code in ONE_SOURCE | TWO_SOURCES) + [right] * (code in TWO_SOURCES)
+        if code == 16:
+            named.append(destination + self.arch.lut_count)
+        if max(named) > self.arch.simd_registers_depth:
+            found.add(Cause.SIMD_REGISTER)
+        return found
+
+    def configure_causes(self, register: int, value: int) -> set[Cause]:
+        arch = self.arch
+        if register not in self.config:
+            return {Cause.REGISTER}
+        near = 2 ** (arch.local_depth - 1).bit_length() - 1
+        acc = 2 ** (arch.accumulator_depth - 1).bit_length() - 1
+        far = max(acc, *(2 ** (depth - 1).bit_length() - 1 for depth in (arch.dram0_depth, arch.dram1_depth)))
+        most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
+                0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
+                0x19: self.acc_width - 1}
+        if register in (0, 4):
+            window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
+            bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
+        elif register >= 0x18 and not self.exact:
+            bad = value != self.p
+        else:
+            bad = value > most[register]
+        return {Cause.REGISTER_VALUE} if bad else set()
+
+    # -- running ---------------------------------------------------------------------------------------------------
+    def run(self, program: bytes) -> None:
+        size = self.isa.instruction_bytes
+        for start in range(0, len(program), size):
+            self.step(self.isa.decode(int.from_bytes(program[start:start + size], "little")))
+
+    def step(self, ins: Instruction) -> None:
+        found = self.causes(ins)
+        if found:
+            raise Refused(min(found), self.pc)
+        self.pc = (self.pc + 1) % 2 ** 32
+        {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
+         6: self.simd_loop, 15: self.configure}[ins.opcode](ins)
+
+    def enter(self, value: int) -> int:
+        return clip(value * 2 ** self.config[0x18], self.acc_width) if self.exact else value
+
+    def leave(self, value: int) -> int:
+        return clip(rounded(value, self.config[0x19]), self.w) if self.exact else value
+
+    def put(self, address: int, lane: int, value: int, accumulate: int) -> None:
+        self.acc[address][lane] = clip((self.acc[address][lane] if accumulate else 0) + value, self.acc_width)
+
+    def pairs(self, ins: Instruction) -> list[tuple[int, int]]:
+        (near, near_stride), (far, far_stride) = self.isa.address(0, ins.operand0), self.isa.address(1, ins.operand1)
+        rows, pitch, far_pitch = (self.config[ROWS[ins.opcode] + i] for i in range(3))
+        return [(near + k * near_stride + r * pitch, far + k * far_stride + r * far_pitch)
+                for r in range(rows + 1) for k in range(ins.operand2 + 1)]
+
+    def mat_mul(self, ins: Instruction) -> None:
+        lanes = range(self.arch.array_size)
+        for near, far in self.pairs(ins):
+            inputs = [0] * len(lanes) if ins.flags & 2 else list(self.local[near])
+            for column in lanes:
+                y = self.enter(self.weights[0][column])
+                for lane in lanes:
+                    product = inputs[lane] * self.weights[1 + lane][column]
+                    y = y + product if self.exact else clip(rounded(product + y * 2 ** self.p, self.p), self.w)
+                self.put(far, column, y, ins.flags & 1)
+
+    def data_move(self, ins: Instruction) -> None:
+        flow, lanes = ins.flags, range(self.arch.array_size)
+        scalar = self.arch.number.scalar_bytes
+        for near, far in self.pairs(ins):
+            for lane in lanes:
+                if flow in (12, 14):
+                    value = self.leave(self.acc[far][lane])
+                    self.local[near][lane] = max(0, value) if flow == 14 else value
+                elif flow in (13, 15):
+                    self.put(far, lane, self.enter(self.local[near][lane]), flow == 15)
+                else:
+                    port = flow // 2
+                    at = self.config[4 * port] * 65536 + far * self.arch.vector_bytes + lane * scalar
+                    self.move_scalar(self.dram[port], at, near, lane, to_dram=bool(flow & 1))
+
+    def move_scalar(self, dram: dict[int, int], at: int, near: int, lane: int, *, to_dram: bool) -> None:
+        scalar = self.arch.number.scalar_bytes
+        if to_dram:
+            for k, byte in enumerate(self.local[near][lane].to_bytes(scalar, "little", signed=True)):
+                dram[at + k] = byte
+            return
+        bits = sum(dram.get(at + k, 0) << 8 * k for k in range(scalar)) % 2 ** self.w
+        self.local[near][lane] = bits - 2 ** self.w if bits >> (self.w - 1) else bits
+
+    def load_weight(self, ins: Instruction) -> None:
+        near, stride = self.isa.address(0, ins.operand0)
+        for k in range(ins.operand1, -1, -1):
+            self.shift_in([0] * self.arch.array_size if ins.flags & 1 else list(self.local[near + k * stride]))
+        if ins.flags & 2:
+            self.shift_in([0] * self.arch.array_size)
+
+    def shift_in(self, row: list[int]) -> None:
+        self.weights.insert(0, row)
+        self.weights.pop()
+
+    def simd_loop(self, ins: Instruction) -> None:
+        self.loop = ins.operand0 + 1, ins.operand1 + 1, []
+
+    def simd(self, ins: Instruction) -> None:
+        if self.loop is None:
+            self.simd_once(ins, 0, self.simd_registers)
+            return
+        iterations, length, body = self.loop
+        body.append(ins)
+        if len(body) == length:
+            self.loop = None
+            for k in range(iterations):
+                registers = [list(register) for register in self.simd_registers]
+                for each in body:
+                    self.simd_once(each, k, registers)
+
+    def simd_once(self, ins: Instruction, k: int, registers: list[list[int]]) -> None:
+        write, write_stride = self.isa.address(0, ins.operand0)
+        read, read_stride = self.isa.address(1, ins.operand1)
+        code, left, right, destination = self.isa.unpack_sub(ins.operand2)
+        read += 0 if ins.flags & 8 else k * read_stride
+        write += k * write_stride
+        for lane in range(self.arch.array_size):
+            sources = [self.leave(self.acc[read][lane]) if ins.flags & 1 else 0,
+                       *(register[lane] for register in registers)]
+            x = sources[left] if code in ONE_SOURCE | TWO_SOURCES else sources[0]
+            y = sources[right] if code in TWO_SOURCES else 0
+            if code == 16:
+                result, values = self.look_up(x, lane)
+                for i, value in enumerate(values):
+                    registers[destination + i][lane] = value
+            else:
+                result = self.alu(code, x, y)
+            if destination:
+                registers[destination - 1][lane] = result
+            if ins.flags & 2:
+                self.put(write, lane, self.enter(result), ins.flags & 4)
+
+    def alu(self, code: int, x: int, y: int) -> int:
+        one, w = 2 ** self.p, self.w
+        return [lambda: x, lambda: 0, lambda: x, lambda: one * (x == 0), lambda: one * (x != 0 and y != 0),
+                lambda: one * (x != 0 or y != 0), lambda: clip(x + one, w), lambda: clip(x - one, w),
+                lambda: clip(x + y, w), lambda: clip(x - y, w), lambda: clip(rounded(x * y, self.p), w),
+                lambda: clip(abs(x), w), lambda: one * (x > y), lambda: one * (x >= y), lambda: min(x, y),
+                lambda: max(x, y)][code]()
+
+    def look_up(self, x: int, lane: int) -> tuple[int, list[int]]:
+        first, second = self.luts[0][0][lane], self.luts[0][1][lane]
+        step = second - first
+        log2 = 0
+        while step and step % 2 ** (log2 + 1) == 0:
+            log2 += 1
+        spacing = 2 ** (log2 if step else self.w - 1)
+        index = min(max((x - first + spacing // 2) // spacing, 0), self.arch.lut_depth - 1)
+        return clip(x - (first + index * spacing), self.w), [table[index][lane] for table in self.luts[1:]]
+
+    def load_lut(self, ins: Instruction) -> None:
+        near, stride = self.isa.address(0, ins.operand0)
+        self.luts[ins.operand1] = [list(self.local[near + k * stride]) for k in range(self.arch.lut_depth)]
+
+    def configure(self, ins: Instruction) -> None:
+        self.config[ins.operand0] = ins.operand1
+        if ins.operand0 == 0x0A:
+            self.pc = ins.operand1
