@@ -1,0 +1,56 @@
+"""LoadWeight: local memory into the systolic array's shadow weights, last address first."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from weft.hw.arch import Arch
+from weft.hw.control.walker import Walker
+from weft.hw.memory.local import delayed
+from weft.hw.operations import load_weight_layout
+from weft.hw.ports import local_read_port, vector_layout
+from weft.hw.timing import LOCAL_READ_LATENCY
+
+
+class LoadWeightUnit(wiring.Component):
+    """``operation`` in (base = last address); ``shift`` and ``weight`` to the array LOCAL_READ_LATENCY cycles after each
+    vector was requested; ``done`` pulses with the last request.
+
+    A MatMul whose first vector is requested in a later cycle swaps these weights in: both paths take equally long.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1),
+            "local_read": Out(local_read_port(arch)),
+            "shift": Out(1), "weight": Out(vector_layout(arch)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        arch = self._arch
+        m.submodules.walker = walker = Walker(load_weight_layout(arch), ("local",), descending=True)
+        connect(m, wiring.flipped(self.operation), walker.i)
+        at, request = walker.o.payload, self.local_read.request
+        bias_row = Signal()  # the extra row of zeros is due: the operation's last address has been requested
+        zeroes, taken = Signal(), Signal()
+        m.d.comb += [
+            zeroes.eq(at.operation.zeroes | bias_row),
+            request.valid.eq(walker.o.valid & ~zeroes),
+            request.payload.eq(at.local),
+            taken.eq(walker.o.valid & (zeroes | request.ready)),
+            walker.o.ready.eq(taken & ~(at.last & at.operation.zero_bias & ~bias_row)),
+            self.done.eq(walker.o.valid & walker.o.ready & at.last),
+        ]
+        with m.If(taken):
+            m.d.sync += bias_row.eq(at.last & at.operation.zero_bias & ~bias_row)
+        shift = delayed(m, "shift", taken, LOCAL_READ_LATENCY)
+        cleared = delayed(m, "cleared", zeroes, LOCAL_READ_LATENCY)
+        m.d.comb += [
+            self.shift.eq(shift),
+            self.weight.as_value().eq(Mux(cleared, 0, self.local_read.response.payload.as_value())),
+        ]
+        return m

@@ -1,0 +1,76 @@
+"""MatMul: local memory through the systolic array into the accumulators."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from weft.hw.arch import Arch
+from weft.hw.control.walker import Walker
+from weft.hw.memory.local import delayed
+from weft.hw.operations import mat_mul_layout, shift_width
+from weft.hw.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
+from weft.hw.timing import LOCAL_READ_LATENCY, array_latency
+
+
+class MatMulUnit(wiring.Component):
+    """``operation`` in; ``done`` pulses when its last sum is written. ``swapped`` pulses when the first vector of an
+    operation that swaps was requested: from the next cycle on new weights may be requested.
+
+    One vector a cycle, operation after operation without a gap. Nothing behind the local memory ever waits: every
+    vector reaches the array LOCAL_READ_LATENCY cycles after its request, its sum the accumulators array_latency later.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
+            "local_read": Out(local_read_port(arch)),
+            "activation": Out(vector_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
+            "enter_shift": Out(shift_width(arch)),
+            "result": In(sum_layout(arch)), "result_valid": In(1),
+            "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        arch, layout = self._arch, mat_mul_layout(self._arch)
+        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
+        connect(m, wiring.flipped(self.operation), walker.i)
+        at, operation, request = walker.o.payload, walker.o.payload.operation, self.local_read.request
+        m.d.comb += [
+            request.valid.eq(walker.o.valid & ~operation.zeroes),
+            request.payload.eq(at.local),
+            walker.o.ready.eq(operation.zeroes | request.ready),
+        ]
+        taken = walker.o.valid & walker.o.ready
+        m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
+        target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
+        head = data.StructLayout({"target": target, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch)})
+        fields = Cat(at.accumulator, operation.accumulate, at.last, operation.zeroes, self.swapped,
+                     operation.enter_shift)
+        arriving = data.View(head, delayed(m, "arriving", fields, LOCAL_READ_LATENCY))
+        self._feed(m, delayed(m, "arrived", taken, LOCAL_READ_LATENCY), arriving)
+        self._collect(m, data.View(target, delayed(m, "leaving", arriving.target.as_value(), array_latency(arch))))
+        return m
+
+    def _feed(self, m: Module, arrived, arriving) -> None:
+        """Into the array."""
+        m.d.comb += [
+            self.activation_valid.eq(arrived),
+            self.activation.as_value().eq(Mux(arriving.zeroes, 0, self.local_read.response.payload.as_value())),
+            self.swap.eq(arrived & arriving.swap),
+            self.enter_shift.eq(arriving.enter_shift),
+        ]
+
+    def _collect(self, m: Module, target) -> None:
+        """Out of the array: the accumulators always take it."""
+        request = self.accumulator_write.request
+        m.d.comb += [
+            request.valid.eq(self.result_valid),
+            request.payload.address.eq(target.address),
+            request.payload.accumulate.eq(target.accumulate),
+            request.payload.data.eq(self.result),
+            self.done.eq(self.result_valid & target.last),
+        ]

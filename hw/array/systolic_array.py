@@ -1,0 +1,99 @@
+"""The systolic array: weight-stationary, one vector in and one vector out a cycle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Module, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw import fixed_point, numerics
+from weft.hw.arch import ONCE, Arch
+from weft.hw.array.delay import DelayLine, delayed
+from weft.hw.array.processing_element import BiasElement, ProcessingElement
+from weft.hw.operations import shift_width
+from weft.hw.ports import sum_layout, vector_layout
+from weft.hw.timing import array_latency
+
+
+class SystolicArray(wiring.Component):
+    """bias + activation @ weights, for a vector every cycle; free running, without back-pressure.
+
+    * ``activation`` counts where ``activation_valid`` is high; ``enter_shift`` belongs to it and enters the bias.
+      The vector's sums are ``result``, with ``result_valid``, ``latency`` (``timing.array_latency``) cycles later.
+    * ``shift`` shifts ``weight`` into the shadow weight column: it becomes the bias row, what was there moves one row
+      down, and the last row's is lost. Fewer than array_size + 1 shifts keep the rest.
+    * ``swap``, with ``activation_valid``: this vector is the first that uses what the shadow column holds after all
+      shifts of earlier cycles. The shadow column stays as it is.
+
+    Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap (the
+    swap does not see it) or in any later one, and a swap may come in the cycle after the last shift.
+    Reset clears the valids and waves under way; the weight columns keep their values. All weights are zero at power-up.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        self.latency = array_latency(arch)
+        super().__init__({
+            "activation": In(vector_layout(arch)), "activation_valid": In(1), "swap": In(1),
+            "enter_shift": In(unsigned(shift_width(arch))),
+            "weight": In(vector_layout(arch)), "shift": In(1),
+            "result": Out(sum_layout(arch)), "result_valid": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        size, latency = self._arch.array_size, self.latency
+        # Wave-row i (0 the bias row, r + 1 row r), column j acts i + j cycles after the wave's start.
+        shifts = DelayLine(m, self.shift, 2 * size - 1, name="shift_wave", reset=True)
+        swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 1, name="swap_wave", reset=True)
+        enter_shifts = DelayLine(m, self.enter_shift, size, name="enter_shift_wave")
+        valids = DelayLine(m, self.activation_valid, latency, name="valid_wave", reset=True)
+        m.d.comb += self.result_valid.eq(valids.tap(latency))
+
+        columns: list[list[BiasElement | ProcessingElement]] = []
+        for j in range(size):
+            column = [BiasElement(self._arch), *(ProcessingElement(self._arch, row) for row in range(size))]
+            columns.append(column)
+            m.submodules[f"bias_{j}"] = bias = column[0]
+            m.d.comb += [
+                bias.link_i.eq(delayed(m, self.weight[j], j, name=f"weight_skew_{j}")),
+                bias.enter_shift.eq(enter_shifts.tap(j + 1)),
+            ]
+            for i, element in enumerate(column):
+                m.d.comb += [element.shift.eq(shifts.tap(i + j)), element.swap.eq(swaps.tap(i + j))]
+            for r, (above, element) in enumerate(zip(column, column[1:], strict=False)):
+                m.submodules[f"pe_{r}_{j}"] = element
+                m.d.comb += [element.link_i.eq(above.link_o), element.partial_sum_i.eq(above.partial_sum_o)]
+                if j == 0:
+                    activation = delayed(m, self.activation[r], r + 1, name=f"activation_skew_{r}")
+                else:
+                    activation = columns[j - 1][r + 1].activation_o
+                m.d.comb += element.activation_i.eq(activation)
+            result = delayed(m, column[-1].partial_sum_o, size - 1 - j, name=f"deskew_{j}")
+            m.d.comb += self.result[j].eq(fixed_point.resize(result, len(self.result[j])))
+        return m
+
+
+class SystolicArrayReference:
+    """The same meaning without waves: in each cycle call ``compute``, which may swap first, then ``shift``."""
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        self.shadow = np.zeros((arch.array_size + 1, arch.array_size), np.int64)  # row 0 is the bias row
+        self.active = self.shadow.copy()
+
+    def shift(self, weight: np.ndarray) -> None:
+        self.shadow = np.vstack([weight, self.shadow[:-1]])
+
+    def compute(self, activation: np.ndarray, enter_shift: int, *, swap: bool = False) -> np.ndarray:
+        """The sums of one vector."""
+        if swap:
+            self.active = self.shadow
+        bias, weights, number = self.active[0], self.active[1:], self._arch.number
+        if self._arch.mac_rounding == ONCE:
+            entered = numerics.enter(bias, enter_shift, self._arch.accumulator_bits)
+            return numerics.mac_once(activation[None], weights, entered, number.width)[0]
+        return numerics.mac_every_step(activation[None], weights, bias, number)[0]

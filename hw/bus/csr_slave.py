@@ -1,0 +1,135 @@
+"""The AXI4-Lite slave with the control and status registers of ``csr.py``."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.bus import axi
+from weft.hw.csr import (
+    ADDRESS_WIDTH,
+    CONTROL_REGISTERS,
+    INTERRUPT_COUNT,
+    Access,
+    Command,
+    Status,
+    parameter_values,
+)
+
+CAUSE_WIDTH = 8
+
+STATUS_LAYOUT = data.StructLayout({status.name.lower(): 1 for status in sorted(Status)})
+"""done, error, timeout, tracepoint, running, idle: STATUS from bit 0 up."""
+
+
+class CsrSlave(wiring.Component):
+    """Reads and writes of the register table, independent of each other.
+
+    ``axil``: 32 bits; the two low address bits are ignored. A read is answered 2 cycles after it is taken; a write, 1
+    cycle after the later of its address and data; one of each at a time. Byte strobes count. An offset that is not in
+    the table answers SLVERR, reads as 0 and writes nothing; writing a READ_ONLY register does nothing and answers OKAY.
+    Halves of 64-bit counters are read as they are at that moment: read the high half again to notice a carry.
+
+    ``status``, ``error_cause`` (isa.Cause), ``error_program_counter``, ``program_counter``, ``cycles``,
+    ``instructions``: what the read-only registers show.
+    ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``program_address``, ``program_bytes``:
+    as written. ``interrupt``: some bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass, a cycle later.
+    INTERRUPT_STATUS keeps each rise of status bits DONE..TRACEPOINT until 1 is written there; a rise in the same cycle
+    wins. A soft reset leaves all of this as it is.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "axil": In(axi.Axi4Lite(ADDRESS_WIDTH)),
+            "status": In(STATUS_LAYOUT), "error_cause": In(CAUSE_WIDTH), "error_program_counter": In(32),
+            "program_counter": In(32), "cycles": In(64), "instructions": In(64),
+            "start": Out(1), "soft_reset": Out(1),
+            "program_address": Out(arch.axi_address_width), "program_bytes": Out(32), "interrupt": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        stored = {name: Signal(32, name=name.lower()) for name, register in CONTROL_REGISTERS.items()
+                  if register.access is Access.READ_WRITE}
+        interrupts = Signal(INTERRUPT_COUNT)
+        commands = Signal(len(Command))
+        written, strobed, word = self._writes(m)
+        for name, register in stored.items():
+            m.d.sync += register.eq(Mux(written[name], (register & ~strobed) | word, register))
+        m.d.sync += commands.eq(Mux(written["CONTROL"], word, 0))
+
+        status = self.status.as_value()[:INTERRUPT_COUNT]
+        before = Signal(INTERRUPT_COUNT)
+        clear = Mux(written["INTERRUPT_STATUS"], word, 0)[:INTERRUPT_COUNT]
+        m.d.sync += [
+            before.eq(status), interrupts.eq((interrupts & ~clear) | (status & ~before)),
+            self.interrupt.eq((interrupts & stored["INTERRUPT_ENABLE"]).any()),
+        ]
+        address = (stored["PROGRAM_ADDRESS_HIGH"] << 32) | stored["PROGRAM_ADDRESS_LOW"]
+        m.d.comb += [
+            self.start.eq(commands[Command.START]), self.soft_reset.eq(commands[Command.SOFT_RESET]),
+            self.program_address.eq(address[:len(self.program_address)]),
+            self.program_bytes.eq(stored["PROGRAM_BYTES"]),
+        ]
+        self._reads(m, {**self._shown(), **stored, "INTERRUPT_STATUS": interrupts, "CONTROL": Const(0, 32)})
+        return m
+
+    def _shown(self) -> dict[str, Value]:
+        """The read-only registers."""
+        return {
+            **{name: Const(value, 32) for name, value in parameter_values(self._arch).items()},
+            "STATUS": self.status.as_value(), "ERROR_CAUSE": self.error_cause,
+            "ERROR_PROGRAM_COUNTER": self.error_program_counter, "PROGRAM_COUNTER": self.program_counter,
+            "CYCLES_LOW": self.cycles[:32], "CYCLES_HIGH": self.cycles[32:],
+            "INSTRUCTIONS_LOW": self.instructions[:32], "INSTRUCTIONS_HIGH": self.instructions[32:],
+        }
+
+    def _reads(self, m: Module, values: dict[str, Value]) -> None:
+        """Address registered, then data registered."""
+        ar, r = self.axil.ar, self.axil.r
+        address, pending = Signal(ADDRESS_WIDTH - 2), Signal()
+        m.d.comb += ar.ready.eq(~pending & ~r.valid)
+        m.d.sync += pending.eq(ar.valid & ar.ready)
+        with m.If(ar.valid & ar.ready):
+            m.d.sync += address.eq(ar.payload.addr[2:])
+        with m.If(pending):
+            m.d.sync += r.valid.eq(1)
+            with m.Switch(address):
+                for name, register in CONTROL_REGISTERS.items():
+                    with m.Case(register.offset >> 2):
+                        m.d.sync += [r.payload.data.eq(values[name]), r.payload.resp.eq(axi.Response.OKAY)]
+                with m.Default():
+                    m.d.sync += [r.payload.data.eq(0), r.payload.resp.eq(axi.Response.SLVERR)]
+        with m.Elif(r.ready):
+            m.d.sync += r.valid.eq(0)
+
+    def _writes(self, m: Module) -> tuple[dict[str, Signal], Value, Value]:
+        """For each register the strobe of its write; the mask of the strobed bits, and the data within it."""
+        aw, w, b = self.axil.aw, self.axil.w, self.axil.b
+        address, has_address = Signal(ADDRESS_WIDTH - 2), Signal()
+        word, strobed, has_data, write = Signal(32), Signal(32), Signal(), Signal()
+        m.d.comb += [
+            aw.ready.eq(~has_address & ~b.valid), w.ready.eq(~has_data & ~b.valid), write.eq(has_address & has_data),
+        ]
+        with m.If(aw.valid & aw.ready):
+            m.d.sync += [has_address.eq(1), address.eq(aw.payload.addr[2:])]
+        mask = Signal(32)
+        m.d.comb += [mask.word_select(byte, 8).eq(w.payload.strb[byte].replicate(8)) for byte in range(4)]
+        with m.If(w.valid & w.ready):
+            m.d.sync += [has_data.eq(1), strobed.eq(mask), word.eq(w.payload.data & mask)]
+        with m.If(write):
+            m.d.sync += [has_address.eq(0), has_data.eq(0), b.valid.eq(1)]
+        with m.Elif(b.ready):
+            m.d.sync += b.valid.eq(0)
+        written = {name: Signal(name=f"write_{name.lower()}") for name in CONTROL_REGISTERS}
+        with m.Switch(address):
+            for name, register in CONTROL_REGISTERS.items():
+                with m.Case(register.offset >> 2):
+                    m.d.comb += written[name].eq(write)
+                    m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.OKAY, b.payload.resp))
+            with m.Default():
+                m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.SLVERR, b.payload.resp))
+        return written, strobed, word

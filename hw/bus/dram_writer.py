@@ -1,0 +1,148 @@
+"""Local memory to DRAM."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.bus import axi
+from weft.hw.bus.dram_reader import (
+    OUTSTANDING_BURSTS,
+    BurstSplitter,
+    Geometry,
+    Segments,
+    count_operations,
+    dram_segment_layout,
+    fork,
+    issue,
+)
+from weft.hw.bus.gearbox import Gearbox, StreamFifo
+from weft.hw.control.walker import Walker
+from weft.hw.operations import dram_layout
+from weft.hw.ports import local_read_port, vector_layout
+from weft.hw.timing import LOCAL_READ_LATENCY
+
+BURSTS_BEFORE_DATA = 16
+"""Bursts whose address may be out before their data is."""
+VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
+"""Vectors requested from local memory and not yet in the gearbox: enough for one a cycle."""
+
+
+class DramWriter(wiring.Component):
+    """Copies local memory to DRAM, operation after operation; DRAM addresses, segments and bursts are DramReader's.
+
+    ``operation``: the next is taken while data and responses of earlier ones are still to come.
+    ``local_read``: a vector is requested only when there is room for it; scalars are sign-extended to their bytes.
+    ``aw``, ``w``: independent, neither waits for the other to be accepted; up to ``BURSTS_BEFORE_DATA`` addresses go
+    ahead of data, up to ``OUTSTANDING_BURSTS`` bursts wait for responses. Beats are whole, strobes leave out what
+    belongs to no vector of the segment. ``b``: always accepted.
+    ``done``: a pulse for each operation, in order, the cycle after its last response.
+    ``error``: a pulse the cycle after each response other than OKAY; the operation still drains.
+    ``busy``: an operation was taken and is not done; then no burst is outstanding either.
+
+    Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
+    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 4 to wvalid (+ 3: vector = beat).
+    """
+
+    REQUEST_LATENCY = 5
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "operation": In(stream.Signature(dram_layout(arch))),
+            "local_read": Out(local_read_port(arch)),
+            **dict(axi.Axi4Write(arch.axi_address_width, arch.axi_data_width).members.items()),
+            "done": Out(1), "error": Out(1), "busy": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.segments = segments = Segments(self._arch)
+        m.submodules.walker = walker = Walker(dram_layout(self._arch), ("local",))
+        fork(m, self.operation, segments.i, walker.i)
+        bursts, segment = self._bursts(m, segments)
+        vectors = self._vectors(m, walker)
+        beats = self._beats(m, vectors, segment)
+        self._data(m, beats, bursts)
+        m.d.comb += self.busy.eq(count_operations(
+            m, self.operation.valid & self.operation.ready, self.done, OUTSTANDING_BURSTS + 8))
+        return m
+
+    def _bursts(self, m: Module, segments: Segments):
+        """Addresses out; what data and responses must know about each burst, and data about each segment."""
+        arch, segment = self._arch, dram_segment_layout(self._arch)
+        m.submodules.splitter = splitter = BurstSplitter(segment, arch.axi_max_burst)
+        m.submodules.to_fill = to_fill = StreamFifo(
+            data.StructLayout({name: segment[name].shape for name in ("skip", "vectors_m1")}), BURSTS_BEFORE_DATA)
+        m.submodules.to_send = to_send = StreamFifo(data.StructLayout({"len": 8}), BURSTS_BEFORE_DATA)
+        m.submodules.to_answer = to_answer = StreamFifo(data.StructLayout({"last": 1}), OUTSTANDING_BURSTS)
+        fork(m, segments.o, splitter.i, to_fill.i)
+        issued = issue(m, splitter.o, self.aw, to_send.i.ready & to_answer.i.ready, arch.axi_data_width)
+        burst = splitter.o.payload
+        m.d.comb += [
+            to_send.i.valid.eq(issued), to_send.i.payload.len.eq(burst.len),
+            to_answer.i.valid.eq(issued), to_answer.i.payload.last.eq(burst.last & burst.segment.last),
+            self.b.ready.eq(1), to_answer.o.ready.eq(self.b.valid),
+        ]
+        m.d.sync += [
+            self.done.eq(self.b.valid & to_answer.o.payload.last),
+            self.error.eq(self.b.valid & (self.b.payload.resp != axi.Response.OKAY)),
+        ]
+        return to_send.o, to_fill.o
+
+    def _vectors(self, m: Module, walker: Walker):
+        """Local reads, each with a place kept for its answer."""
+        request = self.local_read.request
+        m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), VECTORS_AHEAD)
+        places = Signal(range(VECTORS_AHEAD + 1), init=VECTORS_AHEAD)
+        room = places != 0
+        m.d.comb += [
+            request.payload.eq(walker.o.payload.local), request.valid.eq(walker.o.valid & room),
+            walker.o.ready.eq(request.ready & room),
+            vectors.i.payload.eq(self.local_read.response.payload),
+            vectors.i.valid.eq(self.local_read.response.valid),
+        ]
+        m.d.sync += places.eq(places - (request.valid & request.ready) + (vectors.o.valid & vectors.o.ready))
+        return vectors.o
+
+    def _beats(self, m: Module, vectors, segment):
+        """Vectors into beats: each segment begins ``skip`` units into its first beat."""
+        geometry = Geometry(self._arch)
+        m.submodules.gearbox = gearbox = Gearbox(
+            geometry.unit_width, geometry.vector_units, geometry.beat_units, flush=True)
+        word, count = gearbox.i.payload, Signal.like(segment.payload.vectors_m1)
+        last = count == segment.payload.vectors_m1
+        stored = [scalar.as_value() if isinstance(scalar, data.View) else scalar for scalar in vectors.payload]
+        m.d.comb += [
+            gearbox.i.valid.eq(vectors.valid & segment.valid), vectors.ready.eq(gearbox.i.ready & segment.valid),
+            segment.ready.eq(gearbox.i.ready & vectors.valid & last),
+            word.data.eq(Cat(self._extend(m, scalar, lane) for lane, scalar in enumerate(stored))),
+            word.skip.eq(0), word.end.eq(geometry.vector_units), word.lead.eq(segment.payload.skip), word.last.eq(last),
+        ]
+        with m.If(gearbox.i.valid & gearbox.i.ready):
+            m.d.sync += count.eq(Mux(last, 0, count + 1))
+        return gearbox.o
+
+    def _extend(self, m: Module, scalar, lane: int) -> Signal:
+        """A scalar as it lies in DRAM."""
+        stored = Signal(unsigned(8 * self._arch.number.scalar_bytes), name=f"stored{lane}")
+        m.d.comb += stored.eq(scalar)
+        return stored
+
+    def _data(self, m: Module, beats, bursts) -> None:
+        """Beats into bursts."""
+        unit_bytes = Geometry(self._arch).unit_bytes
+        m.submodules.data = fifo = StreamFifo(axi.write_data_layout(self._arch.axi_data_width), 2)
+        sent = Signal(8)
+        last = sent == bursts.payload.len
+        m.d.comb += [
+            fifo.i.valid.eq(beats.valid & bursts.valid), beats.ready.eq(fifo.i.ready & bursts.valid),
+            bursts.ready.eq(fifo.i.ready & beats.valid & last),
+            fifo.i.payload.data.eq(beats.payload.data), fifo.i.payload.last.eq(last),
+            fifo.i.payload.strb.eq(Cat(bit.replicate(unit_bytes) for bit in beats.payload.mask)),
+        ]
+        with m.If(fifo.i.valid & fifo.i.ready):
+            m.d.sync += sent.eq(Mux(last, 0, sent + 1))
+        wiring.connect(m, fifo.o, wiring.flipped(self.w))

@@ -1,0 +1,88 @@
+"""Programs from memory: an AXI4 read master that delivers what the instruction stream would."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.bus import axi
+from weft.hw.bus.dram_reader import OUTSTANDING_BURSTS, BurstSplitter, issue, segment_layout
+from weft.hw.bus.gearbox import StreamFifo
+
+BYTES_WIDTH = 32
+
+
+class ProgramReader(wiring.Component):
+    """Reads ``bytes`` bytes from byte ``address`` on and hands them out as AXI4-Stream beats, the last with ``last``.
+
+    ``start``: a pulse that takes address (a multiple of ``stream_width`` / 8; lower bits are ignored) and bytes.
+    Ignored while busy, with ``stop``, and when bytes is 0. ``beats``: one beat a cycle; the last one keeps the bytes
+    that are left. ``stop``: no more bursts are requested, what is outstanding is accepted and thrown away; a beat on
+    offer is withdrawn. ``error``: a pulse at the first response other than OKAY, which stops likewise: no byte of it
+    or after it comes out, so the beats then end without ``last``. ``busy``: from the cycle after start until the last
+    beat was taken or, when stopped, until the last outstanding one arrived.
+
+    Bursts as DramReader's, of ``axi_max_burst`` beats or 4 KiB. Latency: 3 cycles from start to arvalid, 1 from a beat
+    read to a beat out.
+    """
+
+    REQUEST_LATENCY = 3
+
+    def __init__(self, arch: Arch) -> None:
+        self._width, self._address_width = arch.stream_width, arch.axi_address_width
+        self._max_burst = min(arch.axi_max_burst, axi.BOUNDARY_BYTES // (arch.stream_width // 8))
+        super().__init__({
+            "start": In(1), "stop": In(1), "address": In(arch.axi_address_width), "bytes": In(BYTES_WIDTH),
+            **dict(axi.Axi4Read(arch.axi_address_width, arch.stream_width).members.items()),
+            "beats": Out(axi.axi4_stream(arch.stream_width)),
+            "busy": Out(1), "error": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
+        segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)
+        m.submodules.splitter = splitter = BurstSplitter(segment, self._max_burst)
+        m.submodules.notes = notes = StreamFifo(data.StructLayout({"last": 1}), OUTSTANDING_BURSTS)
+        m.submodules.received = received = StreamFifo(axi.read_data_layout(self._width), 2)
+        wiring.connect(m, wiring.flipped(self.r), received.i)
+
+        request, tail, begin = splitter.i.payload, Signal(range(beat_bytes)), Signal()  # tail: bytes of the last beat
+        m.d.comb += begin.eq(self.start & ~self.stop & ~self.busy & (self.bytes != 0))
+        with m.If(begin):
+            m.d.sync += [
+                splitter.i.valid.eq(1), request.beat.eq(self.address[beat_bits:]),
+                request.beats_m1.eq((self.bytes - 1)[beat_bits:BYTES_WIDTH]), tail.eq(self.bytes[:beat_bits]),
+            ]
+        with m.Elif(splitter.i.ready | splitter.cancel):
+            m.d.sync += splitter.i.valid.eq(0)
+        m.d.comb += [
+            notes.i.valid.eq(issue(m, splitter.o, self.ar, notes.i.ready & ~splitter.cancel, self._width)),
+            notes.i.payload.last.eq(splitter.o.payload.last),
+        ]
+        self._deliver(m, begin, notes, received.o, splitter, tail)
+        return m
+
+    def _deliver(self, m: Module, begin, notes, received, splitter, tail) -> None:
+        """Beats out, or away once the program is broken off."""
+        beat_bytes = self._width // 8
+        broken, bad, discard = Signal(), Signal(), Signal()
+        last = received.payload.last & notes.o.payload.last
+        keep = Mux(last & (tail != 0), (Const(1, beat_bytes + 1) << tail) - 1, Const(-1, beat_bytes))
+        m.d.comb += [
+            bad.eq(received.valid & (received.payload.resp != axi.Response.OKAY) & ~broken),
+            discard.eq(broken | bad | self.stop), splitter.cancel.eq(discard),
+            self.beats.valid.eq(received.valid & ~discard), received.ready.eq(self.beats.ready | discard),
+            self.beats.payload.data.eq(received.payload.data), self.beats.payload.last.eq(last),
+            self.beats.payload.keep.eq(keep),
+            notes.o.ready.eq(received.valid & received.ready & received.payload.last), self.error.eq(bad),
+        ]
+        requesting = Cat(splitter.i.valid, splitter.o.valid, self.ar.valid, notes.o.valid).any()
+        with m.If(begin):
+            m.d.sync += [self.busy.eq(1), broken.eq(0)]
+        with m.Elif((self.beats.valid & self.beats.ready & last) | (discard & ~requesting)):
+            m.d.sync += [self.busy.eq(0), broken.eq(0)]
+        with m.Elif(self.busy & discard):
+            m.d.sync += broken.eq(1)

@@ -1,0 +1,125 @@
+"""Which instructions are illegal, as expressions: the hardware's statement of ``isa.Cause``."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Const, Mux
+
+from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.isa import (
+    Cause,
+    DataFlow,
+    Isa,
+    Opcode,
+    Register,
+    SimdOpcode,
+    simd_argument_count,
+)
+
+
+def any_of(value, numbers):
+    """Whether ``value`` is one of ``numbers``."""
+    result = Const(0, 1)
+    for number in numbers:
+        if number < 1 << len(value):
+            result = result | (value == number)
+    return result
+
+
+def first_cause(faults: dict[Cause, object]):
+    """The lowest cause whose condition holds, NONE otherwise."""
+    result = Const(Cause.NONE, 5)
+    for cause in sorted(faults, reverse=True):
+        result = Mux(faults[cause], Const(cause, 5), result)
+    return result
+
+
+class InstructionView:
+    """Named slices of a raw instruction."""
+
+    def __init__(self, isa: Isa, raw) -> None:
+        self.isa, self.raw = isa, raw
+        self.opcode = raw[isa.opcode_offset:isa.opcode_offset + 4]
+        self.flags = raw[isa.flags_offset:isa.flags_offset + 4]
+        self.operands = [raw[offset:offset + width]
+                         for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True)]
+        self.sub = self.operands[2][:isa.sub_width]
+        width = isa.simd_register_width
+        self.simd_destination, self.simd_right, self.simd_left = (
+            self.sub[index * width:(index + 1) * width] for index in range(3))
+        self.simd_opcode = self.sub[3 * width:]
+
+    def address(self, operand: int):
+        return self.operands[operand][:self.isa.address_widths[operand]]
+
+    def stride_log2(self, operand: int):
+        width = self.isa.address_widths[operand]
+        return self.operands[operand][width:width + self.isa.stride_widths[operand]]
+
+    def opcode_is(self, opcode: Opcode):
+        return self.opcode == opcode
+
+    def flow_is(self, *flows: DataFlow):
+        return self.opcode_is(Opcode.DATA_MOVE) & any_of(self.flags, [int(flow) for flow in flows])
+
+
+def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, object]:
+    """Everything that can be said without addresses: cause -> condition. ``in_loop``: a loop body is expected."""
+    isa = view.isa
+    simd = view.opcode_is(Opcode.SIMD)
+    return {
+        Cause.OPCODE: ~any_of(view.opcode, isa.opcodes()),
+        Cause.FLAGS: _flags_fault(isa, view, in_loop),
+        Cause.RESERVED_BITS: _reserved_fault(isa, view),
+        Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(view.operands[0], Register),
+        Cause.REGISTER_VALUE: view.opcode_is(Opcode.CONFIGURE) & _value_fault(arch, isa, view),
+        Cause.SIMD_OPCODE: simd & (view.simd_opcode > (SimdOpcode.LOOKUP if arch.lut_count else SimdOpcode.MAX)),
+        Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),
+        Cause.LUT_TABLE: view.opcode_is(Opcode.LOAD_LUT) & (view.operands[1] > arch.lut_count),
+        Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP)
+                                              & (view.operands[1] >= arch.simd_loop_depth)),
+    }
+
+
+def _flags_fault(isa: Isa, view: InstructionView, in_loop):
+    fault = Const(0, 1)
+    for opcode in isa.opcodes():
+        legal = any_of(view.flags, isa.legal_flags(opcode))
+        if opcode is Opcode.SIMD:
+            legal = in_loop | legal
+        fault = fault | (view.opcode_is(opcode) & ~legal)
+    return fault
+
+
+def _reserved_fault(isa: Isa, view: InstructionView):
+    fault = Const(0, 1)
+    everything = (1 << 8 * isa.instruction_bytes) - 1
+    for opcode in isa.opcodes():
+        unnamed = everything & ~isa.used_mask(opcode)
+        fault = fault | (view.opcode_is(opcode) & (view.raw & unnamed).any())
+    return fault
+
+
+def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
+    value, fault = view.operands[1], Const(0, 1)
+    for register, spec in isa.registers.items():
+        if arch.mac_rounding == EVERY_STEP and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+            bad = value != arch.number.point
+        elif spec.maximum >= (1 << len(value)) - 1:
+            continue
+        else:
+            bad = value > spec.maximum
+        if register < 1 << len(view.operands[0]):
+            fault = fault | ((view.operands[0] == register) & bad)
+    return fault
+
+
+def _simd_register_fault(arch: Arch, view: InstructionView):
+    most = arch.simd_registers_depth
+    if arch.simd_registers_depth + 1 == 1 << len(view.simd_left) and not arch.lut_count:
+        return Const(0, 1)
+    one = any_of(view.simd_opcode, [op for op in SimdOpcode if simd_argument_count(op) >= 1])
+    two = any_of(view.simd_opcode, [op for op in SimdOpcode if simd_argument_count(op) == 2])
+    fault = (one & (view.simd_left > most)) | (two & (view.simd_right > most)) | (view.simd_destination > most)
+    if arch.lut_count:
+        fault = fault | ((view.simd_opcode == SimdOpcode.LOOKUP) & (view.simd_destination + arch.lut_count > most))
+    return fault

@@ -1,0 +1,33 @@
+"""The Configure registers (seed 3.3 and ours)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.isa import Register, register_table
+
+
+class ConfigRegisters(wiring.Component):
+    """``write`` sets register ``number`` to ``value`` at the end of the cycle; values are legal.
+
+    One output for each register, under its lower-case name. The program counter is kept by the decoder, not here.
+    """
+
+    def __init__(self, arch: Arch, number_width: int, value_width: int) -> None:
+        self.specs = {register: spec for register, spec in register_table(arch).items()
+                      if register is not Register.PROGRAM_COUNTER}
+        super().__init__({
+            "write": In(1), "number": In(number_width), "value": In(value_width),
+            **{register.name.lower(): Out(spec.width, init=spec.reset) for register, spec in self.specs.items()},
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        for register in self.specs:
+            output: Signal = getattr(self, register.name.lower())
+            with m.If(self.write & (self.number == register)):
+                m.d.sync += output.eq(self.value)
+        return m

@@ -1,0 +1,254 @@
+"""Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
+
+Three stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
+*Extend*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories' depths.
+Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing behind it.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.control.checks import InstructionView, first_cause, form_faults
+from weft.hw.control.config_registers import ConfigRegisters
+from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.isa import Cause, DataFlow, Isa, Opcode, Register
+from weft.hw.operations import SimdKind
+
+SIZE_WIDTH = 17
+"""Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
+
+ACCUMULATOR_FLOWS = tuple(flow for flow in DataFlow if flow.far_memory == "accumulator")
+UNIT_OF_FLOW = {
+    DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
+    DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
+    DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
+    DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
+}
+UNIT_OF_OPCODE = {
+    Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
+    Opcode.SIMD_LOOP: "simd",
+}
+
+
+class Decoder(wiring.Component):
+    """i: raw instructions. o: legal ones decoded; NoOp and Configure end here.
+
+    ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
+    is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
+    ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number of the
+    next instruction. Latency: 3 cycles from i to o.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch, self.isa = arch, Isa(arch)
+        super().__init__({
+            "i": In(stream.Signature(unsigned(8 * self.isa.instruction_bytes))),
+            "o": Out(stream.Signature(issue_layout(arch))),
+            "halt": In(1), "drained": In(1), "busy": Out(1),
+            "fault": Out(1), "cause": Out(5), "fault_program_counter": Out(32),
+            "program_counter": Out(32), "accepted": Out(1), "retired": Out(1),
+            "timeout": Out(16), "tracepoint": Out(32), "sample_interval": Out(16),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        issue = issue_layout(self._arch)
+        extent = [unsigned(self._extent_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
+        # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
+        self._extend_stage = data.StructLayout({
+            "issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1,
+            "far_dram1": 1})
+        self._check_stage = data.StructLayout({**self._extend_stage.members, "extent0": extent[0], "extent1": extent[1]})
+        read_valid, extend_valid, check_valid = (Signal(name=f"{name}_valid") for name in ("read", "extend", "check"))
+        raw = Signal.like(self.i.payload)
+        extend, check = Signal(self._extend_stage), Signal(self._check_stage)
+        stop = self.fault | self.halt
+        check_ready, extend_ready, read_ready = Signal(), Signal(), Signal()
+        hold = Signal()  # a DRAM window moves only when nothing is under way
+        m.d.comb += [
+            self.busy.eq(read_valid | extend_valid | check_valid),
+            extend_ready.eq(~check_valid | check_ready),
+            read_ready.eq((~extend_valid | extend_ready) & ~hold & ~stop),
+            self.i.ready.eq((~read_valid | read_ready) & ~stop),
+            self.accepted.eq(self.i.valid & self.i.ready),
+        ]
+        with m.If(self.i.ready):
+            m.d.sync += [read_valid.eq(self.i.valid), raw.eq(self.i.payload)]
+        with m.If(~extend_valid | extend_ready):
+            m.d.sync += extend_valid.eq(read_valid & read_ready)
+        with m.If(extend_ready):
+            m.d.sync += check_valid.eq(extend_valid)
+        with m.If(self.halt):
+            m.d.sync += [read_valid.eq(0), extend_valid.eq(0), check_valid.eq(0)]
+        self._read(m, raw, read_valid & read_ready, extend, hold, ~extend_valid & ~check_valid & self.drained)
+        with m.If(extend_ready):
+            self._extend(m, extend, check)
+        self._check(m, check, check_valid, check_ready)
+        return m
+
+    def _extent_width(self, operand: data.Layout) -> int:
+        """Bits of (size - 1) x stride + (rows - 1) x pitch at their widest."""
+        along = SIZE_WIDTH + (1 << operand["stride_log2"].width) - 1
+        across = self._arch.local_address_width + operand["pitch"].width
+        return max(along, across) + 1
+
+    # -- read ------------------------------------------------------------------------------------------------------
+    def _read(self, m: Module, raw, leaves, extend, hold, empty) -> None:
+        view = InstructionView(self.isa, raw)
+        m.submodules.registers = registers = ConfigRegisters(self._arch, len(view.operands[0]), len(view.operands[1]))
+        loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
+        loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
+        in_loop = loop_left != 0
+        cause = Signal(5)
+        configure = view.opcode_is(Opcode.CONFIGURE) & (cause == Cause.NONE)
+        moves_window = (view.operands[0] == Register.DRAM0_OFFSET) | (view.operands[0] == Register.DRAM1_OFFSET)
+        sets_counter = configure & (view.operands[0] == Register.PROGRAM_COUNTER)
+        m.d.comb += [
+            cause.eq(first_cause(form_faults(self._arch, view, in_loop))),
+            hold.eq(configure & moves_window & ~empty),
+            registers.write.eq(leaves & configure),
+            registers.number.eq(view.operands[0]), registers.value.eq(view.operands[1]),
+            self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
+            self.sample_interval.eq(registers.sample_interval),
+        ]
+        loop = view.opcode_is(Opcode.SIMD_LOOP) & (cause == Cause.NONE)
+        with m.If(leaves):
+            m.d.sync += self.program_counter.eq(Mux(sets_counter, view.operands[1], self.program_counter + 1))
+            m.d.sync += loop_left.eq(Mux(loop, view.operands[1] + 1, Mux(in_loop, loop_left - 1, 0)))
+            with m.If(loop):
+                m.d.sync += [loop_iterations.eq(view.operands[0]), loop_oversize.eq(self._oversize(view.operands[0]))]
+            m.d.sync += [
+                extend.cause.eq(cause),
+                *self._addresses(view, registers, extend),
+                *self._sizes(view, registers, extend, in_loop, loop_iterations, loop_oversize),
+                *self._details(view, registers, extend.issue, in_loop, loop_left),
+                extend.to_unit.eq(~any_opcode(view, Opcode.NO_OP, Opcode.CONFIGURE)),
+            ]
+
+    @staticmethod
+    def _oversize(raw):
+        return raw[SIZE_WIDTH:].any() if len(raw) > SIZE_WIDTH else Const(0, 1)
+
+    def _addresses(self, view: InstructionView, registers, extend) -> list:
+        """Operands, their pitches, and which memories they are in."""
+        issue, zeroes = extend.issue, view.flags[1]
+        mat_mul = view.opcode_is(Opcode.MAT_MUL)
+        move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
+        reads_weights = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flags[0]
+        return [
+            issue.operand0.base.eq(view.address(0)), issue.operand0.stride_log2.eq(view.stride_log2(0)),
+            issue.operand1.base.eq(view.address(1)), issue.operand1.stride_log2.eq(view.stride_log2(1)),
+            issue.operand0.pitch.eq(Mux(mat_mul, registers.mat_mul_local_pitch, registers.move_local_pitch)),
+            issue.operand1.pitch.eq(Mux(mat_mul, registers.mat_mul_accumulator_pitch, registers.move_far_pitch)),
+            issue.local0.eq((mat_mul & ~zeroes) | move | reads_weights | view.opcode_is(Opcode.LOAD_LUT)),
+            issue.accumulators0.eq(simd & view.flags[1]),
+            issue.range1.eq(mat_mul | move | (simd & view.flags[0])),
+            extend.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
+            extend.far_dram1.eq(view.flow_is(DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)),
+        ]
+
+    def _sizes(self, view, registers, extend, in_loop, loop_iterations, loop_oversize) -> list:
+        """``size``: vectors - 1 along the stride. Zeroes shifted in beyond a full column change nothing: clamped."""
+        mat_mul, move = view.opcode_is(Opcode.MAT_MUL), view.opcode_is(Opcode.DATA_MOVE)
+        load, simd = view.opcode_is(Opcode.LOAD_WEIGHT), view.opcode_is(Opcode.SIMD)
+        lut, loop = view.opcode_is(Opcode.LOAD_LUT), view.opcode_is(Opcode.SIMD_LOOP)
+        most = Const(self._arch.array_size, SIZE_WIDTH)
+        zeroes = load & view.flags[0]
+        weights = Mux(zeroes & (view.operands[1] > most), most, view.operands[1][:SIZE_WIDTH])
+        return [
+            extend.size.eq(Mux(mat_mul | move, view.operands[2][:SIZE_WIDTH],
+                               Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
+                                                      Mux(simd & in_loop, loop_iterations,
+                                                          Mux(loop, view.operands[0][:SIZE_WIDTH], 0)))))),
+            extend.oversize.eq(((mat_mul | move) & self._oversize(view.operands[2]))
+                               | (load & ~zeroes & self._oversize(view.operands[1]))
+                               | (simd & in_loop & loop_oversize)),
+            extend.flat1.eq(simd & view.flags[3]),
+            extend.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
+        ]
+
+    def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
+        dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
+        kind = Mux(view.opcode_is(Opcode.SIMD_LOOP), SimdKind.LOOP.value,
+                   Mux(view.opcode_is(Opcode.LOAD_LUT), SimdKind.LOAD_LUT.value, SimdKind.INSTRUCTION.value))
+        return [
+            issue.unit.eq(unit_index(view)), issue.program_counter.eq(self.program_counter),
+            issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
+            issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
+            issue.window.eq(Mux(dram0, registers.dram0_offset, registers.dram1_offset)),
+            issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
+            issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub), issue.body_m1.eq(view.operands[1]),
+            issue.table.eq(view.operands[1]),
+        ]
+
+    # -- extend ----------------------------------------------------------------------------------------------------
+    def _extend(self, m: Module, extend, check) -> None:
+        """Extent of an operand: (size - 1) x stride + (rows - 1) x pitch."""
+        m.d.sync += [check[name].eq(extend[name]) for name in self._extend_stage.members]
+        sizes = extend.size, Mux(extend.flat1, 0, extend.size)
+        for index, size in enumerate(sizes):
+            operand = extend.issue[f"operand{index}"]
+            m.d.sync += check[f"extent{index}"].eq(
+                (size << operand.stride_log2) + product(extend.issue.rows_m1, operand.pitch))
+
+    # -- check -----------------------------------------------------------------------------------------------------
+    def _check(self, m: Module, check, valid, ready) -> None:
+        """Last addresses against depths; a fault stops, a legal instruction goes to its unit or ends here."""
+        arch, issue = self._arch, check.issue
+        last0, last1 = issue.operand0.base + check.extent0, issue.operand1.base + check.extent1
+        on_chip1 = issue.range1 & ~check.far_dram0 & ~check.far_dram1
+        beyond = {
+            Cause.LOCAL_RANGE: issue.local0 & ((last0 >= arch.local_depth) | check.oversize),
+            Cause.ACCUMULATOR_RANGE:
+                (issue.accumulators0 & ((last0 >= arch.accumulator_depth) | check.oversize))
+                | (on_chip1 & ((last1 >= arch.accumulator_depth) | (check.oversize & ~check.flat1))),
+            Cause.DRAM0_RANGE: check.far_dram0 & (last1 >= arch.dram0_depth),
+            Cause.DRAM1_RANGE: check.far_dram1 & (last1 >= arch.dram1_depth),
+        }
+        form = {cause: check.cause == cause for cause in Cause if 0 < cause <= Cause.LOOP_BODY and cause not in beyond}
+        cause = Signal(5, name="check_cause")
+        legal = cause == Cause.NONE
+        m.d.comb += [
+            cause.eq(first_cause({**form, **beyond})),
+            self.o.valid.eq(valid & legal & check.to_unit & ~self.fault & ~self.halt),
+            ready.eq(~self.fault & ~self.halt & (~check.to_unit | ~legal | self.o.ready)),
+            self.retired.eq(valid & legal & ready),
+            self.o.payload.eq(issue),
+            self.o.payload.operand0.last.eq(last0), self.o.payload.operand1.last.eq(last1),
+            self.o.payload.size_m1.eq(check.size),
+        ]
+        weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
+        m.d.comb += self.o.payload.swap.eq(weights_waiting)
+        with m.If(self.o.valid & self.o.ready):
+            with m.If(issue.unit == UNIT_NAMES.index("load_weight")):
+                m.d.sync += weights_waiting.eq(1)
+            with m.If(issue.unit == UNIT_NAMES.index("mat_mul")):
+                m.d.sync += weights_waiting.eq(0)
+        with m.If(valid & ~legal & ~self.fault):
+            m.d.sync += [self.fault.eq(1), self.cause.eq(cause), self.fault_program_counter.eq(issue.program_counter)]
+
+
+def any_opcode(view: InstructionView, *opcodes: Opcode):
+    return Cat(*(view.opcode_is(opcode) for opcode in opcodes)).any()
+
+
+def unit_index(view: InstructionView):
+    """Number of the unit that an instruction goes to."""
+    result = Const(0, len(UNIT_NAMES).bit_length())
+    for opcode, unit in UNIT_OF_OPCODE.items():
+        result = Mux(view.opcode_is(opcode), UNIT_NAMES.index(unit), result)
+    for flow, unit in UNIT_OF_FLOW.items():
+        result = Mux(view.flow_is(flow), UNIT_NAMES.index(unit), result)
+    return result
+
+
+def product(left, right):
+    """Unsigned product in adders: a multiplication sign would take one of the array's DSP blocks."""
+    terms = [Mux(bit, right, 0) << index for index, bit in enumerate(left)]
+    while len(terms) > 1:
+        terms = [sum(terms[index:index + 2], Const(0, 1)) for index in range(0, len(terms), 2)]
+    return terms[0]

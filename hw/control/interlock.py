@@ -1,0 +1,274 @@
+"""Keeps the sequential meaning: an operation starts when everything before it that it conflicts with is done.
+
+For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done, oldest
+first. A new operation is compared with all of them at once; per other unit it notes how many ``done`` pulses it must
+still see, then waits in its own unit's queue, so that a conflict never holds the decoder. Operations of one unit run in
+order, which the units themselves keep. Weights are handed over by name instead of by range: a MatMul waits for all loads
+before it, a load for all swaps before it.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch, bits_to_count
+from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout
+from weft.hw.units import UNITS, Memory, conflict
+
+SWAP = "swap"
+"""The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
+
+
+def range_layout(issue: data.Layout) -> data.StructLayout:
+    """What a tracker keeps of an operation."""
+    widths = [issue[f"operand{index}"].shape["base"].width for index in (0, 1)]
+    return data.StructLayout({
+        "first0": widths[0], "last0": widths[0], "local0": 1, "accumulators0": 1,
+        "first1": widths[1], "last1": widths[1], "range1": 1,
+    })
+
+
+def range_of(issue) -> dict:
+    """The fields of :func:`range_layout` from a decoded instruction."""
+    return {
+        "first0": issue.operand0.base, "last0": issue.operand0.last,
+        "local0": issue.local0, "accumulators0": issue.accumulators0,
+        "first1": issue.operand1.base, "last1": issue.operand1.last, "range1": issue.range1,
+    }
+
+
+def operand_valid(ranges, operand: int, memory: Memory):
+    """Whether this operand is a range of ``memory`` (operand 1's memory follows from the unit)."""
+    if operand == 1:
+        return ranges.range1
+    return ranges.local0 if memory is Memory.LOCAL else ranges.accumulators0
+
+
+def overlap(left, left_operand: int, right, right_operand: int):
+    return ((left[f"first{left_operand}"] <= right[f"last{right_operand}"])
+            & (right[f"first{right_operand}"] <= left[f"last{left_operand}"]))
+
+
+class Tracker(wiring.Component):
+    """The outstanding operations of one unit, oldest first.
+
+    ``push`` with ``ranges`` adds one (only while ``room``), ``done`` takes the oldest away. ``wait[k]`` for the k-th of
+    ``watchers`` (units): how many ``done`` pulses from now on, this cycle's included, make the newest conflicting
+    operation of this unit done, 0 for no conflict, if ``new`` is an operation of that unit. ``count``: operations outstanding.
+    """
+
+    def __init__(self, unit: str, depth: int, ranges: data.StructLayout, watchers: tuple[str, ...]) -> None:
+        self._unit, self.depth, self._ranges, self._watchers = unit, depth, ranges, watchers
+        width = bits_to_count(depth + 1)
+        super().__init__({
+            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "room": Out(1), "count": Out(width),
+            **{f"wait_{name}": Out(width) for name in watchers},
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        entries = [Signal(self._ranges, name=f"entry{k}", reset_less=True) for k in range(self.depth)]
+        oldest, newest = Signal(range(self.depth)), Signal(range(self.depth))
+        m.d.comb += self.room.eq(self.count != self.depth)
+        with m.If(self.push):
+            m.d.sync += newest.eq(Mux(newest == self.depth - 1, 0, newest + 1))
+            with m.Switch(newest):
+                for index, entry in enumerate(entries):
+                    with m.Case(index):
+                        m.d.sync += entry.eq(self.ranges)
+        with m.If(self.done):
+            m.d.sync += oldest.eq(Mux(oldest == self.depth - 1, 0, oldest + 1))
+        m.d.sync += self.count.eq(self.count + self.push - self.done)
+        overlaps = [self._overlaps(m, index, entry) for index, entry in enumerate(entries)]
+        for name in self._watchers:
+            hits = Cat(*(self._conflict(name, *pair) for pair in zip(entries, overlaps, strict=True)))
+            m.d.comb += getattr(self, f"wait_{name}").eq(self._newest_hit(m, name, hits, oldest))
+        return m
+
+    def _overlaps(self, m: Module, index: int, entry) -> dict[tuple[int, int], Signal]:
+        """(our operand, their operand) -> whether the ranges overlap: compared once for all watchers."""
+        pairs = {(ours.operand, theirs.operand) for name in self._watchers for ours in UNITS[self._unit].accesses
+                 for theirs in UNITS[name].accesses if conflict(ours, theirs)}
+        signals = {}
+        for ours, theirs in sorted(pairs):
+            signals[ours, theirs] = signal = Signal(name=f"overlap{index}_{ours}{theirs}")
+            m.d.comb += signal.eq(overlap(entry, ours, self.new, theirs))
+        return signals
+
+    def _conflict(self, watcher: str, entry, overlaps: dict):
+        """Whether an operation ``new`` of unit ``watcher`` conflicts with this entry."""
+        result = Const(0, 1)
+        for ours in UNITS[self._unit].accesses:
+            for theirs in UNITS[watcher].accesses:
+                if conflict(ours, theirs):
+                    result = result | (operand_valid(entry, ours.operand, ours.memory)
+                                       & operand_valid(self.new, theirs.operand, theirs.memory)
+                                       & overlaps[ours.operand, theirs.operand])
+        return result
+
+    def _newest_hit(self, m: Module, name: str, hits, oldest):
+        """Age order position + 1 of the newest entry that hits and is outstanding."""
+        by_age = Signal(self.depth, name=f"by_age_{name}")
+        doubled = Cat(hits, hits)
+        with m.Switch(oldest):
+            for index in range(self.depth):
+                with m.Case(index):
+                    m.d.comb += by_age.eq(doubled[index:index + self.depth])
+        result = Const(0, len(self.count))
+        for age in range(self.depth):
+            result = Mux(by_age[age] & (self.count > age), age + 1, result)
+        return result
+
+
+class UnitQueue(wiring.Component):
+    """Operations waiting for their unit, each with counters of the events it must still see.
+
+    i: ``operation`` and, for each name in ``events``, ``waits``: pulses still to come after this cycle. o: the oldest
+    operation, valid when all its counters are zero. ``pulses``: this cycle's events.
+    """
+
+    def __init__(self, operation: data.StructLayout, events: dict[str, int], depth: int) -> None:
+        self._depth, self._waits = depth, data.StructLayout(events)
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({"operation": operation, "waits": self._waits}))),
+            "o": Out(stream.Signature(operation)),
+            "pulses": In(len(events)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        layout = self.o.payload.shape()
+        m.submodules.operations = operations = fifo.SyncFIFOBuffered(width=layout.size, depth=self._depth)
+        slots = [Signal(self._waits, name=f"waits{k}") for k in range(self._depth)]
+        count = Signal(range(self._depth + 1))
+        push, pop = self.i.valid & self.i.ready, self.o.valid & self.o.ready
+        m.d.comb += [
+            self.i.ready.eq(count != self._depth),
+            operations.w_en.eq(push), operations.w_data.eq(self.i.payload.operation),
+            operations.r_en.eq(pop), self.o.payload.as_value().eq(operations.r_data),
+            self.o.valid.eq(operations.r_rdy & (slots[0].as_value() == 0)),
+        ]
+        m.d.sync += count.eq(count + push - pop)
+        for index, slot in enumerate(slots):
+            following = slots[index + 1] if index + 1 < self._depth else slot
+            self._advance(m, slot, Mux(pop, following.as_value(), slot.as_value()))
+            with m.If(push & (count - pop == index)):
+                m.d.sync += slot.eq(self.i.payload.waits)
+        return m
+
+    def _advance(self, m: Module, slot, value) -> None:
+        """The next value of a slot's counters: those of ``value``, less this cycle's pulses."""
+        current = data.View(self._waits, value)
+        for bit, name in enumerate(self._waits.members):
+            waiting = current[name]
+            m.d.sync += slot[name].eq(waiting - (self.pulses[bit] & (waiting != 0)))
+
+
+def watched_by(unit: str) -> tuple[str, ...]:
+    """The other units with which an operation of ``unit`` can conflict over a memory."""
+    return tuple(other for other in UNIT_NAMES if other != unit and any(
+        conflict(ours, theirs) for ours in UNITS[unit].accesses for theirs in UNITS[other].accesses))
+
+
+class Interlock(wiring.Component):
+    """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and ``done``
+    pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
+
+    ``oldest_program_counter`` of a DRAM unit: that of its oldest outstanding operation, for bus errors.
+    Latency: 2 cycles from i taken to the unit's stream valid when nothing conflicts.
+    """
+
+    DRAM_UNITS = tuple(name for name in UNIT_NAMES if name.startswith("dram"))
+
+    def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:
+        self._arch, self._layouts = arch, layouts
+        super().__init__({
+            "i": In(stream.Signature(issue_layout(arch))),
+            "swapped": In(1), "idle": Out(1),
+            **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
+            **{f"{name}_done": In(1) for name in UNIT_NAMES},
+            **{f"{name}_program_counter": Out(32) for name in self.DRAM_UNITS},
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        layout = range_layout(self.i.payload.shape())
+        trackers = {name: Tracker(name, UNITS[name].outstanding, layout, watched_by(name)) for name in UNIT_NAMES}
+        for name, tracker in trackers.items():
+            m.submodules[f"{name}_tracker"] = tracker
+            m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")),
+                         *(tracker.new[field].eq(value) for field, value in range_of(self.i.payload).items())]
+        swaps = self._track_swaps(m)
+        m.d.comb += self.idle.eq(Cat(*(tracker.count == 0 for tracker in trackers.values())).all())
+        self._track_ranges(m, trackers)
+        queues = {name: self._queue(m, name, trackers, swaps) for name in UNIT_NAMES}
+        with m.Switch(self.i.payload.unit):
+            for index, name in enumerate(UNIT_NAMES):
+                with m.Case(index):
+                    ready = queues[name].i.ready & trackers[name].room
+                    m.d.comb += [self.i.ready.eq(ready), queues[name].i.valid.eq(self.i.valid & trackers[name].room),
+                                 trackers[name].push.eq(self.i.valid & ready)]
+        for name in self.DRAM_UNITS:
+            self._program_counters(m, name, trackers[name])
+        return m
+
+    def _track_swaps(self, m: Module):
+        """MatMuls issued that have still to take over their weights. Every one is outstanding in its unit too."""
+        pending = Signal(range(UNITS["mat_mul"].outstanding + 1))
+        issued = self.i.valid & self.i.ready & self.i.payload.swap & (
+            self.i.payload.unit == UNIT_NAMES.index("mat_mul"))
+        m.d.sync += pending.eq(pending + issued - self.swapped)
+        return pending
+
+    def _track_ranges(self, m: Module, trackers: dict) -> None:
+        """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole body."""
+        ranges = range_of(self.i.payload)
+        for name, tracker in trackers.items():
+            if name != "simd":
+                m.d.comb += [tracker.ranges[field].eq(value) for field, value in ranges.items()]
+        body = Signal(trackers["simd"].ranges.shape(), name="loop_ranges")  # of the body so far
+        joined = Signal.like(body)
+        for index, valid in ((0, "accumulators0"), (1, "range1")):
+            first, last = ranges[f"first{index}"], ranges[f"last{index}"]
+            before, now = body[valid], ranges[valid]
+            m.d.comb += [
+                joined[valid].eq(before | now),
+                joined[f"first{index}"].eq(Mux(before & (~now | (body[f"first{index}"] < first)),
+                                               body[f"first{index}"], first)),
+                joined[f"last{index}"].eq(Mux(before & (~now | (body[f"last{index}"] > last)),
+                                              body[f"last{index}"], last)),
+            ]
+        m.d.comb += joined.local0.eq(ranges["local0"])
+        in_loop, taken = self.i.payload.in_loop, trackers["simd"].push
+        with m.If(taken):
+            m.d.sync += body.eq(Mux(in_loop & ~self.i.payload.loop_last, joined.as_value(), 0))
+        m.d.comb += trackers["simd"].ranges.eq(joined)
+        with m.If(in_loop & ~self.i.payload.loop_last):
+            m.d.comb += [trackers["simd"].ranges.accumulators0.eq(0), trackers["simd"].ranges.range1.eq(0)]
+
+    def _queue(self, m: Module, name: str, trackers: dict, swaps) -> UnitQueue:
+        """One unit's queue, its counters filled from the trackers and counted down by the pulses."""
+        waits, pulses, widths = {}, [], {}
+        for other in watched_by(name):
+            waits[other], widths[other] = getattr(trackers[other], f"wait_{name}"), len(trackers[other].count)
+            pulses.append(getattr(self, f"{other}_done"))
+        if name == "mat_mul":
+            waits["load_weight"], widths["load_weight"] = (trackers["load_weight"].count,
+                                                           len(trackers["load_weight"].count))
+            pulses.append(self.load_weight_done)
+        if name == "load_weight":
+            waits[SWAP], widths[SWAP] = swaps, len(swaps)
+            pulses.append(self.swapped)
+        m.submodules[f"{name}_queue"] = queue = UnitQueue(self._layouts[name], widths, UNITS[name].queue)
+        m.d.comb += [*fill_operation(name, queue.i.payload.operation, self.i.payload), queue.pulses.eq(Cat(*pulses))]
+        for (other, wait), pulse in zip(waits.items(), pulses, strict=True):
+            m.d.comb += queue.i.payload.waits[other].eq(wait - (pulse & (wait != 0)))
+        wiring.connect(m, queue.o, wiring.flipped(getattr(self, name)))
+        return queue
+
+    def _program_counters(self, m: Module, name: str, tracker: Tracker) -> None:
+        m.submodules[f"{name}_pcs"] = pcs = fifo.SyncFIFOBuffered(width=32, depth=tracker.depth)
+        m.d.comb += [pcs.w_en.eq(tracker.push), pcs.w_data.eq(self.i.payload.program_counter),
+                     pcs.r_en.eq(tracker.done), getattr(self, f"{name}_program_counter").eq(pcs.r_data)]

@@ -1,0 +1,105 @@
+"""What the decoder hands to the interlock: one decoded instruction, and how it becomes a unit's operation."""
+
+from __future__ import annotations
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data
+
+from weft.hw.arch import Arch, bits_to_count
+from weft.hw.isa import Isa
+from weft.hw.operations import CACHE_WIDTH, DRAM_OFFSET_WIDTH, SimdKind, shift_width, size_width, stride_log2_width
+from weft.hw.units import UNITS
+
+UNIT_NAMES = tuple(UNITS)
+
+
+def operand_layout(arch: Arch, width: int) -> data.StructLayout:
+    """An address operand: a walk, and the last address it reaches."""
+    return data.StructLayout({
+        "base": unsigned(width), "stride_log2": unsigned(stride_log2_width(arch)), "pitch": unsigned(width),
+        "last": unsigned(width),
+    })
+
+
+def issue_layout(arch: Arch) -> data.StructLayout:
+    """``local0``, ``accumulators0``: operand 0 is a range of that memory; ``range1``: operand 1 is a range.
+
+    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one.
+    """
+    isa = Isa(arch)
+    return data.StructLayout({
+        "unit": range(len(UNIT_NAMES)), "program_counter": unsigned(32),
+        "operand0": operand_layout(arch, isa.address_widths[0]), "local0": 1, "accumulators0": 1,
+        "operand1": operand_layout(arch, isa.address_widths[1]), "range1": 1,
+        "in_loop": 1, "loop_last": 1,
+        "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
+        "flags": 4, "swap": 1, "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
+        "window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH,
+        "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
+        "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
+        "table": unsigned(bits_to_count(arch.lut_count + 1)),
+    })
+
+
+def _walk(walk, operand) -> list:
+    return [walk.base.eq(operand.base), walk.stride_log2.eq(operand.stride_log2), walk.pitch.eq(operand.pitch)]
+
+
+def _tile(operation, issue, far: str) -> list:
+    return [operation.size_m1.eq(issue.size_m1), operation.rows_m1.eq(issue.rows_m1),
+            *_walk(operation.local, issue.operand0), *_walk(operation[far], issue.operand1)]
+
+
+def _load_weight(operation, issue) -> list:
+    return [operation.size_m1.eq(issue.size_m1), operation.rows_m1.eq(0), operation.local.base.eq(issue.operand0.last),
+            operation.local.stride_log2.eq(issue.operand0.stride_log2),
+            operation.zeroes.eq(issue.flags[0]), operation.zero_bias.eq(issue.flags[1])]
+
+
+def _mat_mul(operation, issue) -> list:
+    return [*_tile(operation, issue, "accumulator"), operation.accumulate.eq(issue.flags[0]),
+            operation.zeroes.eq(issue.flags[1]), operation.swap.eq(issue.swap),
+            operation.enter_shift.eq(issue.enter_shift)]
+
+
+def _move_out(operation, issue) -> list:
+    """Flows 12 and 14: bit 1 is the ReLU."""
+    return [*_tile(operation, issue, "accumulator"), operation.relu.eq(issue.flags[1]),
+            operation.leave_shift.eq(issue.leave_shift)]
+
+
+def _move_in(operation, issue) -> list:
+    """Flows 13 and 15: bit 1 accumulates."""
+    return [*_tile(operation, issue, "accumulator"), operation.accumulate.eq(issue.flags[1]),
+            operation.enter_shift.eq(issue.enter_shift)]
+
+
+def _dram(operation, issue) -> list:
+    return [*_tile(operation, issue, "dram"), operation.window.eq(issue.window), operation.cache.eq(issue.cache)]
+
+
+def _simd(operation, issue) -> list:
+    width = len(operation.left)
+    sub = issue.sub
+    return [
+        operation.kind.eq(issue.simd_kind),
+        *(operation[name].eq(issue.flags[bit]) for bit, name in enumerate(("read", "write", "accumulate", "hold"))),
+        operation.write_address.eq(issue.operand0.base), operation.write_stride_log2.eq(issue.operand0.stride_log2),
+        operation.read_address.eq(issue.operand1.base), operation.read_stride_log2.eq(issue.operand1.stride_log2),
+        operation.destination.eq(sub[:width]), operation.right.eq(sub[width:2 * width]),
+        operation.left.eq(sub[2 * width:3 * width]), operation.opcode.eq(sub[3 * width:]),
+        operation.enter_shift.eq(issue.enter_shift), operation.leave_shift.eq(issue.leave_shift),
+        operation.iterations_m1.eq(issue.size_m1), operation.body_m1.eq(issue.body_m1), operation.table.eq(issue.table),
+        operation.local_base.eq(issue.operand0.base), operation.local_stride_log2.eq(issue.operand0.stride_log2),
+    ]
+
+
+_OPERATIONS = {
+    "load_weight": _load_weight, "mat_mul": _mat_mul, "simd": _simd, "move_out": _move_out, "move_in": _move_in,
+    "dram0_read": _dram, "dram0_write": _dram, "dram1_read": _dram, "dram1_write": _dram,
+}
+
+
+def fill_operation(unit: str, operation, issue) -> list:
+    """Statements that fill a unit's operation from a decoded instruction."""
+    return _OPERATIONS[unit](operation, issue)

@@ -1,0 +1,64 @@
+"""Performance samples (seed document 000, section 3.5)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch, bits_to_count
+from weft.hw.bus import axi
+
+SAMPLE_WIDTH = 64
+PROGRAM_COUNTER_WIDTH = 32
+INTERVAL_WIDTH = 16
+
+HANDSHAKE_NAMES = (
+    "array", "accumulator", "dataflow", "dram1", "dram0", "memory_port_b", "memory_port_a", "instruction")
+"""From bit 32 of a sample up, two bits each: valid, ready."""
+
+HANDSHAKE = data.StructLayout({"valid": 1, "ready": 1})
+HANDSHAKES = data.StructLayout(dict.fromkeys(HANDSHAKE_NAMES, HANDSHAKE))
+INVALID_SAMPLE = (1 << PROGRAM_COUNTER_WIDTH) - 1
+"""Program counter all ones, handshakes zero."""
+
+
+class Sampler(wiring.Component):
+    """Every ``interval`` cycles, one word: ``program_counter`` and the ``handshakes`` of that cycle.
+
+    ``samples``: AXI4-Stream of 64-bit words, ``last`` on every ``sample_block_size``-th. The machine never waits: a
+    sample that finds the word before it still not taken is dropped, and does not count in the block.
+    ``interval`` 0: no samples. A block that was begun is then filled up with invalid samples (program counter all
+    ones, handshakes zero), one a cycle as they are taken, so that its ``last`` comes; after that nothing is sent.
+    The first sample comes ``interval`` cycles after the interval was set from 0. Latency: 1 cycle.
+    """
+
+    LATENCY = 1
+
+    def __init__(self, arch: Arch) -> None:
+        self._block_size = arch.sample_block_size
+        super().__init__({
+            "program_counter": In(PROGRAM_COUNTER_WIDTH), "interval": In(INTERVAL_WIDTH), "handshakes": In(HANDSHAKES),
+            "samples": Out(axi.axi4_stream(SAMPLE_WIDTH)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        word, off = self.samples.payload, self.interval == 0
+        waited, due, send = Signal(INTERVAL_WIDTH), Signal(), Signal()
+        position = Signal(max(bits_to_count(self._block_size), 1))  # words of the block sent before
+        m.d.comb += [
+            due.eq(~off & (waited >= self.interval - 1)), word.keep.eq(Const(-1, SAMPLE_WIDTH // 8)),
+            send.eq((due | (off & (position != 0))) & (~self.samples.valid | self.samples.ready)),
+        ]
+        m.d.sync += waited.eq(Mux(due | off, 0, waited + 1))
+        with m.If(self.samples.ready):
+            m.d.sync += self.samples.valid.eq(0)
+        with m.If(send):
+            last = position == self._block_size - 1
+            sample = Cat(self.program_counter, self.handshakes)
+            m.d.sync += [
+                self.samples.valid.eq(1), word.data.eq(Mux(off, INVALID_SAMPLE, sample)), word.last.eq(last),
+                position.eq(Mux(last, 0, position + 1)),
+            ]
+        return m

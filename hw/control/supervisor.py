@@ -1,0 +1,98 @@
+"""Watches the machine: running, idle, done, stopped by an error, timeout, tracepoint, counters."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.isa import Cause
+
+BUS_CAUSES = {
+    "dram0_read": Cause.DRAM0_READ_RESPONSE, "dram0_write": Cause.DRAM0_WRITE_RESPONSE,
+    "dram1_read": Cause.DRAM1_READ_RESPONSE, "dram1_write": Cause.DRAM1_WRITE_RESPONSE,
+    "program": Cause.PROGRAM_READ_RESPONSE,
+}
+"""Who can meet an error response, and the cause it raises."""
+
+
+class Supervisor(wiring.Component):
+    """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses with
+    ``{name}_program_counter`` from the buses; ``fetching``, ``decoding``, ``executing``: levels, work is there;
+    ``accepted``, ``retired``, ``finished``: pulses, progress was made; ``start``: a new program begins; ``abort``: stop as
+    after an error, to be reset.
+
+    Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped and
+    drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained,
+    until the next instruction); ``timed_out`` and ``traced``, kept until reset or start; ``cycles`` from the first
+    instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired since then.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        super().__init__({
+            "fault": In(1), "fault_cause": In(5), "fault_program_counter": In(32),
+            **{f"{name}_error": In(1) for name in BUS_CAUSES},
+            **{f"{name}_program_counter": In(32) for name in BUS_CAUSES},
+            "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
+            "accepted": In(1), "retired": In(1), "finished": In(1),
+            "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
+            "stop": Out(1), "quiet": Out(1), "error": Out(1), "cause": Out(5), "error_program_counter": Out(32),
+            "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
+            "cycles": Out(64), "instructions": Out(64),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        working = self.executing | (~self.stop & (self.fetching | self.decoding))
+        m.d.comb += [
+            self.running.eq(working), self.idle.eq(~working),
+            self.error.eq(self.stop & ~self.executing & (self.cause != Cause.NONE)),
+            self.quiet.eq(self.stop & ~self.executing & ~self.fetching),
+        ]
+        self._errors(m)
+        self._progress(m)
+        self._count(m)
+        return m
+
+    def _errors(self, m: Module) -> None:
+        """Keep the first error: a fault of the decoder, or an error response."""
+        with m.If(self.abort):
+            m.d.sync += self.stop.eq(1)
+        with m.If(~self.stop):
+            with m.If(self.fault):
+                m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
+                             self.error_program_counter.eq(self.fault_program_counter)]
+            for name, cause in BUS_CAUSES.items():
+                with m.If(getattr(self, f"{name}_error")):
+                    m.d.sync += [self.stop.eq(1), self.cause.eq(cause),
+                                 self.error_program_counter.eq(getattr(self, f"{name}_program_counter"))]
+
+    def _progress(self, m: Module) -> None:
+        """Done, timeout, tracepoint."""
+        was_running, quiet = Signal(), Signal.like(self.timeout)
+        m.d.sync += was_running.eq(self.running)
+        with m.If(self.accepted | self.start):
+            m.d.sync += self.done.eq(0)
+        with m.Elif(was_running & ~self.running & ~self.stop):
+            m.d.sync += self.done.eq(1)
+        progress = Cat(self.accepted, self.retired, self.finished, ~self.running).any()
+        m.d.sync += quiet.eq(Mux(progress, 0, Mux(quiet == self.timeout, quiet, quiet + 1)))
+        with m.If(self.start):
+            m.d.sync += [self.timed_out.eq(0), self.traced.eq(0)]
+        with m.Else():
+            m.d.sync += [
+                self.timed_out.eq(self.timed_out | (self.running & (quiet == self.timeout))),
+                self.traced.eq(self.traced | (self.accepted & (self.program_counter == self.tracepoint))),
+            ]
+
+    def _count(self, m: Module) -> None:
+        started, elapsed = Signal(), Signal(64)
+        with m.If(self.start):
+            m.d.sync += [started.eq(0), elapsed.eq(0), self.cycles.eq(0), self.instructions.eq(0)]
+        with m.Else():
+            m.d.sync += self.instructions.eq(self.instructions + self.retired)
+            with m.If(started | self.accepted):
+                m.d.sync += [started.eq(1), elapsed.eq(elapsed + 1)]
+                with m.If(self.running):
+                    m.d.sync += self.cycles.eq(elapsed + 1)

@@ -1,0 +1,81 @@
+"""Turns sizes and walks into a stream of addresses, one a cycle, rows outer, vectors inner."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Walker(wiring.Component):
+    """Operation in, addresses out.
+
+    Parameters: ``operation``: a layout with ``size_m1``, ``rows_m1`` and, under each of ``names``, a walk
+    (base, stride_log2, pitch); ``descending``: vectors go down from the base instead of up.
+
+    i: the operation, taken in the cycle in which its last address is taken or when idle, so that operations follow each
+    other without a gap. o: an address for each name, ``first`` and ``last`` of the operation, and the operation itself as
+    ``operation`` (stable while its addresses come). Latency: 1 cycle from i taken to the first o valid.
+    """
+
+    LATENCY = 1
+
+    def __init__(self, operation: data.StructLayout, names: tuple[str, ...], *, descending: bool = False) -> None:
+        self._names, self._descending = names, descending
+        self._walks = {name: operation[name].shape for name in names}
+        widths = {name: walk["base"].width for name, walk in self._walks.items()}
+        self.payload = data.StructLayout({
+            **{name: unsigned(width) for name, width in widths.items()},
+            "first": 1, "last": 1, "operation": operation,
+        })
+        super().__init__({"i": In(stream.Signature(operation)), "o": Out(stream.Signature(self.payload))})
+
+    @staticmethod
+    def reference(operation: dict, name: str, *, descending: bool = False) -> list[int]:
+        """The addresses of one walk of an operation given as nested dicts."""
+        walk, sign = operation[name], -1 if descending else 1
+        return [walk["base"] + row * walk["pitch"] + sign * (k << walk["stride_log2"])
+                for row in range(operation["rows_m1"] + 1) for k in range(operation["size_m1"] + 1)]
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        current, busy = self.o.payload.operation, self.o.valid
+        vectors_left, rows_left = Signal.like(current.size_m1), Signal.like(current.rows_m1)
+        step = self.o.valid & self.o.ready
+        m.d.comb += [
+            self.o.payload.last.eq((vectors_left == 0) & (rows_left == 0)),
+            self.i.ready.eq(~busy | (step & self.o.payload.last)),
+        ]
+        with m.If(step):
+            m.d.sync += self.o.payload.first.eq(0)
+            with m.If(vectors_left != 0):
+                m.d.sync += vectors_left.eq(vectors_left - 1)
+            with m.Else():
+                m.d.sync += [vectors_left.eq(current.size_m1), rows_left.eq(rows_left - 1)]
+            with m.If(self.o.payload.last):
+                m.d.sync += busy.eq(0)
+        for name in self._names:
+            self._walk(m, name, step, vectors_left == 0)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [
+                busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1),
+                vectors_left.eq(self.i.payload.size_m1), rows_left.eq(self.i.payload.rows_m1),
+            ]
+        return m
+
+    def _walk(self, m: Module, name: str, step, end_of_row) -> None:
+        """One address register and the start of its current row."""
+        address, operation = self.o.payload[name], self.o.payload.operation
+        walk, width = operation[name], len(self.o.payload[name])
+        row_start = Signal(width, name=f"{name}_row_start")
+        stride = Signal(width, name=f"{name}_stride")
+        next_row = Signal(width, name=f"{name}_next_row")
+        m.d.comb += [stride.eq(1 << walk.stride_log2), next_row.eq(row_start + walk.pitch)]
+        with m.If(step):
+            with m.If(end_of_row):
+                m.d.sync += [address.eq(next_row), row_start.eq(next_row)]
+            with m.Else():
+                m.d.sync += address.eq(address - stride if self._descending else address + stride)
+        with m.If(self.i.valid & self.i.ready):
+            base = self.i.payload[name].base
+            m.d.sync += [address.eq(base), row_start.eq(base)]

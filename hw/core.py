@@ -1,0 +1,177 @@
+"""The machine, as a block diagram: what joins what. Blocks explain themselves in their own files.
+
+    beats -> fetch -> decoder -> interlock -+-> load_weight --+   local memory -- dram0 / dram1 read, write
+             program reader                 +-> mat_mul ------+-> systolic array
+             supervisor, sampler            +-> simd ---------+-> accumulators
+                                            +-> move_out, move_in
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from weft.hw.arch import Arch
+from weft.hw.array.load_weight_unit import LoadWeightUnit
+from weft.hw.array.mat_mul_unit import MatMulUnit
+from weft.hw.array.systolic_array import SystolicArray
+from weft.hw.bus.axi import Axi4, Axi4Read, axi4_stream
+from weft.hw.bus.dram_reader import DramReader
+from weft.hw.bus.dram_writer import DramWriter
+from weft.hw.bus.program_reader import ProgramReader
+from weft.hw.control.decoder import Decoder
+from weft.hw.control.fetch import Fetch
+from weft.hw.control.interlock import Interlock
+from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.control.sampler import Sampler
+from weft.hw.control.supervisor import Supervisor
+from weft.hw.memory.accumulators import Accumulators
+from weft.hw.memory.local import LocalMemory
+from weft.hw.memory.move_in import MoveInUnit
+from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.simd.simd_unit import SimdUnit
+
+
+class Core(wiring.Component):
+    """One machine. It knows nothing of boards and can be instantiated many times.
+
+    ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
+    ``program_address`` and ``program_bytes``. ``dram0``, ``dram1``: AXI4. ``samples``: AXI4-Stream of performance
+    samples. The rest is the status that :class:`Supervisor` describes.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        address, width = arch.axi_address_width, arch.axi_data_width
+        super().__init__({
+            "stream": In(axi4_stream(arch.stream_width)),
+            "program": Out(Axi4Read(address, arch.stream_width)),
+            "dram0": Out(Axi4(address, width)), "dram1": Out(Axi4(address, width)),
+            "samples": Out(axi4_stream(64)),
+            "start": In(1), "abort": In(1), "quiet": Out(1), "program_address": In(address), "program_bytes": In(32),
+            "error": Out(1), "cause": Out(5), "error_program_counter": Out(32), "program_counter": Out(32),
+            "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
+            "cycles": Out(64), "instructions": Out(64),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m, arch = Module(), self._arch
+        m.submodules.program_reader = program = ProgramReader(arch)
+        m.submodules.fetch = fetch = Fetch(arch)
+        m.submodules.decoder = decoder = Decoder(arch)
+        m.submodules.supervisor = supervisor = Supervisor(arch)
+        m.submodules.sampler = sampler = Sampler(arch)
+        units = {
+            "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
+            "move_out": MoveOutUnit(arch), "move_in": MoveInUnit(arch),
+            "dram0_read": DramReader(arch), "dram0_write": DramWriter(arch),
+            "dram1_read": DramReader(arch), "dram1_write": DramWriter(arch),
+        }
+        layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
+        m.submodules.interlock = interlock = Interlock(arch, layouts)
+        readers = tuple(name for name, unit in units.items() if hasattr(unit, "local_read"))
+        writers = tuple(name for name, unit in units.items() if hasattr(unit, "local_write"))
+        m.submodules.local = local = LocalMemory(arch, readers, writers)
+        m.submodules.accumulators = accumulators = Accumulators(arch, ("simd_read", "move_out"), ("simd_write", "move_in"))
+        m.submodules.array = array = SystolicArray(arch)
+
+        # instructions
+        connect(m, flipped(self.stream), fetch.stream)
+        connect(m, program.beats, fetch.program)
+        connect(m, fetch.instruction, decoder.i)
+        connect(m, decoder.o, interlock.i)
+        for name in UNIT_NAMES:
+            m.submodules[name] = unit = units[name]
+            connect(m, getattr(interlock, name), unit.operation)
+            m.d.comb += getattr(interlock, f"{name}_done").eq(unit.done)
+        # memories
+        for name in readers:
+            connect(m, units[name].local_read, getattr(local, name))
+        for name in writers:
+            connect(m, units[name].local_write, getattr(local, name))
+        connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
+        connect(m, units["simd"].accumulator_read, accumulators.simd_read)
+        connect(m, units["simd"].accumulator_write, accumulators.simd_write)
+        connect(m, units["move_out"].accumulator_read, accumulators.move_out)
+        connect(m, units["move_in"].accumulator_write, accumulators.move_in)
+        self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
+        self._connect_buses(m, program, units)
+        self._supervise(m, supervisor, program, fetch, decoder, interlock, units)
+        self._sample(m, sampler, fetch, decoder, interlock, units)
+        return m
+
+    @staticmethod
+    def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul, interlock: Interlock) -> None:
+        m.d.comb += [
+            array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
+            array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
+            array.swap.eq(mat_mul.swap), array.enter_shift.eq(mat_mul.enter_shift),
+            mat_mul.result.eq(array.result), mat_mul.result_valid.eq(array.result_valid),
+            interlock.swapped.eq(mat_mul.swapped),
+        ]
+
+    def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
+        for channel in ("ar", "r"):
+            connect(m, getattr(program, channel), flipped(getattr(self.program, channel)))
+            for port in ("dram0", "dram1"):
+                connect(m, getattr(units[f"{port}_read"], channel), flipped(getattr(getattr(self, port), channel)))
+        for channel in ("aw", "w", "b"):
+            for port in ("dram0", "dram1"):
+                connect(m, getattr(units[f"{port}_write"], channel), flipped(getattr(getattr(self, port), channel)))
+        m.d.comb += [program.start.eq(self.start), program.address.eq(self.program_address),
+                     program.bytes.eq(self.program_bytes)]
+
+    def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
+                   interlock: Interlock, units: dict) -> None:
+        for name in interlock.DRAM_UNITS:
+            m.d.comb += [
+                getattr(supervisor, f"{name}_error").eq(units[name].error),
+                getattr(supervisor, f"{name}_program_counter").eq(getattr(interlock, f"{name}_program_counter")),
+            ]
+        buses_busy = Cat(*(units[name].busy for name in interlock.DRAM_UNITS)).any()
+        m.d.comb += [
+            supervisor.program_error.eq(program.error),
+            supervisor.program_program_counter.eq(decoder.program_counter),
+            supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
+            supervisor.fault_program_counter.eq(decoder.fault_program_counter),
+            supervisor.fetching.eq(program.busy | fetch.busy), supervisor.decoding.eq(decoder.busy),
+            supervisor.executing.eq(~interlock.idle | buses_busy),
+            supervisor.start.eq(self.start), supervisor.abort.eq(self.abort), self.quiet.eq(supervisor.quiet),
+            supervisor.accepted.eq(decoder.accepted),
+            supervisor.retired.eq(decoder.retired),
+            supervisor.finished.eq(Cat(*(unit.done for unit in units.values())).any()),
+            supervisor.program_counter.eq(decoder.program_counter),
+            supervisor.timeout.eq(decoder.timeout), supervisor.tracepoint.eq(decoder.tracepoint),
+            decoder.halt.eq(supervisor.stop), decoder.drained.eq(interlock.idle),
+            program.stop.eq(supervisor.stop), fetch.discard.eq(supervisor.stop),
+            self.error.eq(supervisor.error), self.cause.eq(supervisor.cause),
+            self.error_program_counter.eq(supervisor.error_program_counter),
+            self.program_counter.eq(decoder.program_counter), self.idle.eq(supervisor.idle),
+            self.running.eq(supervisor.running), self.done.eq(supervisor.done),
+            self.timed_out.eq(supervisor.timed_out), self.traced.eq(supervisor.traced),
+            self.cycles.eq(supervisor.cycles), self.instructions.eq(supervisor.instructions),
+        ]
+
+    def _sample(self, m: Module, sampler: Sampler, fetch: Fetch, decoder: Decoder, interlock: Interlock,
+                units: dict) -> None:
+        """The seed's handshakes: who has an operation to start, and who takes it."""
+        def offered(*names: str) -> tuple:
+            ports = [getattr(interlock, name) for name in names]
+            return Cat(*(port.valid for port in ports)).any(), Cat(*(port.valid & port.ready for port in ports)).any()
+
+        def requested(*ports) -> tuple:
+            return (Cat(*(port.request.valid for port in ports)).any(),
+                    Cat(*(port.request.valid & port.request.ready for port in ports)).any())
+
+        pairs = {
+            "array": offered("mat_mul"), "accumulator": offered("simd"), "dataflow": offered("move_in", "move_out"),
+            "dram1": offered("dram1_read", "dram1_write"), "dram0": offered("dram0_read", "dram0_write"),
+            "memory_port_b": requested(*(unit.local_write for unit in units.values() if hasattr(unit, "local_write"))),
+            "memory_port_a": requested(*(unit.local_read for unit in units.values() if hasattr(unit, "local_read"))),
+            "instruction": (fetch.instruction.valid, fetch.instruction.ready),
+        }
+        for name, (valid, ready) in pairs.items():
+            m.d.comb += [sampler.handshakes[name].valid.eq(valid), sampler.handshakes[name].ready.eq(ready)]
+        m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
+        connect(m, sampler.samples, flipped(self.samples))

@@ -1,0 +1,40 @@
+"""Round-robin choice among requests, combinational, with a registered memory of who was served last."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+
+def lowest_set(bits):
+    """The lowest set bit alone (one-hot), or zero."""
+    return (bits & (~bits + 1))[:len(bits)]
+
+
+class RoundRobin(wiring.Component):
+    """``requests`` in, one-hot ``grant`` out in the same cycle: the next request after the one granted last.
+
+    A request that stays is granted within ``count`` grants, so nobody starves. ``advance``: this cycle's grant was
+    used; only then does the turn pass on.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__({"requests": In(count), "grant": Out(count), "advance": In(1)})
+        self.count = count
+
+    @staticmethod
+    def reference(requests: int, last: int, count: int) -> int:
+        """Index granted after ``last`` was served, -1 for none."""
+        order = [(last + 1 + k) % count for k in range(count)]
+        return next((index for index in order if requests >> index & 1), -1)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        later = Signal(self.count)  # ones above the index served last
+        preferred = self.requests & later
+        m.d.comb += self.grant.eq(Mux(preferred.any(), lowest_set(preferred), lowest_set(self.requests)))
+        with m.If(self.advance & self.grant.any()):
+            above = [self.grant[:index].any() if index else 0 for index in range(self.count)]
+            m.d.sync += later.eq(Cat(*above))
+        return m

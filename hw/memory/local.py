@@ -1,0 +1,104 @@
+"""Local memory: interleaved banks of one read and one write port each, shared by round robin."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from weft.hw.arch import Arch
+from weft.hw.memory.arbiter import RoundRobin
+from weft.hw.memory.banks import Interleave, block_ram
+from weft.hw.ports import local_read_port, local_write_port
+from weft.hw.timing import LOCAL_READ_LATENCY
+
+
+class LocalMemory(wiring.Component):
+    """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
+
+    Every cycle each bank serves one read and one write, whoever asks, in turn. A read is answered
+    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle. Contents are
+    zero at power-up and survive a reset.
+    """
+
+    def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
+        self._arch, self._readers, self._writers = arch, readers, writers
+        super().__init__({
+            **{name: In(local_read_port(arch)) for name in readers},
+            **{name: In(local_write_port(arch)) for name in writers},
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        arch = self._arch
+        interleave = Interleave(arch.local_banks, arch.local_depth)
+        readers = [getattr(self, name) for name in self._readers]
+        writers = [getattr(self, name) for name in self._writers]
+        width = arch.array_size * arch.number.width
+        outputs, served = [], []
+        for bank in range(interleave.count):
+            read, output, write = block_ram(m, f"bank{bank}", interleave.rows, width)
+            grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers])
+            take_read(m, read, interleave, grant, readers)
+            served.append(delayed(m, f"served{bank}", grant, LOCAL_READ_LATENCY - 1))
+            outputs.append(output)
+            grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address")
+            take_write(m, write, interleave, grant, writers)
+        for index, port in enumerate(readers):
+            answer(m, port, [bank_served[index] for bank_served in served], outputs)
+        return m
+
+
+def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None):
+    """One-hot grant of a bank's port among client requests; a grant makes the client's request taken."""
+    m.submodules[name] = arbiter = RoundRobin(len(requests))
+    for index, request in enumerate(requests):
+        address = request.payload[field] if field else request.payload
+        m.d.comb += arbiter.requests[index].eq(request.valid & interleave.in_bank(address, bank))
+        with m.If(arbiter.grant[index]):
+            m.d.comb += request.ready.eq(1)
+    m.d.comb += arbiter.advance.eq(1)
+    return arbiter.grant
+
+
+def select(grant, values: list):
+    """The value whose grant bit is set, zero when none is: an AND-OR, shallower than a priority chain."""
+    result = 0
+    for index, value in enumerate(values):
+        result = result | (value & grant[index].replicate(len(value)))
+    return result
+
+
+def take_read(m: Module, read, interleave: Interleave, grant, readers: list) -> None:
+    """Register the chosen address in front of the block RAM."""
+    row = Signal(interleave.row_width, reset_less=True)
+    m.d.sync += row.eq(select(grant, [interleave.row(port.request.payload) for port in readers]))
+    m.d.comb += read.addr.eq(row)
+
+
+def take_write(m: Module, write, interleave: Interleave, grant, writers: list) -> None:
+    """Register the chosen write in front of the block RAM, as late as reads are, which keeps their order."""
+    m.d.sync += [
+        write.en.eq(grant.any()),
+        write.addr.eq(select(grant, [interleave.row(port.request.payload.address) for port in writers])),
+        write.data.eq(select(grant, [port.request.payload.data.as_value() for port in writers])),
+    ]
+
+
+def delayed(m: Module, name: str, value, cycles: int):
+    """``value`` some cycles later."""
+    for stage in range(cycles):
+        register = Signal(len(value), name=f"{name}_{stage}")
+        m.d.sync += register.eq(value)
+        value = register
+    return value
+
+
+def answer(m: Module, port, served: list, outputs: list) -> None:
+    """Register the row of the bank that served this client: the last cycle of the read latency."""
+    data = Signal(len(outputs[0]), name="answer", reset_less=True)
+    m.d.sync += [
+        port.response.valid.eq(Cat(*served).any()),
+        data.eq(select(Cat(*served), outputs) if len(outputs) > 1 else Mux(1, outputs[0], 0)),
+    ]
+    m.d.comb += port.response.payload.eq(data)

@@ -1,0 +1,59 @@
+"""DataMove from local memory into the accumulators, entering by the enter shift, replacing or accumulating."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.control.walker import Walker
+from weft.hw.fixed_point import enter
+from weft.hw.memory.read_stream import ReadStream
+from weft.hw.operations import move_in_layout, shift_width
+from weft.hw.ports import accumulator_write_port, local_read_port
+from weft.hw.timing import LOCAL_READ_LATENCY
+
+
+class MoveInUnit(wiring.Component):
+    """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle."""
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "operation": In(stream.Signature(move_in_layout(arch))), "done": Out(1),
+            "local_read": Out(local_read_port(arch)), "accumulator_write": Out(accumulator_write_port(arch)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        arch, layout = self._arch, move_in_layout(self._arch)
+        tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,
+                                 "enter_shift": shift_width(arch)})
+        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
+        m.submodules.rows = rows = ReadStream(local_read_port(arch), tag, LOCAL_READ_LATENCY)
+        connect(m, wiring.flipped(self.operation), walker.i)
+        connect(m, rows.port, wiring.flipped(self.local_read))
+        at, operation = walker.o.payload, walker.o.payload.operation
+        m.d.comb += [
+            rows.i.valid.eq(walker.o.valid), walker.o.ready.eq(rows.i.ready),
+            rows.i.payload.address.eq(at.local), rows.i.payload.tag.address.eq(at.accumulator),
+            rows.i.payload.tag.last.eq(at.last), rows.i.payload.tag.accumulate.eq(operation.accumulate),
+            rows.i.payload.tag.enter_shift.eq(operation.enter_shift),
+        ]
+        self._write(m, rows.o)
+        return m
+
+    def _write(self, m: Module, rows) -> None:
+        """Enter, one register, into the accumulators' write port."""
+        arch, request, tag = self._arch, self.accumulator_write.request, rows.payload.tag
+        last = Signal()
+        m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
+        with m.If(rows.ready):
+            m.d.sync += [request.valid.eq(rows.valid), last.eq(tag.last), request.payload.address.eq(tag.address),
+                         request.payload.accumulate.eq(tag.accumulate)]
+            for lane in range(arch.array_size):
+                value = rows.payload.data[lane]
+                if arch.mac_rounding != EVERY_STEP:
+                    value = enter(value, tag.enter_shift, arch.accumulator_bits)
+                m.d.sync += request.payload.data[lane].eq(value)

@@ -1,0 +1,49 @@
+"""Memory rows as a stream with back-pressure: addresses with luggage in, rows with the same luggage out."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.ports import ReadPort
+
+
+class ReadStream(wiring.Component):
+    """i: ``address`` and ``tag`` (anything that goes with it). o: ``data`` and ``tag``, in the same order.
+
+    The memory's answers cannot be held back, so a request is made only while the FIFO has room for everything under
+    way. Sustains one row a cycle. Latency: the memory's plus 2 cycles.
+    """
+
+    def __init__(self, port: ReadPort, tag: data.StructLayout, latency: int) -> None:
+        row = port.members["response"].signature.members["payload"].shape
+        address = port.members["request"].signature.members["payload"].shape
+        self._tag, self._row, self._depth = tag, row, latency + 4
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({"address": address, "tag": tag}))),
+            "o": Out(stream.Signature(data.StructLayout({"data": row, "tag": tag}))),
+            "port": Out(port),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        rows = fifo.SyncFIFOBuffered(width=self._row.size, depth=self._depth)
+        tags = fifo.SyncFIFOBuffered(width=self._tag.size, depth=self._depth)
+        m.submodules.rows, m.submodules.tags = rows, tags
+        under_way = Signal(range(self._depth + 1))
+        room = Signal()
+        taken, given = self.i.valid & self.i.ready, self.o.valid & self.o.ready
+        m.d.comb += [
+            room.eq(under_way != self._depth),
+            self.port.request.valid.eq(self.i.valid & room),
+            self.port.request.payload.eq(self.i.payload.address),
+            self.i.ready.eq(self.port.request.ready & room),
+            tags.w_en.eq(taken), tags.w_data.eq(self.i.payload.tag),
+            rows.w_en.eq(self.port.response.valid), rows.w_data.eq(self.port.response.payload),
+            self.o.valid.eq(rows.r_rdy & tags.r_rdy),
+            self.o.payload.data.eq(rows.r_data), self.o.payload.tag.eq(tags.r_data),
+            rows.r_en.eq(given), tags.r_en.eq(given),
+        ]
+        m.d.sync += under_way.eq(under_way + taken - given)
+        return m

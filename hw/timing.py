@@ -1,0 +1,16 @@
+"""Cycle counts that the blocks keep and that the estimator and tests read: the one place for them."""
+
+from __future__ import annotations
+
+from weft.hw.arch import Arch
+
+LOCAL_READ_LATENCY = 4
+"""From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
+
+ACCUMULATOR_READ_LATENCY = 4
+"""From an accumulator read request taken to its response: arbitration register, block RAM, output register, forwarding."""
+
+
+def array_latency(arch: Arch) -> int:
+    """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers."""
+    return 2 * arch.array_size + 2

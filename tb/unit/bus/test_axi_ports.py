@@ -1,0 +1,99 @@
+"""Interfaces become Verilog ports with the names and directions that other tools expect."""
+
+import re
+from random import Random
+
+import pytest
+from amaranth.back import verilog
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.bus import axi
+from weft.hw.bus.gearbox import StreamFifo
+from weft.tb.lib import toolchain
+from weft.tb.lib.amaranth_axi import Stalls, StreamSink, StreamSource, simulate
+
+ADDRESS = ("addr", "len", "size", "burst", "lock", "cache", "prot", "qos", "id")
+MASTER_OUT = (
+    [f"{channel}{field}" for channel in ("ar", "aw") for field in (*ADDRESS, "valid")]
+    + ["rready", "wdata", "wstrb", "wlast", "wvalid", "bready"])
+MASTER_IN = ["arready", "rdata", "rresp", "rlast", "rid", "rvalid", "awready", "wready", "bresp", "bid", "bvalid"]
+LITE_IN = ["awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready"]
+LITE_OUT = ["awready", "wready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid"]
+
+
+class Edges(wiring.Component):
+    """A master, a slave and a stream that goes through, for their ports."""
+
+    def __init__(self) -> None:
+        super().__init__({
+            "dram0": Out(axi.Axi4(32, 64)), "axil": In(axi.Axi4Lite(12)), "stream": In(axi.axi4_stream(64)),
+            "sample": Out(axi.axi4_stream(64)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.fifo = fifo = StreamFifo(axi.beat_layout(64), 2)
+        wiring.connect(m, wiring.flipped(self.stream), fifo.i)
+        wiring.connect(m, fifo.o, wiring.flipped(self.sample))
+        return m
+
+
+class Top:
+    def __init__(self) -> None:
+        self.ports: axi.Ports = {}
+        self.edges = Edges()
+
+    def module(self) -> Module:
+        m = Module()
+        m.submodules.edges = edges = self.edges
+        for interface, prefix in ((edges.dram0, "m_axi_dram0"), (edges.axil, "s_axil"),
+                                  (edges.stream, "s_axis_instruction"), (edges.sample, "m_axis_sample")):
+            self.ports |= axi.verilog_ports(m, interface, prefix)
+        return m
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    toolchain.setup()
+    top = Top()
+    return verilog.convert(top.module(), name="weft_top", ports=top.ports)
+
+
+@pytest.mark.parametrize(("direction", "names"), [
+    ("output", [f"m_axi_dram0_{name}" for name in MASTER_OUT] + [f"s_axil_{name}" for name in LITE_OUT]
+     + ["s_axis_instruction_tready"] + [f"m_axis_sample_{name}" for name in ("tdata", "tkeep", "tlast", "tvalid")]),
+    ("input", [f"m_axi_dram0_{name}" for name in MASTER_IN] + [f"s_axil_{name}" for name in LITE_IN]
+     + ["m_axis_sample_tready"] + [f"s_axis_instruction_{name}" for name in ("tdata", "tkeep", "tlast", "tvalid")]),
+])
+def test_ports_have_standard_names_and_directions(text: str, direction: str, names: list[str]) -> None:
+    top = text[text.index("module weft_top("):]
+    found = re.findall(rf"^  {direction} (?:\[\d+:0\] )?(\w+);", top[:top.index("endmodule")], re.MULTILINE)
+    assert sorted(set(found) - {"clk", "rst"}) == sorted(names)
+
+
+def test_ports_are_joined_to_the_interface() -> None:
+    """A beat given to the port of one stream leaves by the port of the other."""
+    m = Module()
+    m.submodules.edges = edges = Edges()
+    ports = axi.verilog_ports(m, edges.stream, "s") | axi.verilog_ports(m, edges.sample, "m")
+
+    def end(prefix: str) -> stream.Interface:
+        flat = stream.Signature(axi.beat_layout(64)).create()
+        names = {"valid": "tvalid", "ready": "tready"}
+        for member, name in names.items():
+            setattr(flat, member, ports[f"{prefix}_{name}"][0])
+        return flat
+
+    incoming, outgoing = end("s"), end("m")
+    incoming.payload, outgoing.payload = ports["s_tdata"][0], ports["m_tdata"][0]
+    source = StreamSource(incoming, range(50), Stalls(Random(1), 0.3))
+    sink = StreamSink(outgoing, Stalls(Random(2), 0.3))
+
+    async def bench(ctx) -> None:
+        while len(sink.items) < 50:
+            await ctx.tick()
+
+    simulate(m, bench, source, sink)
+    assert sink.items == list(range(50))

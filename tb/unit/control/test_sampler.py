@@ -1,0 +1,107 @@
+"""Sampler: words at their interval, blocks with their end, and a machine that never waits."""
+
+from random import Random
+
+import pytest
+
+from weft.hw.arch import Arch
+from weft.hw.control.sampler import HANDSHAKE_NAMES, INVALID_SAMPLE, Sampler
+from weft.tb.lib.amaranth_axi import Stalls, StreamSink, simulate, unpack
+
+
+def make_arch(array_size: int, block: int) -> Arch:
+    return Arch(data_type="FP16BP8", array_size=array_size, dram0_depth=256, dram1_depth=256, local_depth=64,
+                accumulator_depth=32, simd_registers_depth=1, stride0_depth=4, stride1_depth=4,
+                sample_block_size=block)
+
+
+class Bench:
+    """Counts cycles in the program counter, so that each sample tells its own time; handshakes follow from it."""
+
+    def __init__(self, block, rate=0.0, array_size=8):
+        self.dut = Sampler(make_arch(array_size, block))
+        self.sink = StreamSink(self.dut.samples, Stalls(Random(1), rate), name="samples")
+
+    @staticmethod
+    def handshakes(cycle):
+        return cycle * 0x9E37 & 0xFFFF
+
+    async def drive(self, ctx):
+        cycle = 0
+        async for _ in ctx.tick():
+            cycle += 1
+            ctx.set(self.dut.program_counter, cycle)
+            ctx.set(self.dut.handshakes.as_value(), self.handshakes(cycle))
+
+    def run(self, *steps):
+        """``steps``: (interval, cycles)."""
+        async def bench(ctx):
+            for interval, cycles in steps:
+                ctx.set(self.dut.interval, interval)
+                await ctx.tick().repeat(cycles)
+
+        simulate(self.dut, bench, self.sink, self.drive)
+        words = [unpack(self.dut.samples.payload.shape(), item) for item in self.sink.items]
+        assert all(word["keep"] == 0xFF for word in words)
+        samples = [word["data"] for word in words if word["data"] != INVALID_SAMPLE]
+        for sample in samples:
+            assert sample >> 32 == self.handshakes(sample & 0xFFFFFFFF)
+        return words, [sample & 0xFFFFFFFF for sample in samples]
+
+
+def test_handshakes_lie_where_the_seed_says() -> None:
+    dut = Sampler(make_arch(8, 4))
+    seed = {"array": 32, "accumulator": 34, "dataflow": 36, "dram1": 38, "dram0": 40, "memory_port_b": 42,
+            "memory_port_a": 44, "instruction": 46}
+    assert list(seed) == list(HANDSHAKE_NAMES)
+
+    async def bench(ctx):
+        ctx.set(dut.interval, 1)
+        for name, bit in seed.items():
+            for part in ("valid", "ready"):
+                ctx.set(dut.handshakes[name][part], 1)
+                await ctx.tick()
+                assert ctx.get(dut.samples.payload.data) == 1 << (bit + (part == "ready"))
+                ctx.set(dut.handshakes[name][part], 0)
+
+    simulate(dut, bench, StreamSink(dut.samples, Stalls(Random(1))))
+
+
+@pytest.mark.parametrize("array_size", [2, 3, 8])
+@pytest.mark.parametrize("interval", [1, 2, 7, 100])
+def test_samples_come_every_interval(array_size, interval) -> None:
+    words, times = Bench(4, array_size=array_size).run((interval, 10 * interval + 5))
+    assert len(times) >= 9
+    assert {late - early for early, late in zip(times, times[1:], strict=False)} == {interval}
+    assert [word["last"] for word in words] == [index % 4 == 3 for index in range(len(words))]
+
+
+def test_nothing_comes_without_an_interval() -> None:
+    assert Bench(4).run((0, 100))[0] == []
+
+
+def test_full_output_drops_samples_and_keeps_the_rest_in_their_grid() -> None:
+    words, times = Bench(5, rate=0.8).run((2, 1000))
+    assert 50 < len(times) < 400
+    assert all((late - early) % 2 == 0 for early, late in zip(times, times[1:], strict=False))
+    assert [word["last"] for word in words] == [index % 5 == 4 for index in range(len(words))]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_an_open_block_is_closed_with_invalid_samples(rate) -> None:
+    words, times = Bench(8, rate).run((3, 3 * 3 + 2), (0, 100), (3, 3 * 8 + 2), (0, 100))
+    assert len(words) % 8 == 0 and words[-1]["last"]
+    assert sum(word["last"] for word in words) == len(words) // 8
+    if rate == 0.0:
+        kinds = [word["data"] == INVALID_SAMPLE for word in words]
+        assert kinds == [False] * 3 + [True] * 5 + [False] * 8
+
+
+def test_a_block_of_one_needs_no_closing() -> None:
+    words, times = Bench(1).run((4, 22), (0, 20))
+    assert len(words) == len(times) == 5 and all(word["last"] for word in words)
+
+
+def test_a_shorter_interval_counts_at_once() -> None:
+    _, times = Bench(4).run((1000, 50), (5, 20))
+    assert len(times) == 4
