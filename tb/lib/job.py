@@ -5,7 +5,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from weft.tb.lib.build import DRAM_SOURCES, Simulation, build_simulation, run_simulation
 from weft.tb.lib.sim_top import MEMORIES, public_vlt, weft_sim
 
-__all__ = ["Job", "JobResult", "MemorySettings", "build_machine", "run_job"]
+__all__ = ["Job", "JobResult", "MemorySettings", "Program", "build_machine", "run_job"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +33,35 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """One program run: from `program_address` of the program memory, with the memories behaving as told."""
+class Program:
+    """``size`` bytes of the program memory from ``address``, run with the memories behaving as told."""
 
-    program_bytes: int
-    program_address: int = 0
-    cycle_limit: int = 100_000_000
-    """Cycles after which the run counts as hung."""
-    seed: int = 0
-    """Of the memories' random stalls and latencies."""
+    size: int
+    address: int = 0
     memories: Mapping[str, MemorySettings] = field(default_factory=dict)
     """By name (sim_top.MEMORIES); those left out behave by default."""
+    reset: bool = True
+    """Soft reset before it (the first one needs none)."""
+    content: Mapping[str, str] = field(default_factory=dict)
+    """Memory -> file whose bytes it holds when the program starts, zeros beyond; the others stay as they are."""
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """Memory -> file that its content is copied to, sparsely, when the program has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Programs run one after another in one simulation, on the same memories."""
+
+    programs: Sequence[Program]
+    cycle_limit: int = 100_000_000
+    """Cycles of the whole simulation after which it counts as hung."""
+    seed: int = 0
+    """Of the memories' random stalls and latencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """What the machine's registers and the memories' counters say when the machine is idle again."""
+    """What the machine's registers and the memories' counters say when a program has ended and the machine is idle."""
 
     done: bool
     error: bool
@@ -98,8 +111,9 @@ def run_job(
     samples: Path | None = None,
     timeout_seconds: float = 600,
     trace: bool = False,
-) -> JobResult:
-    """Runs `job` in `directory` on memories held by `files` (by name; the file's size is the memory's).
+) -> list[JobResult]:
+    """Runs `job` in `directory`, one result a program, on memories held by `files`
+    (by name; the file's size is the memory's).
 
     The files change in place. Raises SimulationError when the machine breaks an AXI rule, hangs or outlasts
     `timeout_seconds`; a machine that reports an error in its registers has run, and the result says so.
@@ -107,8 +121,11 @@ def run_job(
     directory.mkdir(parents=True, exist_ok=True)
     job_file, result_file = directory / "job.json", directory / "result.json"
     text: dict[str, Any] = dataclasses.asdict(job)
-    text["memories"] = {name: dataclasses.asdict(job.memories.get(name, MemorySettings())) for name in MEMORIES}
-    job_file.write_text(json.dumps({**text, "result": str(result_file.resolve())}, indent=1))
+    for program, entry in zip(job.programs, text["programs"], strict=True):
+        settings = {name: program.memories.get(name, MemorySettings()) for name in MEMORIES}
+        entry["memories"] = {name: dataclasses.asdict(value) for name, value in settings.items()}
+    text |= {"result": str(result_file.resolve()), "files": {name: str(files[name].resolve()) for name in MEMORIES}}
+    job_file.write_text(json.dumps(text, indent=1))
     plusargs = [f"+{name}={Path(files[name]).resolve()}" for name in MEMORIES]
     if samples is not None:
         plusargs.append(f"+samples={samples.resolve()}")
@@ -122,4 +139,4 @@ def run_job(
         timeout_seconds=timeout_seconds,
         trace=trace,
     )
-    return JobResult(**json.loads(result_file.read_text()))
+    return [JobResult(**result) for result in json.loads(result_file.read_text())]

@@ -1,4 +1,4 @@
-"""The cocotb test that runs one program on `weft_sim`: job in, result out, both JSON (see job.py).
+"""The cocotb test that runs programs on `weft_sim`: job in, results out, both JSON (see job.py).
 
 While the machine works, Python waits on its interrupt alone, so the simulator runs at full speed.
 """
@@ -32,32 +32,42 @@ async def _read(bus: AxiLite, register: str) -> int:
 
 
 async def _reset(dut: Any, job: dict[str, Any]) -> None:
-    """Sets the memories up and pulls reset."""
+    """Pulls reset."""
     dut.rst.value = 1
     dut.seed.value = job["seed"]
     dut.cycle_limit.value = job["cycle_limit"]
-    for memory, settings in job["memories"].items():
-        for name, value in settings.items():
-            getattr(dut, f"{memory}_{name}").value = value
     await ClockCycles(dut.clk, RESET_CYCLES)
     dut.rst.value = 0
     await RisingEdge(dut.clk)
 
 
-async def _start(bus: AxiLite, job: dict[str, Any]) -> None:
-    """Checks that a weft answers, and starts the program; interrupts come for its end and for errors."""
+async def _check_identity(bus: AxiLite) -> None:
     identity = await _read(bus, "IDENTITY")
     assert identity == csr.IDENTITY, f"IDENTITY reads {identity:#010x}, not {csr.IDENTITY:#010x}"
-    address = job["program_address"]
+
+
+async def _start(dut: Any, bus: AxiLite, program: dict[str, Any]) -> None:
+    """Sets the memories up and starts the program; interrupts come for its end and for errors."""
+    for memory, settings in program["memories"].items():
+        for name, value in settings.items():
+            getattr(dut, f"{memory}_{name}").value = value
     values = {
-        "PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF,
-        "PROGRAM_ADDRESS_HIGH": address >> 32,
-        "PROGRAM_BYTES": job["program_bytes"],
+        "PROGRAM_ADDRESS_LOW": program["address"] & 0xFFFF_FFFF,
+        "PROGRAM_ADDRESS_HIGH": program["address"] >> 32,
+        "PROGRAM_BYTES": program["size"],
         "INTERRUPT_ENABLE": 1 << csr.Status.DONE | 1 << csr.Status.ERROR,
         "CONTROL": 1 << csr.Command.START,
     }
     for register, value in values.items():
         await bus.write(_offset(register), value)
+
+
+async def _soft_reset(bus: AxiLite) -> None:
+    """Back to the state after reset, memories apart, with no interrupt pending."""
+    await bus.write(_offset("CONTROL"), 1 << csr.Command.SOFT_RESET)
+    while await _read(bus, "STATUS") & ~(1 << csr.Status.IDLE):
+        pass
+    await bus.write(_offset("INTERRUPT_STATUS"), (1 << csr.INTERRUPT_COUNT) - 1)
 
 
 async def _wait(dut: Any, bus: AxiLite) -> int:
@@ -69,17 +79,38 @@ async def _wait(dut: Any, bus: AxiLite) -> int:
     return status
 
 
-@cocotb.test()
-async def run_program(dut: Any) -> None:
-    job = json.loads(Path(os.environ["WEFT_JOB"]).read_text())
-    bus = AxiLite(dut)
-    await _reset(dut, job)
-    began = time.monotonic()
-    await _start(bus, job)
+def _replace(memory: Path, content: Path) -> None:
+    """The memory's file, mapped by the simulator, as ``content`` followed by zeros."""
+    size = memory.stat().st_size
+    os.truncate(memory, 0)
+    os.truncate(memory, size)
+    with memory.open("r+b") as file:
+        file.write(content.read_bytes())
+
+
+def _copy(memory: Path, snapshot: Path) -> None:
+    """A sparse copy: what is not a hole."""
+    with memory.open("rb") as source, snapshot.open("wb") as target:
+        target.truncate(memory.stat().st_size)
+        end = 0
+        while True:
+            try:
+                start = os.lseek(source.fileno(), end, os.SEEK_DATA)
+            except OSError:  # only a hole follows
+                return
+            end = os.lseek(source.fileno(), start, os.SEEK_HOLE)
+            target.seek(start)
+            target.write(os.pread(source.fileno(), end - start, start))
+
+
+async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> dict[str, Any]:
+    """One program from a reset machine; its JobResult."""
+    began, first_cycle = time.monotonic(), int(dut.cycle.value)
+    await _start(dut, bus, program)
     status = await _wait(dut, bus)
     result = {
         **{bit.name.lower(): bool(status >> bit & 1) for bit in csr.Status if bit < csr.INTERRUPT_COUNT},
-        "simulation_cycles": int(dut.cycle.value),
+        "simulation_cycles": int(dut.cycle.value) - first_cycle,
         "wall_seconds": time.monotonic() - began,
         "sample_words": int(dut.sample_words.value),
         "memories": {
@@ -88,4 +119,22 @@ async def run_program(dut: Any) -> None:
     }
     for register in ("ERROR_CAUSE", "ERROR_PROGRAM_COUNTER", "PROGRAM_COUNTER", "CYCLES", "INSTRUCTIONS"):
         result[register.lower()] = await _read(bus, register)
-    Path(job["result"]).write_text(json.dumps(result, indent=1))
+    return result
+
+
+@cocotb.test()
+async def run_programs(dut: Any) -> None:
+    job = json.loads(Path(os.environ["WEFT_JOB"]).read_text())
+    bus = AxiLite(dut)
+    await _reset(dut, job)
+    await _check_identity(bus)
+    results = []
+    for program in job["programs"]:
+        if results and program["reset"]:
+            await _soft_reset(bus)
+        for memory, content in program["content"].items():
+            _replace(Path(job["files"][memory]), Path(content))
+        results.append(await _run(dut, bus, program))
+        for memory, snapshot in program["snapshots"].items():
+            _copy(Path(job["files"][memory]), Path(snapshot))
+    Path(job["result"]).write_text(json.dumps(results, indent=1))
