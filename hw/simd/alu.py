@@ -1,0 +1,105 @@
+"""The ALUs of all lanes: every SIMD operation but Lookup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw import fixed_point
+from weft.hw.isa import SimdOpcode as Op
+from weft.hw.numerics import DataType
+
+
+def opcode_is(opcode: Value, *which: Op) -> Value:
+    """Whether a 5-bit opcode is one of these."""
+    return Cat(opcode == one for one in which).any()
+
+
+class Alu(wiring.Component):
+    """``opcode``, ``left``, ``right`` in, ``result`` out, LATENCY cycles later; free running, one operation a cycle.
+
+    Meaning: ``reference.simd_reference``. NoOp passes ``left``, which must be the input then. Lookup gives anything.
+    One multiplier a lane.
+    """
+
+    LATENCY = 4
+
+    def __init__(self, data_type: DataType, lane_count: int) -> None:
+        self._data_type, self._lane_count = data_type, lane_count
+        row = data.ArrayLayout(signed(data_type.width), lane_count)
+        super().__init__({"opcode": In(unsigned(5)), "left": In(row), "right": In(row), "result": Out(row)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        # Opcode in the cycles in which stage 1, 2 and 3 hold its operation.
+        opcodes = [Signal(unsigned(5), reset_less=True, name=f"opcode_{stage}") for stage in (1, 2, 3)]
+        m.d.sync += [opcodes[0].eq(self.opcode), opcodes[1].eq(opcodes[0]), opcodes[2].eq(opcodes[1])]
+        for lane in range(self._lane_count):
+            self._lane(m, lane, opcodes)
+        return m
+
+    def _lane(self, m: Module, lane: int, opcodes: list[Signal]) -> None:
+        width, point = self._data_type.width, self._data_type.point
+
+        def register(name: str, bits: int = width) -> Signal:
+            return Signal(signed(bits), reset_less=True, name=f"{name}_{lane}")
+
+        left, right, product, wide = (register(name, bits) for name, bits in (
+            ("left", width), ("right", width), ("multiplier", 2 * width), ("product", 2 * width)))
+        simple, result = register("simple"), register("result")
+        m.d.sync += [
+            left.eq(self.left[lane]), right.eq(self.right[lane]),  # stages 1, 2, 3 inside a DSP block
+            product.eq(left * right),
+            wide.eq(product),
+            simple.eq(self._simple(m, lane, left, right, opcodes)),
+            result.eq(Mux(opcodes[2] == Op.MULTIPLY,
+                          fixed_point.saturate(fixed_point.round_half_even(wide, point), width), simple)),
+        ]
+        m.d.comb += self.result[lane].eq(result)
+
+    def _simple(self, m: Module, lane: int, left: Signal, right: Signal, opcodes: list[Signal]) -> Value:
+        """What stage 3 takes for all but Multiply: one adder, and flags, in stage 2; the choice after it."""
+        width, one = self._data_type.width, self._data_type.one
+        subtract = opcode_is(opcodes[0], Op.DECREMENT, Op.SUBTRACT, Op.ABS, Op.GREATER_THAN, Op.GREATER_THAN_EQUAL,
+                             Op.MIN, Op.MAX)
+        by_one, absolute = opcode_is(opcodes[0], Op.INCREMENT, Op.DECREMENT), opcodes[0] == Op.ABS
+        augend = Mux(absolute, 0, left).as_signed()
+        addend = Mux(absolute, left, Mux(by_one, Const(one, signed(width)), right)).as_signed()
+        total = Signal(signed(width + 1), reset_less=True, name=f"total_{lane}")
+        flags = Signal(data.StructLayout({"equal": 1, "left": 1, "right": 1}), reset_less=True, name=f"flags_{lane}")
+        arguments = [Signal(signed(width), reset_less=True, name=f"{name}_2_{lane}") for name in ("left", "right")]
+        m.d.sync += [
+            total.eq(augend + (addend ^ subtract.replicate(width).as_signed()) + subtract),
+            flags.equal.eq(left == right), flags.left.eq(left.any()), flags.right.eq(right.any()),
+            arguments[0].eq(left), arguments[1].eq(right),
+        ]
+        less, sum_ = total[-1], fixed_point.saturate(total, width)
+        chosen, truth = Signal(signed(width), name=f"chosen_{lane}"), Signal(name=f"truth_{lane}")
+        with m.Switch(opcodes[1]):
+            with m.Case(Op.NOT):
+                m.d.comb += truth.eq(~flags.left)
+            with m.Case(Op.AND):
+                m.d.comb += truth.eq(flags.left & flags.right)
+            with m.Case(Op.OR):
+                m.d.comb += truth.eq(flags.left | flags.right)
+            with m.Case(Op.GREATER_THAN):
+                m.d.comb += truth.eq(~less & ~flags.equal)
+            with m.Case(Op.GREATER_THAN_EQUAL):
+                m.d.comb += truth.eq(~less)
+        with m.Switch(opcodes[1]):
+            with m.Case(Op.NO_OP, Op.MOVE):
+                m.d.comb += chosen.eq(arguments[0])
+            with m.Case(Op.INCREMENT, Op.DECREMENT, Op.ADD, Op.SUBTRACT):
+                m.d.comb += chosen.eq(sum_)
+            with m.Case(Op.ABS):
+                m.d.comb += chosen.eq(Mux(arguments[0][-1], sum_, arguments[0]))
+            with m.Case(Op.MIN):
+                m.d.comb += chosen.eq(Mux(less, arguments[0], arguments[1]))
+            with m.Case(Op.MAX):
+                m.d.comb += chosen.eq(Mux(less, arguments[1], arguments[0]))
+            with m.Default():
+                m.d.comb += chosen.eq(Mux(truth, Const(one, signed(width)), 0))
+        return chosen

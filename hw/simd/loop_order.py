@@ -1,0 +1,87 @@
+"""Whether the iterations of a loop may overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.operations import simd_layout, stride_log2_width
+
+
+class LoopOrder(wiring.Component):
+    """Sees the instructions of a body and says whether different instructions may run in another order of iterations.
+
+    ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
+    writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
+    sequences of a write and of a read or write of another instruction so far overlap without being identical: then
+    every iteration has to end before the next one begins. Takes a cycle for each earlier access, and one more.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "clear": In(1), "access_valid": In(1), "access": In(simd_layout(arch)),
+            "iterations_m1": In(arch.accumulator_address_width), "ready": Out(1), "in_order": Out(1),
+        })
+
+    @staticmethod
+    def reference(instructions: list[tuple[list[int], list[int]]]) -> bool:
+        """``in_order`` for the (read, write) addresses of each instruction, iteration after iteration; at least two."""
+        def clash(one: list[int], other: list[int]) -> bool:
+            if not one or not other or (one == other and one[0] != one[1]):
+                return False
+            return one[0] <= other[-1] and other[0] <= one[-1]
+
+        return any(clash(instructions[k][1], addresses) for k in range(len(instructions))
+                   for n in range(len(instructions)) if n != k for addresses in instructions[n])
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        arch = self._arch
+        width = arch.accumulator_address_width
+        sequence = data.StructLayout({
+            "used": 1, "moves": 1, "first": unsigned(width), "last": unsigned(width),
+            "stride_log2": unsigned(stride_log2_width(arch)),
+        })
+        both = data.StructLayout({"read": sequence, "write": sequence})
+        earlier = m.submodules.earlier = Memory(shape=both, depth=arch.simd_loop_depth, init=[])
+        write, read = earlier.write_port(), earlier.read_port(domain="comb")
+        count, position = (Signal(range(arch.simd_loop_depth + 1), name=name) for name in ("count", "position"))
+        busy = Signal()
+        new, old = Signal(both), read.data
+        m.d.comb += [
+            self.ready.eq(~busy), read.addr.eq(position), write.addr.eq(count), write.data.eq(new),
+            write.en.eq(busy & (position == count)),
+        ]
+        with m.If(busy):
+            with m.If(position == count):
+                m.d.sync += [count.eq(count + 1), busy.eq(0)]
+            with m.Else():
+                m.d.sync += position.eq(position + 1)
+                with m.If(self._clash(new.write, old.write) | self._clash(new.write, old.read)
+                          | self._clash(new.read, old.write)):
+                    m.d.sync += self.in_order.eq(1)
+        with m.If(~busy & self.access_valid):
+            m.d.sync += [busy.eq(1), position.eq(0)]
+            for name, moves in (("read", ~self.access.hold), ("write", 1)):
+                first, stride = self.access[f"{name}_address"], self.access[f"{name}_stride_log2"]
+                length = (self.iterations_m1 << stride)[:width]
+                m.d.sync += [
+                    new[name].used.eq(self.access[name]), new[name].moves.eq(moves),
+                    new[name].first.eq(first), new[name].last.eq((first + Mux(moves, length, 0))[:width]),
+                    new[name].stride_log2.eq(stride),
+                ]
+        with m.If(self.clear):
+            m.d.sync += [count.eq(0), self.in_order.eq(0)]
+        return m
+
+    @staticmethod
+    def _clash(one: Any, other: Any) -> Value:
+        overlap = (one.first <= other.last) & (other.first <= one.last)
+        same = (one.first == other.first) & (one.stride_log2 == other.stride_log2) & one.moves & other.moves
+        return one.used & other.used & overlap & ~same

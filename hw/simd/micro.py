@@ -1,0 +1,41 @@
+"""What passes through the SIMD unit's pipeline: one instruction of one iteration, with its addresses worked out."""
+
+from __future__ import annotations
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data
+
+from weft.hw.arch import Arch, bits_to_count
+from weft.hw.operations import shift_width
+
+SLOTS = 32
+"""Copies of each SIMD register on a machine with loops: one of the program's, the others of iterations in flight.
+
+31 iterations are more than the pipeline is long, and 32 words fill one distributed RAM of the usual FPGAs.
+"""
+
+
+def slot_count(arch: Arch) -> int:
+    """Slot 0 belongs to the program, the others to iterations."""
+    return SLOTS if arch.simd_loop_depth else 2
+
+
+def register_width(arch: Arch) -> int:
+    """Bits of a register's number; 0 is the input as a source and nothing as a destination."""
+    return max(bits_to_count(arch.simd_registers_depth + 1), 1)
+
+
+def micro_layout(arch: Arch) -> data.StructLayout:
+    """``left`` and ``right`` are 0 where the operation reads nothing there. ``done``: the last part of an operation.
+
+    Operations without read, write and destination have no effect: they only carry ``done``.
+    """
+    register, slot, address = register_width(arch), bits_to_count(slot_count(arch)), arch.accumulator_address_width
+    return data.StructLayout({
+        "read": 1, "write": 1, "accumulate": 1, "done": 1,
+        "read_address": unsigned(address), "write_address": unsigned(address),
+        "opcode": unsigned(5), "left": unsigned(register), "right": unsigned(register),
+        "destination": unsigned(register),
+        "left_slot": unsigned(slot), "right_slot": unsigned(slot), "slot": unsigned(slot),
+        "enter_shift": unsigned(shift_width(arch)), "leave_shift": unsigned(shift_width(arch)),
+    })

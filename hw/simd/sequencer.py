@@ -1,0 +1,231 @@
+"""Turns the SIMD unit's operations into micro-operations: plain ones as they are, loops unrolled in the best order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch
+from weft.hw.isa import SimdOpcode as Op
+from weft.hw.operations import SimdKind, simd_layout
+from weft.hw.simd.alu import opcode_is
+from weft.hw.simd.loop_order import LoopOrder
+from weft.hw.simd.lut import load_layout
+from weft.hw.simd.micro import micro_layout, register_width, slot_count
+
+
+def pointer_layout(arch: Arch) -> data.StructLayout:
+    """Where an instruction of a loop body reads and writes next."""
+    return data.StructLayout({"read": arch.accumulator_address_width, "write": arch.accumulator_address_width})
+
+
+class Sequencer(wiring.Component):
+    """``i``: operations; ``o``: micro-operations, one a cycle, LATENCY cycles after their operation was taken.
+
+    The micro-operations, executed in order, mean what the operations mean, and each operation has exactly one with
+    ``done``. A loop runs in blocks of iterations, every instruction for a whole block before the next instruction;
+    where that could change the meaning (``LoopOrder``), a block is one iteration.
+    ``load`` (only with lookup tables) asks for a table to be filled while ``drained`` and is taken when it is.
+    """
+
+    LATENCY = 1
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        self._loops, self._tables = arch.simd_loop_depth > 0, arch.lut_count > 0
+        members: dict[str, Any] = {
+            "i": In(stream.Signature(simd_layout(arch))), "o": Out(stream.Signature(micro_layout(arch))),
+            "drained": In(1),
+        }
+        if self._tables:
+            members["load"] = Out(stream.Signature(load_layout(arch)))
+        super().__init__(members)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        i, o = self.i, self.o
+        self._micro = Signal(micro_layout(self._arch), reset_less=True)
+        m.d.comb += o.payload.eq(self._micro)
+        self._free = free = Signal()
+        m.d.comb += free.eq(~o.valid | o.ready)
+        with m.If(free):
+            m.d.sync += o.valid.eq(0)
+        if not self._loops:
+            self._next_operation(m)  # an FSM of one state has a state of no bits, and yosys drops all of it
+        else:
+            self._loop_state(m)
+            with m.FSM():
+                with m.State("PLAIN"):
+                    self._next_operation(m)
+                self._loop(m)
+        if self._tables:
+            m.d.comb += [
+                self.load.payload.table.eq(i.payload.table), self.load.payload.base.eq(i.payload.local_base),
+                self.load.payload.stride_log2.eq(i.payload.local_stride_log2),
+            ]
+        return m
+
+    # -- plain operations ------------------------------------------------------------------------------------------
+    def _next_operation(self, m: Module) -> None:
+        i = self.i
+        with m.If(i.valid), m.Switch(i.payload.kind):
+            with m.Case(SimdKind.INSTRUCTION):
+                m.d.comb += i.ready.eq(self._free)
+                with m.If(self._free):
+                    self._plain(m)
+            if self._loops:
+                with m.Case(SimdKind.LOOP):
+                    m.d.comb += i.ready.eq(self._free)
+                    with m.If(self._free):
+                        self._marker(m)
+                        self._start_capture(m)
+                        m.next = "CAPTURE"
+            if self._tables:
+                with m.Case(SimdKind.LOAD_LUT):
+                    m.d.comb += self.load.valid.eq(self.drained & ~self.o.valid)
+                    with m.If(self.load.valid & self.load.ready):
+                        m.d.comb += i.ready.eq(1)
+                        self._marker(m)
+
+    def _marker(self, m: Module) -> None:
+        """A micro-operation that only says done."""
+        o = self._micro
+        m.d.sync += [self.o.valid.eq(1), o.eq(0), o.done.eq(1)]
+
+    def _emit(self, m: Module, source: Any) -> None:
+        """The fields that an operation and an instruction of a body have in common; sources that are not read are 0."""
+        o = self._micro
+        no_left, one = opcode_is(source.opcode, Op.NO_OP, Op.ZERO), opcode_is(
+            source.opcode, Op.MOVE, Op.NOT, Op.INCREMENT, Op.DECREMENT, Op.ABS, Op.LOOKUP)
+        m.d.sync += [
+            self.o.valid.eq(1),
+            *(o[name].eq(source[name]) for name in ("read", "write", "accumulate", "opcode", "destination",
+                                                    "enter_shift", "leave_shift")),
+            o.left.eq(Mux(no_left, 0, source.left)), o.right.eq(Mux(no_left | one, 0, source.right)),
+        ]
+
+    def _plain(self, m: Module) -> None:
+        i, o = self.i.payload, self._micro
+        self._emit(m, i)
+        m.d.sync += [
+            o.done.eq(1), o.read_address.eq(i.read_address), o.write_address.eq(i.write_address),
+            o.slot.eq(0), o.left_slot.eq(0), o.right_slot.eq(0),
+        ]
+
+    # -- loops -----------------------------------------------------------------------------------------------------
+    def _loop_state(self, m: Module) -> None:
+        """Registers and memories of the loop: the body as captured, and where each of its instructions stands."""
+        arch, depth = self._arch, self._arch.simd_loop_depth
+        self._body_layout = data.StructLayout({
+            **{name: field.shape for name, field in simd_layout(arch)
+               if name not in ("kind", "iterations_m1", "body_m1", "table", "read_address", "write_address",
+                               "local_base", "local_stride_log2")},
+            "left_own": 1, "right_own": 1,  # the source was written earlier in the body
+        })
+        body = m.submodules.body = Memory(shape=self._body_layout, depth=depth, init=[])
+        pointers = m.submodules.pointers = Memory(shape=pointer_layout(arch), depth=depth, init=[])
+        self._body_write, self._body_read = body.write_port(), body.read_port(domain="comb")
+        self._pointer_write, self._pointer_read = pointers.write_port(), pointers.read_port(domain="comb")
+        m.submodules.order = self._order = LoopOrder(arch)
+        self._number = Signal(range(depth))                         # of the instruction in the body
+        self._body_m1 = Signal(range(depth))
+        self._iterations_m1 = Signal.like(self.i.payload.iterations_m1)
+        self._left_m1 = Signal.like(self._iterations_m1)            # iterations from the block's first on, - 1
+        self._written = Signal(1 << register_width(arch))           # registers written so far in the body
+        self._at = Signal(pointer_layout(arch))                     # where the current instruction stands
+        self._place, self._block_m1 = (Signal(range(slot_count(arch) - 1), name=name) for name in ("place", "block_m1"))
+        m.d.comb += [
+            self._body_write.addr.eq(self._number), self._body_read.addr.eq(self._number),
+            self._pointer_write.addr.eq(self._number),
+        ]
+
+    def _start_capture(self, m: Module) -> None:
+        i = self.i.payload
+        m.d.comb += self._order.clear.eq(1)
+        m.d.sync += [
+            self._number.eq(0), self._written.eq(0),
+            self._body_m1.eq(i.body_m1), self._iterations_m1.eq(i.iterations_m1), self._left_m1.eq(i.iterations_m1),
+        ]
+
+    def _loop(self, m: Module) -> None:
+        """CAPTURE takes the body, CHECK lets LoopOrder look at it, RUN unrolls."""
+        i, order = self.i, self._order
+        last = self._number == self._body_m1
+        with m.State("CAPTURE"):
+            m.d.comb += i.ready.eq(self._free & order.ready)
+            with m.If(i.valid & i.ready):
+                self._capture(m)
+                with m.If(~last):
+                    self._marker(m)
+                    m.d.sync += self._number.eq(self._number + 1)
+                with m.Else():
+                    m.d.sync += self._number.eq(0)
+                    m.next = "CHECK"
+        with m.State("CHECK"):
+            # The number is 0, so that is where the pointers are read.
+            m.d.comb += self._pointer_read.addr.eq(0)
+            self._start_block(m, self._left_m1)
+            m.d.sync += self._at.eq(self._pointer_read.data)
+            with m.If(order.ready):
+                m.next = "RUN"
+        with m.State("RUN"), m.If(self._free):
+            self._run(m, last)
+
+    def _capture(self, m: Module) -> None:
+        i, body = self.i.payload, self._body_write.data
+        # What a Lookup writes: its destination and as many registers behind it as there are value tables.
+        spread = (1 << (self._arch.lut_count + 1)) - 1 if self._tables else 1
+        span = Mux(i.opcode == Op.LOOKUP, spread, 1)
+        m.d.comb += [
+            self._body_write.en.eq(1), self._pointer_write.en.eq(1),
+            *(body[name].eq(i[name]) for name, _ in self._body_layout if name not in ("left_own", "right_own")),
+            body.left_own.eq(self._written.bit_select(i.left, 1)),
+            body.right_own.eq(self._written.bit_select(i.right, 1)),
+            self._pointer_write.data.read.eq(i.read_address), self._pointer_write.data.write.eq(i.write_address),
+            self._order.access_valid.eq(i.read | i.write), self._order.access.eq(i),
+            self._order.iterations_m1.eq(self._iterations_m1),
+        ]
+        m.d.sync += self._written.eq(self._written | (span << i.destination)[:len(self._written)])
+
+    def _start_block(self, m: Module, left_m1: Value) -> None:
+        """The next block: as many iterations as there are slots, or one where order counts, or what is left."""
+        limit = Mux(self._order.in_order & (self._body_m1 != 0), 0, slot_count(self._arch) - 2)
+        m.d.sync += [self._place.eq(0), self._block_m1.eq(Mux(left_m1 < limit, left_m1[:len(self._block_m1)], limit))]
+
+    def _run(self, m: Module, last_instruction: Value) -> None:
+        """One micro-operation, and on to the next."""
+        o, body, at = self._micro, self._body_read.data, self._at
+        end_of_instruction = self._place == self._block_m1
+        last_block = self._left_m1 == self._block_m1
+        following = Signal.like(at)
+        slot = Signal.like(o.slot)
+        m.d.comb += [
+            following.read.eq(at.read + Mux(body.hold, 0, 1 << body.read_stride_log2)),
+            following.write.eq(at.write + (1 << body.write_stride_log2)),
+            slot.eq(self._place + 1),
+            self._pointer_write.data.eq(following), self._pointer_write.en.eq(end_of_instruction),
+            self._pointer_read.addr.eq(Mux(last_instruction, 0, self._number + 1)),
+        ]
+        self._emit(m, body)
+        m.d.sync += [
+            o.done.eq(end_of_instruction & last_instruction & last_block),
+            o.read_address.eq(at.read), o.write_address.eq(at.write),
+            o.slot.eq(slot), o.left_slot.eq(Mux(body.left_own, slot, 0)), o.right_slot.eq(Mux(body.right_own, slot, 0)),
+            at.eq(following), self._place.eq(self._place + 1),
+        ]
+        with m.If(end_of_instruction):
+            m.d.sync += self._place.eq(0)
+            # A body of one instruction goes on from where it is; its pointers in the memory are not up to date yet.
+            with m.If(self._body_m1 != 0):
+                m.d.sync += at.eq(self._pointer_read.data)
+            m.d.sync += self._number.eq(Mux(last_instruction, 0, self._number + 1))
+            with m.If(last_instruction):
+                left_m1 = (self._left_m1 - self._block_m1 - 1)[:len(self._left_m1)]
+                m.d.sync += self._left_m1.eq(left_m1)
+                self._start_block(m, left_m1)
+                with m.If(last_block):
+                    m.next = "PLAIN"

@@ -1,0 +1,175 @@
+"""The SIMD unit: plain instructions, loops and table loads, on the accumulators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from weft.hw import fixed_point
+from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.isa import SimdOpcode as Op
+from weft.hw.operations import shift_width, simd_layout
+from weft.hw.ports import accumulator_read_port, accumulator_write_port, local_read_port, vector_layout
+from weft.hw.simd.alu import Alu
+from weft.hw.simd.issue import Issue
+from weft.hw.simd.lut import LookupTables, TableLoader
+from weft.hw.simd.micro import micro_layout
+from weft.hw.simd.registers import Registers
+from weft.hw.simd.sequencer import Sequencer
+from weft.hw.timing import ACCUMULATOR_READ_LATENCY
+
+INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + 2
+"""Cycles from a micro-operation's issue to its input: the accumulators, rounding, saturation."""
+
+
+def execute_latency(arch: Arch) -> int:
+    """Cycles from an operation's input to its result."""
+    return LookupTables.LATENCY if arch.lut_count else Alu.LATENCY
+
+
+class SimdUnit(wiring.Component):
+    """``operation`` in; ``done`` pulses once for each, in order, when its write was taken by the accumulators or,
+    without write, when its registers are written. A SIMDLoop's header and all of its body but the last pulse on their
+    way, the last one when the whole loop has ended.
+
+    The meaning is the sequential one (``reference.SimdReference``). One micro-operation a cycle where none depends on
+    one under way. Requests may be refused for any time; responses come the ports' latencies after the request was
+    taken. ``local_read`` exists only with lookup tables. A reset clears registers and what is under way, not tables.
+
+    ``latency``: cycles from a plain operation taken, while nothing hinders, to its write request or, without write, its
+    ``done``. ``register_latency``, ``memory_latency``: cycles from an operation's issue to the first in which one that
+    needs its register, or what it wrote to memory, can be issued.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        self.register_latency = execute_latency(arch) + 1
+        after_issue = INPUT_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
+        self.memory_latency = after_issue + 1
+        self.latency = Sequencer.LATENCY + Issue.LATENCY + after_issue
+        members: dict[str, Any] = {
+            "operation": In(stream.Signature(simd_layout(arch))), "done": Out(1),
+            "accumulator_read": Out(accumulator_read_port(arch)),
+            "accumulator_write": Out(accumulator_write_port(arch)),
+        }
+        if arch.lut_count:
+            members["local_read"] = Out(local_read_port(arch))
+        super().__init__(members)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        arch = self._arch
+        m.submodules.sequencer = sequencer = Sequencer(arch)
+        m.submodules.issue = issue = Issue(arch, self.register_latency)
+        m.submodules.registers = registers = Registers(arch)
+        if arch.lut_count:
+            m.submodules.tables = self._tables = LookupTables(arch)
+            m.submodules.loader = loader = TableLoader(arch)
+            connect(m, sequencer.load, loader.operation)
+            connect(m, loader.local_read, flipped(self.local_read))
+            m.d.comb += [getattr(self._tables, name).eq(getattr(loader, name))
+                         for name in ("load_valid", "load_table", "load_entry", "load_vector")]
+        connect(m, flipped(self.operation), sequencer.i)
+        connect(m, sequencer.o, issue.i)
+        connect(m, issue.request, flipped(self.accumulator_read.request))
+        m.d.comb += sequencer.drained.eq(issue.drained)
+
+        stages = self._stages(m, issue)
+        m.d.comb += registers.input.eq(self._input(m, stages[ACCUMULATOR_READ_LATENCY][1]))
+        result = self._execute(m, registers, stages[INPUT_LATENCY][1], stages[-1])
+        m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))
+        return m
+
+    def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
+        """(valid, micro-operation) k cycles after issue, up to its result. The pipeline never stalls."""
+        stages: list[tuple[Value, Any]] = [(issue.issued, issue.o)]
+        for k in range(1, INPUT_LATENCY + execute_latency(self._arch) + 1):
+            valid = Signal(name=f"valid_{k}")
+            micro = Signal(micro_layout(self._arch), reset_less=True, name=f"micro_{k}")
+            m.d.sync += [valid.eq(stages[-1][0]), micro.eq(stages[-1][1])]
+            stages.append((valid, micro))
+        return stages
+
+    def _input(self, m: Module, micro: Any) -> Value:
+        """Leaves the accumulators: rounding in one cycle, saturation in the next; zero without read."""
+        arch = self._arch
+        width = arch.number.width
+        row = Signal(vector_layout(arch), reset_less=True, name="input")
+        for lane in range(arch.lane_count):
+            scalar = self.accumulator_read.response.payload[lane]
+            if arch.mac_rounding != EVERY_STEP:
+                scalar = fixed_point.round_half_even_variable(scalar, micro.leave_shift)
+            rounded = Signal(signed(len(scalar)), reset_less=True, name=f"rounded_{lane}")
+            m.d.sync += [rounded.eq(Mux(micro.read, scalar, 0)), row[lane].eq(fixed_point.saturate(rounded, width))]
+        return row
+
+    def _execute(self, m: Module, registers: Registers, start: Any, end: tuple[Value, Any]) -> Value:
+        """Registers, ALU and tables; the result is the last stage's."""
+        arch = self._arch
+        m.submodules.alu = alu = Alu(arch.number, arch.lane_count)
+        valid, micro = end
+        m.d.comb += [
+            registers.left_number.eq(start.left), registers.left_slot.eq(start.left_slot),
+            registers.right_number.eq(start.right), registers.right_slot.eq(start.right_slot),
+            alu.opcode.eq(start.opcode), alu.left.eq(registers.left), alu.right.eq(registers.right),
+        ]
+        result: Value = alu.result.as_value()
+        if arch.lut_count:
+            for k in range(execute_latency(arch) - Alu.LATENCY):
+                later = Signal(len(result), reset_less=True, name=f"result_{k}")
+                m.d.sync += later.eq(result)
+                result = later
+            is_lookup = micro.opcode == Op.LOOKUP
+            result = Mux(is_lookup, self._tables.difference.as_value(), result)
+            m.d.comb += [
+                self._tables.argument.eq(registers.left),
+                registers.write_values.eq(is_lookup), registers.values.eq(self._tables.values),
+            ]
+        m.d.comb += [
+            registers.write.eq(valid), registers.write_number.eq(micro.destination),
+            registers.write_slot.eq(micro.slot), registers.result.eq(result),
+        ]
+        return result
+
+    def _write_back(self, m: Module, result: Value, valid: Value, micro: Any) -> Value:
+        """Queue, entering, write request. Returns when an operation is over."""
+        arch, request = self._arch, self.accumulator_write.request
+        fields = data.StructLayout({
+            "address": arch.accumulator_address_width, "write": 1, "accumulate": 1, "done": 1,
+            "enter_shift": shift_width(arch), "row": vector_layout(arch),
+        })
+        queued, head = Signal(fields), Signal(fields, reset_less=True)
+        m.submodules.queue = queue = SyncFIFO(width=fields.size, depth=Issue.IN_FLIGHT)
+        m.d.comb += [
+            queued.address.eq(micro.write_address), queued.write.eq(micro.write),
+            queued.accumulate.eq(micro.accumulate), queued.done.eq(micro.done),
+            queued.enter_shift.eq(micro.enter_shift), queued.row.eq(result),
+            queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
+        ]
+        head_valid, out_valid, out_write, out_done = (Signal(name=name) for name in (
+            "head_valid", "out_valid", "out_write", "out_done"))
+        leaves, moves = Signal(), Signal()  # out, and from head to out
+        m.d.comb += [
+            leaves.eq(out_valid & (~out_write | request.ready)), moves.eq(~out_valid | leaves),
+            queue.r_en.eq(~head_valid | moves),
+            request.valid.eq(out_valid & out_write), self.done.eq(leaves & out_done),
+        ]
+        with m.If(queue.r_en):
+            m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(queue.r_data)]
+        # The request's own registers.
+        address = Signal.like(request.payload.address, reset_less=True)
+        accumulate = Signal(reset_less=True)
+        row = Signal.like(request.payload.data, reset_less=True)
+        m.d.comb += [request.payload.address.eq(address), request.payload.accumulate.eq(accumulate),
+                     request.payload.data.eq(row)]
+        with m.If(moves):
+            m.d.sync += [out_valid.eq(head_valid), out_write.eq(head.write), out_done.eq(head.done),
+                         address.eq(head.address), accumulate.eq(head.accumulate)]
+            for lane in range(arch.lane_count):
+                shift = Const(0, 1) if arch.mac_rounding == EVERY_STEP else head.enter_shift
+                m.d.sync += row[lane].eq(fixed_point.enter(head.row[lane], shift, arch.accumulator_bits))
+        return leaves

@@ -1,0 +1,94 @@
+"""LoadWeight against the order of the definition: last address first, zeros, timing of shift and done."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from weft.hw.arch import Arch
+from weft.hw.array.load_weight_unit import LoadWeightUnit
+from weft.hw.control.walker import Walker
+from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.tb.lib.block_bench import Cycles, Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
+from weft.tb.lib.random_operations import random_tile
+
+
+class Shifts(Model):
+    """The rows shifted into the array, with their cycles."""
+
+    def __init__(self, count: int) -> None:
+        self.rows: list[list[int]] = []
+        self.cycles: list[int] = []
+        self.count = count
+
+    def watch(self, ports: Ports) -> None:
+        if ports["shift"]:
+            self.rows.append(ports.get("weight"))
+            self.cycles.append(ports.cycle)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.rows) >= self.count
+
+
+def machine(size: int) -> Arch:
+    return Arch.load("tiny").replace(array_size=size, local_depth=45)
+
+
+def random_operation(rng: Random, arch: Arch) -> dict[str, Any]:
+    """``local.base`` is the last address, the first one visited."""
+    operation = random_tile(rng, 2 * arch.array_size, 1, 4, local=arch.local_depth)
+    walk = operation["local"]
+    base = walk["base"] + (operation["size_m1"] << walk["stride_log2"])
+    return {**operation, "local": {**walk, "base": base}, "zeroes": rng.random() < 0.2, "zero_bias": rng.randrange(2)}
+
+
+def expected(operation: dict[str, Any], rows: list[list[int]]) -> list[tuple[int | None, list[int]]]:
+    """(Address, or None for zeros; row) in the order of the shifts."""
+    zero = None, [0] * len(rows[0])
+    found = [zero if operation["zeroes"] else (address, rows[address])
+             for address in Walker.reference(operation, "local", descending=True)]
+    return [*found, zero] if operation["zero_bias"] else found
+
+
+def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, serve: float) -> tuple[Source, Shifts]:
+    number, dut = arch.number, LoadWeightUnit(arch)
+    rows = [[rng.randint(number.minimum, number.maximum) for _ in range(arch.array_size)]
+            for _ in range(arch.local_depth)]
+    right = [expected(operation, rows) for operation in operations]
+    flat = [step for part in right for step in part]
+    source = Source("operation", [to_bits(dut.operation.payload.shape(), each) for each in operations], rng, ask)
+    raw = [to_bits(dut.weight.shape(), row) for row in rows]
+    memory = ReadServer("local_read", raw, LOCAL_READ_LATENCY, rng, serve)
+    shifts, done = Shifts(len(flat)), Pulses("done")
+    simulate(dut, source, memory, shifts, done)
+    assert shifts.rows == [row for _, row in flat]
+    assert [address for _, address in memory.requests] == [address for address, _ in flat if address is not None]
+    requested = [cycle for cycle, (address, _) in zip(shifts.cycles, flat, strict=True) if address is not None]
+    assert requested == [cycle + LOCAL_READ_LATENCY for cycle, _ in memory.requests]
+    ends = [sum(len(part) for part in right[:k + 1]) - 1 for k in range(len(right))]
+    assert done.cycles == [shifts.cycles[end] - LOCAL_READ_LATENCY for end in ends], "done comes with the last request"
+    return source, shifts
+
+
+@pytest.mark.parametrize(("ask", "serve"), ((1, 1), (0.4, 1), (1, 0.4), (0.6, 0.7)))
+@pytest.mark.parametrize("size", (2, 3, 8))
+def test_rows_come_last_address_first(size: int, ask: float, serve: float) -> None:
+    rng, arch = Random(31 + size), machine(size)
+    run(arch, [random_operation(rng, arch) for _ in range(25)], rng, ask, serve)
+
+
+def test_one_row_a_cycle_load_after_load() -> None:
+    rng, arch = Random(32), machine(3)
+    source, shifts = run(arch, [random_operation(rng, arch) for _ in range(25)], rng, 1, 1)
+    first = source.taken[0] + Walker.LATENCY + LOCAL_READ_LATENCY
+    assert shifts.cycles == list(range(first, first + shifts.count))
+
+
+def test_nothing_is_shifted_without_an_operation() -> None:
+    shifts = Shifts(0)
+    simulate(LoadWeightUnit(machine(2)), shifts, ReadServer("local_read", [0] * 45, LOCAL_READ_LATENCY, Random(0)),
+             Cycles(20))
+    assert shifts.rows == []

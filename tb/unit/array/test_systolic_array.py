@@ -1,0 +1,189 @@
+"""The systolic array against its reference: latency, the wave rules, partial loads, edges of the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.sim import Simulator
+
+from weft.hw import numerics
+from weft.hw.arch import Arch
+from weft.hw.array.systolic_array import SystolicArray, SystolicArrayReference
+from weft.hw.timing import array_latency
+
+TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
+ROUNDINGS = ("once", "every_step")
+
+
+def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once") -> Arch:
+    return Arch.load("tiny").replace(array_size=size, data_type=data_type, mac_rounding=mac_rounding)
+
+
+def vectors(rng: np.random.Generator, arch: Arch, count: int) -> np.ndarray:
+    """Random rows; every third one holds the ends of the range."""
+    number = arch.number
+    rows = rng.integers(number.minimum, number.maximum + 1, (count, arch.array_size))
+    rows[::3] = rng.choice([number.minimum, number.maximum], rows[::3].shape)
+    return rows
+
+
+class Schedule:
+    """What is given to the array in each cycle; all arrays are indexed by the cycle."""
+
+    def __init__(self, arch: Arch, cycles: int, seed: int = 0) -> None:
+        self.arch, rng = arch, np.random.default_rng(seed)
+        self.activation, self.weight = vectors(rng, arch, cycles), vectors(rng, arch, cycles)
+        point = arch.number.point
+        self.enter_shift = np.full(cycles, point) if arch.mac_rounding == "every_step" else \
+            rng.integers(0, arch.accumulator_bits, cycles)
+        self.valid, self.swap, self.shift = np.zeros((3, cycles), bool)
+
+    def expected(self) -> dict[int, list[int]]:
+        """Cycle -> result, for the cycles with a valid result."""
+        reference, results = SystolicArrayReference(self.arch), {}
+        for cycle in range(len(self.valid)):
+            if self.valid[cycle]:
+                results[cycle + array_latency(self.arch)] = reference.compute(
+                    self.activation[cycle], int(self.enter_shift[cycle]), swap=self.swap[cycle]).tolist()
+            if self.shift[cycle]:
+                reference.shift(self.weight[cycle])
+        return results
+
+    def check(self) -> None:
+        """Run the hardware; every result must come in its cycle and in no other."""
+        dut, arch = SystolicArray(self.arch), self.arch
+        expected, seen = self.expected(), {}
+
+        async def bench(ctx) -> None:
+            for cycle in range(len(self.valid) + array_latency(arch) + 1):
+                given = min(cycle, len(self.valid) - 1)
+                live = cycle < len(self.valid)
+                ctx.set(dut.activation, self.activation[given].tolist())
+                ctx.set(dut.weight, self.weight[given].tolist())
+                ctx.set(dut.enter_shift, int(self.enter_shift[given]))
+                ctx.set(dut.activation_valid, int(live and self.valid[given]))
+                ctx.set(dut.swap, int(live and self.swap[given]))
+                ctx.set(dut.shift, int(live and self.shift[given]))
+                if ctx.get(dut.result_valid):
+                    seen[cycle] = [ctx.get(dut.result[j]) for j in range(arch.array_size)]
+                await ctx.tick()
+
+        simulator = Simulator(dut)
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(bench)
+        simulator.run()
+        assert seen == expected
+
+
+@pytest.mark.parametrize("mac_rounding", ROUNDINGS)
+@pytest.mark.parametrize("size", (2, 3, 8))
+def test_random_waves_match_reference(size: int, mac_rounding: str) -> None:
+    """Valid, swap and shift at random in every cycle, in every combination; partial loads among them."""
+    schedule = Schedule(machine(size, mac_rounding=mac_rounding), 60 + 20 * size, seed=size)
+    rng = np.random.default_rng(seed=size + 100)
+    schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
+    schedule.swap = rng.random(len(schedule.valid)) < 0.3
+    schedule.check()
+
+
+@pytest.mark.parametrize("mac_rounding", ROUNDINGS)
+@pytest.mark.parametrize("data_type", TYPES)
+def test_types(data_type: str, mac_rounding: str) -> None:
+    schedule = Schedule(machine(3, data_type, mac_rounding), 120, seed=7)
+    schedule.shift[:4] = True
+    schedule.valid[4:] = True
+    schedule.swap[4::4] = True
+    schedule.shift[10:] = np.random.default_rng(8).random(110) < 0.3
+    schedule.check()
+
+
+@pytest.mark.parametrize("size", (2, 3, 8))
+def test_weights_change_without_a_bubble(size: int) -> None:
+    """MatMul after MatMul of array_size + 1 vectors: a load starts with one swap and ends right before the next."""
+    rows, matmuls = size + 1, 5
+    schedule = Schedule(machine(size), rows * (matmuls + 1))
+    schedule.shift[:rows * matmuls] = True     # the last shift of each load lies one cycle before the swap,
+    schedule.swap[rows::rows] = True           # the first of the next load in the cycle of the swap
+    schedule.valid[rows:] = True
+    schedule.check()
+
+
+@pytest.mark.parametrize("rows", (1, 2, 3))
+def test_partial_load_keeps_the_rest(rows: int) -> None:
+    schedule = Schedule(machine(3), 40)
+    schedule.shift[:4] = True
+    schedule.valid[5:] = True
+    schedule.swap[5] = True
+    schedule.shift[10:10 + rows] = True
+    schedule.swap[10 + rows] = True
+    schedule.swap[30] = True  # a second swap without a load changes nothing
+    schedule.check()
+
+
+def test_swap_without_a_vector_is_no_swap() -> None:
+    schedule = Schedule(machine(2), 20)
+    schedule.shift[:3] = True
+    schedule.swap[4] = True
+    schedule.valid[6:] = True
+    schedule.check()
+    assert not np.array(list(schedule.expected().values())).any()
+
+
+@pytest.mark.parametrize("sign", (-1, 1))
+def test_largest_sum_fits(sign: int) -> None:
+    """All products at their largest magnitude and the bias saturated at the accumulator's end: nothing wraps."""
+    arch = machine(8, "FP8BP4")
+    schedule = Schedule(arch, 30)
+    number = arch.number
+    schedule.weight[:] = number.minimum
+    schedule.weight[8] = number.maximum if sign > 0 else number.minimum
+    schedule.activation[:] = number.minimum if sign > 0 else number.maximum
+    schedule.enter_shift[:] = arch.accumulator_bits - 1
+    schedule.shift[:9] = True
+    schedule.valid[9:] = True
+    schedule.swap[9] = True
+    schedule.check()
+    end = numerics.maximum(16) if sign > 0 else numerics.minimum(16)
+    product = 128 * 128 if sign > 0 else -128 * 127
+    assert schedule.expected()[9 + array_latency(arch)] == [end + 8 * product] * 8
+
+
+def test_reset_drops_vectors_and_keeps_weights() -> None:
+    arch = machine(2)
+    dut, reset = SystolicArray(arch), Signal()
+
+    async def results(ctx, cycles: int) -> list[list[int]]:
+        seen = []
+        for _ in range(cycles):
+            if ctx.get(dut.result_valid):
+                seen.append([ctx.get(dut.result[j]) for j in range(2)])
+            await ctx.tick()
+        return seen
+
+    async def vector(ctx, *, swap: bool) -> None:
+        ctx.set(dut.activation, [3, 5])
+        ctx.set(dut.activation_valid, 1)
+        ctx.set(dut.swap, int(swap))
+        await ctx.tick()
+        ctx.set(dut.activation_valid, 0)
+
+    async def bench(ctx) -> None:
+        ctx.set(dut.shift, 1)
+        ctx.set(dut.weight, [1, 2])
+        await ctx.tick().repeat(3)
+        ctx.set(dut.shift, 0)
+        await vector(ctx, swap=True)
+        assert await results(ctx, 20) == [[9, 18]]
+        await vector(ctx, swap=False)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
+        assert await results(ctx, 20) == []
+        await vector(ctx, swap=False)
+        assert await results(ctx, 20) == [[9, 18]]
+
+    simulator = Simulator(ResetInserter(reset)(dut))
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()

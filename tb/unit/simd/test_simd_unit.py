@@ -1,0 +1,101 @@
+"""Plain instructions of the SIMD unit: meaning under random stalls, timing where nothing stalls, reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.sim import Simulator
+
+from weft.hw.isa import SimdOpcode as Op
+from weft.hw.simd.reference import SimdOperation
+from weft.hw.simd.simd_unit import SimdUnit
+
+
+@pytest.mark.parametrize("stall", (0.0, 0.3, 0.8))
+@pytest.mark.parametrize("changes", (
+    {"data_type": "FP8BP4"}, {"data_type": "FP16BP8", "mac_rounding": "every_step"},
+    {"data_type": "FP18BP10", "array_size": 3}, {"accumulator_width": 11}, {"simd_registers_depth": 0},
+    {"simd_loop_depth": 0, "simd_registers_depth": 1},
+), ids=str)
+def test_random_instructions(simd: SimpleNamespace, changes: dict, stall: float) -> None:
+    """Every operation, few addresses and registers: reads after writes, accumulates, registers, back to back."""
+    arch, rng = simd.machine(**changes), np.random.default_rng(seed=11)
+    simd.check(arch, [simd.random_operation(arch, rng, 4) for _ in range(150)], stall=stall, seed=3)
+
+
+def test_latency_of_one_instruction(simd: SimpleNamespace) -> None:
+    arch = simd.machine()
+    bench = simd.check(arch, [SimdOperation(read=5, write=6)])
+    assert bench.writes[0] == bench.taken[0] + bench.dut.latency == bench.done[0]
+    no_write = simd.check(arch, [SimdOperation(opcode=Op.MOVE, destination=1)])
+    assert no_write.done[0] == no_write.taken[0] + no_write.dut.latency
+
+
+def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
+    """Independent instructions follow each other without a gap, reading and writing every cycle."""
+    bench = simd.check(simd.machine(), [SimdOperation(read=k, write=k + 32) for k in range(32)])
+    assert np.array_equal(np.diff(bench.writes[:32]), np.ones(31))
+
+
+def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace) -> None:
+    step = SimdOperation(opcode=Op.INCREMENT, read=7, write=7, enter_shift=4, leave_shift=4)
+    bench = simd.check(simd.machine(), [step] * 4)
+    assert np.array_equal(np.diff(bench.reads), [bench.dut.memory_latency] * 3)
+
+
+def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace) -> None:
+    step = SimdOperation(opcode=Op.INCREMENT, left=1, destination=1, write=0)
+    bench = simd.check(simd.machine(), [step, *[replace(step, write=k) for k in range(10, 14)]])
+    assert np.array_equal(np.diff(bench.writes[:5]), [bench.dut.register_latency] * 4)
+
+
+@pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
+def test_edges_of_entering_and_leaving(simd: SimpleNamespace, data_type: str) -> None:
+    """Every pair of shifts would be long: every enter shift and every leave shift, with values at both ends."""
+    arch = simd.machine(data_type=data_type)
+    copies = [SimdOperation(read=40 + k % 8, write=k % 32, leave_shift=k, enter_shift=arch.accumulator_bits - 1 - k)
+              for k in range(arch.accumulator_bits)]
+    simd.check(arch, copies, seed=8)
+
+
+def test_reset_clears_registers_and_what_is_under_way(simd: SimpleNamespace) -> None:
+    arch = simd.machine()
+    dut, reset = SimdUnit(arch), Signal()
+    operations = [simd.fields(SimdOperation(opcode=Op.INCREMENT, destination=1, write=5, enter_shift=0)),
+                  simd.fields(SimdOperation(opcode=Op.MOVE, left=1, write=6))]
+
+    async def write_of(ctx, operation: dict, limit: int) -> tuple[int, int] | None:
+        """Address and first lane of the write that the operation makes within the limit."""
+        ctx.set(dut.operation.payload, operation)
+        ctx.set(dut.operation.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.operation.valid, 0)
+        for _ in range(limit):
+            request = dut.accumulator_write.request
+            if ctx.get(request.valid):
+                return ctx.get(request.payload.address), ctx.get(request.payload.data[0])
+            await ctx.tick()
+        return None
+
+    async def bench(ctx) -> None:
+        ctx.set(dut.accumulator_write.request.ready, 1)
+        assert await write_of(ctx, operations[0], dut.latency) == (5, arch.number.one)
+        await ctx.tick()
+        assert await write_of(ctx, operations[1], dut.latency - 3) is None  # under way
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
+        for _ in range(dut.latency):
+            assert not ctx.get(dut.accumulator_write.request.valid)
+            assert not ctx.get(dut.done)
+            await ctx.tick()
+        assert await write_of(ctx, operations[1], dut.latency) == (6, 0)
+
+    simulator = Simulator(ResetInserter(reset)(dut))
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
