@@ -47,7 +47,7 @@ class Machine:
         lanes = arch.array_size
         self.drams = {"dram0": dram0 or Dram(arch), "dram1": dram1 or Dram(arch)}
         self.local = np.zeros((arch.local_depth, lanes), np.int64)
-        self.accumulators = np.zeros((arch.accumulator_depth, lanes), integer_dtype(arch.accumulator_bits))
+        self.accumulators: np.ndarray = np.zeros((arch.accumulator_depth, lanes), integer_dtype(arch.accumulator_bits))
         self.weights = np.zeros((lanes + 1, lanes), np.int64)
         self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
         self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)

@@ -1,0 +1,1 @@
+"""Backend: LIR becomes files."""

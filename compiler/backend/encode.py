@@ -1,0 +1,122 @@
+"""LIR -> instructions -> ``.tprog`` bytes. Configure is written only where a register's value changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from weft.compiler import lir
+from weft.compiler.lir import Space
+from weft.hw.arch import Arch
+from weft.hw.isa import DataFlow, Instruction, Isa, Register, SimdSub
+
+FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
+    (Space.VARS, True, False): DataFlow.DRAM0_TO_LOCAL,
+    (Space.VARS, False, False): DataFlow.LOCAL_TO_DRAM0,
+    (Space.CONSTS, True, False): DataFlow.DRAM1_TO_LOCAL,
+    (Space.CONSTS, False, False): DataFlow.LOCAL_TO_DRAM1,
+    (Space.ACCUMULATORS, True, False): DataFlow.ACCUMULATOR_TO_LOCAL,
+    (Space.ACCUMULATORS, True, True): DataFlow.ACCUMULATOR_TO_LOCAL_RELU,
+    (Space.ACCUMULATORS, False, False): DataFlow.LOCAL_TO_ACCUMULATOR,
+    (Space.ACCUMULATORS, False, True): DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE,
+}
+"""(far memory, to local, relu or accumulate) -> flow."""
+
+
+def encode(operations: Iterable[lir.Operation], arch: Arch) -> tuple[list[Instruction], list[int]]:
+    """Instructions, and per operation the index of its first one (the Configures it needs included).
+
+    At the end every changed register has its reset value again, so that programs follow each other freely.
+    """
+    encoder = _Encoder(arch)
+    starts: list[int] = []
+    for operation in operations:
+        starts.append(len(encoder.instructions))
+        encoder.EMIT[type(operation)](encoder, operation)
+    encoder.restore()
+    return encoder.instructions, starts
+
+
+class _Encoder:
+    def __init__(self, arch: Arch) -> None:
+        self.isa = Isa(arch)
+        self.instructions: list[Instruction] = []
+        self.reset = {register: spec.reset for register, spec in self.isa.registers.items()}
+        self.values = dict(self.reset)
+
+    def set(self, register: Register, value: int) -> None:
+        if self.values[register] != value:
+            self.values[register] = value
+            self.instructions.append(self.isa.configure(register, value))
+
+    def restore(self) -> None:
+        for register, value in self.reset.items():
+            self.set(register, value)
+
+    def _mat_mul_rows(self, rows: int, local_pitch: int, accumulator_pitch: int) -> None:
+        self.set(Register.MAT_MUL_ROWS, rows - 1)
+        if rows > 1:
+            self.set(Register.MAT_MUL_LOCAL_PITCH, local_pitch)
+            self.set(Register.MAT_MUL_ACCUMULATOR_PITCH, accumulator_pitch)
+
+    def _mat_mul(self, operation: lir.MatMul) -> None:
+        self._mat_mul_rows(operation.rows, operation.local_pitch, operation.accumulator_pitch)
+        self.set(Register.ENTER_SHIFT, operation.shift)
+        self.instructions.append(self.isa.mat_mul(
+            operation.local.offset if operation.local else 0, operation.accumulator.offset, operation.size,
+            accumulate=operation.accumulate, zeroes=operation.local is None, local_stride=operation.local_stride,
+            accumulator_stride=operation.accumulator_stride))
+
+    def _load_weight(self, operation: lir.LoadWeight) -> None:
+        self.instructions.append(self.isa.load_weight(operation.local.offset, operation.size,
+                                                      zero_bias=operation.zero_bias))
+
+    def _data_move(self, operation: lir.DataMove) -> None:
+        self.set(Register.MOVE_ROWS, operation.rows - 1)
+        if operation.rows > 1:
+            self.set(Register.MOVE_LOCAL_PITCH, operation.local_pitch)
+            self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)
+        if operation.shift is not None:
+            self.set(Register.LEAVE_SHIFT if operation.to_local else Register.ENTER_SHIFT, operation.shift)
+        flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
+        self.instructions.append(self.isa.data_move(flow, operation.local.offset, operation.far.offset, operation.size,
+                                                    local_stride=operation.local_stride,
+                                                    far_stride=operation.far_stride))
+
+    def _shifts(self, shift: int) -> None:
+        self.set(Register.ENTER_SHIFT, shift)
+        self.set(Register.LEAVE_SHIFT, shift)
+
+    def _simd(self, operation: lir.Simd) -> None:
+        self._shifts(operation.shift)
+        sub = SimdSub(operation.opcode, operation.left, operation.right, operation.destination)
+        self.instructions.append(self.isa.simd(
+            sub, read=operation.read.offset if operation.read else None,
+            write=operation.write.offset if operation.write else None,
+            read_stride=operation.read_stride, write_stride=operation.write_stride))
+
+    def _simd_loop(self, operation: lir.SimdLoop) -> None:
+        self._shifts(operation.shift)  # a Configure must not come inside the body
+        self.instructions.append(self.isa.simd_loop(operation.iterations, operation.body))
+
+    EMIT: dict[type, Callable[..., None]] = {
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.SimdLoop: _simd_loop,
+    }
+
+
+def assemble(instructions: list[Instruction], arch: Arch) -> bytes:
+    """The same bytes as ``Isa.assemble``, which takes one instruction at a time."""
+    isa = Isa(arch)
+    fields = np.array([(entry.opcode << 4 | entry.flags, *entry.operands) for entry in instructions],
+                      np.uint64).reshape(-1, 4)
+    columns = [*_bytes(fields[:, 1], isa.operand_widths[0]), *_bytes(fields[:, 2], isa.operand_widths[1]),
+               *_bytes(fields[:, 3], isa.operand_widths[2]), *_bytes(fields[:, 0], 8)]
+    return np.stack(columns, axis=1).tobytes()
+
+
+def _bytes(values: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    """Little-endian byte columns of a field of ``width`` bits."""
+    for low in range(0, width, 8):
+        yield (values >> np.uint64(low)).astype(np.uint8)

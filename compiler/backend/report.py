@@ -1,0 +1,61 @@
+"""What a compilation tells: files, warnings, and a table of layers (data first, house.md habit 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.compiler.layers.hir import Layer, MatMul
+from weft.compiler.memory.layout import Layout
+from weft.compiler.quantize.calibrate import Calibration
+from weft.compiler.quantize.points import Points
+from weft.compiler.scheduler.tiling import vectors
+from weft.hw.arch import Arch
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """``layers`` as in the ``.tmodel``; ``modelled_vectors`` through the array, DRAM0 and DRAM1, by name."""
+
+    name: str
+    model_path: Path
+    program_path: Path
+    data_path: Path
+    layers: tuple[dict[str, Any], ...]
+    instructions: int
+    macs: int
+    modelled_vectors: dict[str, int]
+    saturated: int
+    warnings: tuple[str, ...]
+
+
+def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
+                instructions: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
+    """One row a layer. ``saturated`` counts calibration values beyond the range of the output's point."""
+    rows = []
+    for number, layer in enumerate(layers):
+        shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
+        source, output = layer.core.input, layer.output
+        seen = calibration.ranges[output.name]
+        out_point = points.vars[output.name]
+        modelled = dict(zip(("array", "dram0", "dram1"), vectors(shape, plan.tiling), strict=True))
+        rows.append({
+            "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
+            "input": [source.channels, *source.size], "output": [output.channels, *output.size],
+            "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],
+            "points": {"input": points.vars[source.name],
+                       "weights": chosen.weights if isinstance(layer.core, MatMul) else None,
+                       "accumulators": chosen.accumulators, "output": out_point},
+            "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": chosen.leave_shift},
+            "saturated": seen.beyond(arch.number.width - 1 - out_point),
+            "resident": shape.output_is_resident,
+            "tiling": vars(plan.tiling), "modelled_vectors": modelled, "cost": round(plan.cost),
+            "runner_up_cost": None if plan.runner_up is None else round(plan.runner_up),
+        })
+    return tuple(rows)
+
+
+def total_vectors(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    return {key: sum(row["modelled_vectors"][key] for row in rows) for key in ("array", "dram0", "dram1")}

@@ -1,0 +1,21 @@
+"""Errors of the compiler: what, found, allowed, way out (house.md, habit 10)."""
+
+from __future__ import annotations
+
+from weft.compiler.frontend.graph import Node
+from weft.hw.errors import WeftError, explain
+
+
+class CompileError(WeftError):
+    """A model that cannot be compiled, or files of a compiled model that cannot be used."""
+
+
+def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError:
+    """The error for ``what``; the caller raises it."""
+    return CompileError(explain(what, found, allowed, way_out))
+
+
+def refuse_node(node: Node, detail: str, found: object, allowed: str, way_out: str) -> CompileError:
+    """The error for a node: ``detail`` is its attribute, input or shape, or empty for the operator itself."""
+    what = f"node {node.name!r}, operator {node.op}" + (f", {detail}" if detail else "")
+    return refuse(what, found, allowed, way_out)

@@ -1,0 +1,1 @@
+"""Frontend: a model file becomes a graph."""

@@ -1,0 +1,118 @@
+"""The graph: what the frontend makes and the passes rewrite. Frozen; every rewrite makes a new one.
+
+Operators keep their ONNX names and meaning, so that a graph can be written back as ONNX and run after every pass
+(``frontend/onnx_writer.py``). Tensors are named; constants are numpy arrays; shapes are tuples with batch first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. An input that the model leaves out is the empty string; ``outputs`` are tensor names.
+
+    ``origin`` is the model's operator, once a pass has written it as another.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+    @property
+    def output(self) -> str:
+        return self.outputs[0]
+
+    def input(self, index: int) -> str:
+        """Name of an input, empty when absent."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def replace(self, **values: Any) -> Node:
+        return dataclasses.replace(self, **values)
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the network: its name and shape for the user, and the tensor that holds it."""
+
+    name: str
+    shape: Shape
+    tensor: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order that respects their dataflow."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    shapes: Mapping[str, Shape]
+    constants: Mapping[str, np.ndarray]
+    opset: int
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Tensor -> nodes that read it, once per reading input."""
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in node.inputs:
+                readers.setdefault(name, []).append(node)
+        return readers
+
+    def producers(self) -> dict[str, Node]:
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    def output_tensors(self) -> frozenset[str]:
+        return frozenset(port.tensor for port in self.outputs)
+
+    def is_constant(self, name: str) -> bool:
+        return name in self.constants
+
+    def replace(self, **values: Any) -> Graph:
+        return dataclasses.replace(self, **values)
+
+    def with_nodes(self, nodes: Iterable[Node], constants: Mapping[str, np.ndarray] | None = None) -> Graph:
+        """The same graph with other nodes; constants are added, and those that nobody reads are dropped."""
+        nodes = tuple(nodes)
+        read = {name for node in nodes for name in node.inputs}
+        merged = {**self.constants, **(constants or {})}
+        return self.replace(nodes=nodes, constants={name: value for name, value in merged.items() if name in read})
+
+    def text(self) -> str:
+        """One line a tensor or node; constants by shape and type."""
+        lines = [f"graph {self.name} opset={self.opset}"]
+        lines += [f"input {port.name}: {_shape(port.shape)} in {port.tensor}" for port in self.inputs]
+        lines += [f"constant {name}: {value.dtype}{_shape(value.shape)}" for name, value in self.constants.items()]
+        lines += [self._node_text(node) for node in self.nodes]
+        lines += [f"output {port.name}: {_shape(port.shape)} in {port.tensor}" for port in self.outputs]
+        return "\n".join(lines) + "\n"
+
+    def _node_text(self, node: Node) -> str:
+        attributes = "".join(f" {key}={value}" for key, value in sorted(node.attributes.items()))
+        shape = _shape(self.shapes.get(node.output, ()))
+        return f"{', '.join(node.outputs)} = {node.op}({', '.join(node.inputs)}){attributes} : {shape}"
+
+
+def _shape(shape: Shape) -> str:
+    return "[" + "x".join(map(str, shape)) + "]"
+
+
+def fresh_name(graph: Graph, wish: str) -> str:
+    """A tensor name that the graph does not use yet."""
+    used = set(graph.shapes) | set(graph.constants)
+    name, number = wish, 1
+    while name in used:
+        name, number = f"{wish}.{number}", number + 1
+    return name

@@ -1,0 +1,155 @@
+"""ONNX file -> graph: shapes inferred, constants folded, batch 1.
+
+Opsets 7 and newer. Differences between opsets that concern us (where a number is an attribute in one and an input
+in another) are evened out where the operator is handled, by ``passes/normalise.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.frontend.graph import Graph, Node, Port, Shape
+
+OLDEST_OPSET = 7
+EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
+
+
+def read_onnx(path: Path) -> Graph:
+    """Read a model file. Raises CompileError for a file that is missing, broken or of an unknown shape."""
+    model = _load(path)
+    opset = _opset(model)
+    _fix_batch(model.graph)
+    model = _infer_shapes(_fold_constants(_infer_shapes(model)))
+    return _to_graph(model, path.stem, opset)
+
+
+def _load(path: Path) -> onnx.ModelProto:
+    if not path.is_file():
+        raise refuse(f"model file {path}", "no such file", "an existing .onnx file", "check the path")
+    try:
+        model = onnx.load(str(path))
+        onnx.checker.check_model(model)
+    except Exception as error:  # protobuf, the checker and external data each raise types of their own
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise refuse(f"model file {path}", f"not a valid ONNX model ({reason})", "a file that onnx.checker accepts",
+                     EXPORT_AGAIN) from None
+    return model
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    if opset < OLDEST_OPSET:
+        raise refuse("opset of the model", opset, f"{OLDEST_OPSET} or newer",
+                     "convert it with onnx.version_converter.convert_version")
+    return opset
+
+
+def _fix_batch(graph: onnx.GraphProto) -> None:
+    """A batch that is open becomes 1; any other open dimension is an error."""
+    weights = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        if value.name in weights:
+            continue
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
+            if axis == 0 and dimension.dim_value <= 1:
+                dimension.dim_value = 1
+            elif dimension.dim_value < 1 or axis == 0:
+                found = dimension.dim_value or dimension.dim_param or "unknown"
+                raise refuse(f"input {value.name!r}, dimension {axis}", found, "batch 1 and fixed sizes",
+                             "fix the dimensions with onnx.tools.update_model_dims.update_inputs_outputs_dims")
+    for value in graph.output:
+        if value.type.tensor_type.shape.dim:
+            value.type.tensor_type.ClearField("shape")
+    del graph.value_info[:]
+
+
+def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except Exception as error:
+        raise refuse("shapes of the model", str(error).strip().splitlines()[0], "shapes that fit their operators",
+                     EXPORT_AGAIN) from None
+
+
+def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        dimensions = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dimensions):
+            shapes[value.name] = tuple(d.dim_value for d in dimensions)
+    return shapes
+
+
+def _fold_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Nodes whose inputs are all constant become initializers; so does Shape of a tensor with a known shape."""
+    graph = model.graph
+    shapes = _value_shapes(graph)
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    kept = []
+    for node in graph.node:
+        values = _folded(node, known, shapes, model)
+        if values is None:
+            kept.append(node)
+            continue
+        for name, value in zip(node.output, values, strict=False):
+            known[name] = np.asarray(value)
+            graph.initializer.append(numpy_helper.from_array(known[name], name))
+    del graph.node[:]
+    graph.node.extend(kept)
+    return model
+
+
+def _folded(node: onnx.NodeProto, known: dict[str, np.ndarray], shapes: dict[str, Shape],
+            model: onnx.ModelProto) -> list[Any] | None:
+    if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
+        return [np.array(shapes[node.input[0]], np.int64)]
+    if any(name and name not in known for name in node.input) or node.op_type.startswith("Random"):
+        return None
+    inputs = {name: known[name] for name in node.input if name}
+    declared = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
+                                                   value.shape) for name, value in inputs.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "constant", declared, outputs)
+    folded = onnx.helper.make_model(graph, opset_imports=model.opset_import)
+    try:
+        return list(ReferenceEvaluator(folded).run(None, inputs))
+    except Exception as error:
+        raise CompileError(f"node {node.name or node.output[0]!r} ({node.op_type}): its inputs are constant, but "
+                           f"evaluating it failed: {error}") from None
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
+
+
+def _plain(value: Any) -> Any:
+    """bytes -> str, lists -> tuples, tensors -> arrays."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
+    proto = model.graph
+    shapes = _value_shapes(proto)
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
+    nodes = tuple(Node(node.name or node.output[0], node.op_type, tuple(node.input), tuple(node.output),
+                       _attributes(node)) for node in proto.node)
+    for node in nodes:
+        missing = [output for output in node.outputs[:1] if output not in shapes]
+        if missing:
+            raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
+                         "a shape that ONNX shape inference finds", EXPORT_AGAIN)
+    inputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.input
+                   if value.name not in constants)
+    outputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.output)
+    return Graph(name, nodes, inputs, outputs, shapes, constants, opset)

@@ -1,0 +1,1 @@
+"""Layers (HIR): the graph as layers of operations on memory objects."""

@@ -1,0 +1,157 @@
+"""Graph -> layers: each node opens a layer or joins the one that makes the tensor it reads.
+
+A layer stays open while its result is read by one node only. What may join, in this order: residual adds, one ReLU,
+one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.layers.hir import (
+    Add,
+    Layer,
+    LeakyRelu,
+    Load,
+    MatMul,
+    MaxPool,
+    Minimum,
+    Operation,
+    Relu,
+    Save,
+    Var,
+    Window,
+)
+from weft.hw.arch import Arch
+
+COUNTED = frozenset({"Conv", "Gemm", "MatMul"})
+"""Operators of the model whose multiply-accumulates count; average pools and normalisations only use the array."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """A layer being built: ``position`` is that of its last node, ``temp`` the Temp that holds its result."""
+
+    name: str
+    position: int
+    operations: tuple[Operation, ...]
+    temps: int = 1
+
+    @property
+    def temp(self) -> str:
+        return f"%{self.temps - 1}"
+
+    def has(self, *kinds: type) -> bool:
+        return any(isinstance(operation, kinds) for operation in self.operations)
+
+    def join(self, position: int, operation: Operation, new_temp: bool = False) -> Open:
+        return replace(self, position=position, operations=(*self.operations, operation),
+                       temps=self.temps + new_temp)
+
+
+@dataclass
+class Builder:
+    """Tensor -> the layer that makes it, while the graph is walked once."""
+
+    graph: Graph
+    arch: Arch
+    consumers: dict[str, list[Node]]
+    made: dict[str, Open] = field(default_factory=dict)
+
+    def var(self, name: str) -> Var:
+        return Var(name, *self.graph.shapes[name][1:])
+
+    def take(self, name: str, *excluded: type) -> Open | None:
+        """The layer that makes a tensor, taken out for extension; None when it is closed."""
+        layer = self.made.get(name)
+        shared = len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
+        if layer is None or shared or layer.has(*excluded):
+            return None
+        return self.made.pop(name)
+
+    def take_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
+        return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
+
+
+def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
+    """The layers in an order that respects their dataflow. Raises CompileError for a pool without SIMD registers."""
+    builder = Builder(graph, arch, graph.consumers())
+    for position, node in enumerate(graph.nodes):
+        builder.made[node.output] = HANDLERS[node.op](builder, position, node)
+    ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
+    return tuple(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
+                 for name, layer in ordered)
+
+
+def _window(node: Node) -> Window:
+    attributes = node.attributes
+    return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
+
+
+def _conv(builder: Builder, position: int, node: Node) -> Open:
+    weights = builder.graph.constants[node.input(1)]
+    size = builder.graph.shapes[node.output][2:]
+    macs = math.prod(size) * weights.size if node.origin in COUNTED else 0
+    core = MatMul(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"], _window(node),
+                  "%0", (size[0], size[1]), macs)
+    return Open(node.name, position, (core,))
+
+
+def _add(builder: Builder, position: int, node: Node) -> Open:
+    """Joins the later of the two layers that make its operands; the other operand is the residual."""
+    closed = (Relu, MaxPool, Minimum, LeakyRelu)
+    ready = [name for name in node.inputs if name in builder.made and not builder.made[name].has(*closed)]
+    ready.sort(key=lambda name: -builder.made[name].position)
+    for name in ready:
+        layer = builder.take(name, *closed)
+        if layer is not None:
+            other = next((entry for entry in node.inputs if entry != name), name)
+            return layer.join(position, Add(builder.var(other), layer.temp))
+    left, right = node.inputs
+    return Open(node.name, position, (Load(builder.var(left), "%0"), Add(builder.var(right), "%0")))
+
+
+def _relu(builder: Builder, position: int, node: Node) -> Open:
+    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu)
+    return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
+
+
+def _clip(builder: Builder, position: int, node: Node) -> Open:
+    _need_registers(builder.arch, node)
+    layer = builder.take_or_load(node.input(0), node, position, Minimum, LeakyRelu)
+    limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
+    return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
+
+
+def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
+    _need_registers(builder.arch, node)
+    layer = builder.take_or_load(node.input(0), node, position, Relu, Minimum, LeakyRelu)
+    return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
+
+
+def _max_pool(builder: Builder, position: int, node: Node) -> Open:
+    _need_registers(builder.arch, node)
+    layer = builder.take_or_load(node.input(0), node, position, MaxPool)
+    size = builder.graph.shapes[node.output][2:]
+    pool = MaxPool(layer.temp, _window(node), f"%{layer.temps}", (size[0], size[1]))
+    return layer.join(position, pool, new_temp=True)
+
+
+def _need_registers(arch: Arch, node: Node) -> None:
+    if arch.simd_registers_depth < 1:
+        raise refuse(f"simd_registers_depth for node {node.name!r}, operator {node.op}", arch.simd_registers_depth,
+                     "at least 1", "choose an architecture with simd_registers_depth 1 or more")
+
+
+HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
+    "Add": _add,
+    "Clip": _clip,
+    "Conv": _conv,
+    "LeakyRelu": _leaky_relu,
+    "MaxPool": _max_pool,
+    "Relu": _relu,
+}

@@ -1,0 +1,205 @@
+"""HIR: a layer is a core, operations on its result in the accumulators, and a save.
+
+The core is ``mat_mul`` (a convolution on the array) or ``load`` (a tensor brought into the accumulators as it is).
+Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in
+the accumulators during one layer only, named ``%0``, ``%1``, ...).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel walks over an image: output pixel y reads inputs y * stride - pad + k * dilation, k < kernel.
+
+    Pairs are (height, width); ``pads`` counts pixels above and left, what overhangs below and right is clipped.
+    """
+
+    kernel: Size = (1, 1)
+    strides: Size = (1, 1)
+    pads: Size = (0, 0)
+    dilations: Size = (1, 1)
+
+    def taps(self) -> list[Size]:
+        return [(y, x) for y in range(self.kernel[0]) for x in range(self.kernel[1])]
+
+    def inputs(self, axis: int, low: int, high: int, size: int) -> tuple[int, int]:
+        """Input range [low, high) that outputs [low, high) read, clipped to an image of ``size``."""
+        stride, pad = self.strides[axis], self.pads[axis]
+        reach = (self.kernel[axis] - 1) * self.dilations[axis]
+        first = min(max(low * stride - pad, 0), size)
+        return first, max(min((high - 1) * stride - pad + reach + 1, size), first)
+
+    def outputs(self, axis: int, tap: int, low: int, high: int, size: int) -> tuple[int, int]:
+        """Outputs of [low, high) for which this tap falls into the image; the rest reads padding."""
+        stride, offset = self.strides[axis], tap * self.dilations[axis] - self.pads[axis]
+        first = max(low, -(offset // stride))
+        last = min(high, (size - 1 - offset) // stride + 1)
+        return first, max(first, last)
+
+
+@dataclass(frozen=True)
+class Var:
+    """A tensor between layers: ``channels`` x ``height`` x ``width``, batch 1."""
+
+    name: str
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def size(self) -> Size:
+        return self.height, self.width
+
+    def tiles(self, lanes: int) -> int:
+        """Channel tiles on an array of ``lanes``."""
+        return -(-self.channels // lanes)
+
+    def vectors(self, lanes: int) -> int:
+        return self.tiles(lanes) * self.height * self.width
+
+
+@dataclass(frozen=True)
+class MatMul:
+    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs`` multiply-accumulates of use."""
+
+    input: Var
+    weights: str
+    bias: str
+    group: int
+    window: Window
+    output: str
+    size: Size
+    macs: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """A Var into a Temp."""
+
+    input: Var
+    output: str
+
+    window = Window()
+
+    @property
+    def size(self) -> Size:
+        return self.input.size
+
+
+@dataclass(frozen=True)
+class Add:
+    """A Var added to the Temp ``target``."""
+
+    input: Var
+    target: str
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Maximum over windows of a Temp into another Temp."""
+
+    source: str
+    window: Window
+    output: str
+    size: Size
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The Temp ``target`` limited to ``value`` from above."""
+
+    target: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LeakyRelu:
+    """Negative scalars of the Temp ``target`` times ``slope``, 0 < slope < 1."""
+
+    target: str
+    slope: float
+
+
+@dataclass(frozen=True)
+class Relu:
+    """Negative scalars of the Temp become zero, on the way out of the accumulators."""
+
+    target: str
+
+
+@dataclass(frozen=True)
+class Save:
+    """The Temp becomes a Var."""
+
+    source: str
+    output: Var
+
+
+Operation = MatMul | Load | Add | MaxPool | Minimum | LeakyRelu | Relu | Save
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Core first, save last. ``name`` is the node that made the core."""
+
+    name: str
+    operations: tuple[Operation, ...]
+
+    @cached_property
+    def core(self) -> MatMul | Load:
+        core = self.operations[0]
+        assert isinstance(core, MatMul | Load)
+        return core
+
+    @cached_property
+    def adds(self) -> tuple[Add, ...]:
+        return tuple(operation for operation in self.operations if isinstance(operation, Add))
+
+    @cached_property
+    def pool(self) -> MaxPool | None:
+        return next((operation for operation in self.operations if isinstance(operation, MaxPool)), None)
+
+    @cached_property
+    def elementwise(self) -> Minimum | LeakyRelu | None:
+        """What the SIMD unit does to every vector with one constant operand."""
+        return next((operation for operation in self.operations if isinstance(operation, Minimum | LeakyRelu)), None)
+
+    @cached_property
+    def relu(self) -> bool:
+        return any(isinstance(operation, Relu) for operation in self.operations)
+
+    @cached_property
+    def output(self) -> Var:
+        save = self.operations[-1]
+        assert isinstance(save, Save)
+        return save.output
+
+    @property
+    def inputs(self) -> tuple[Var, ...]:
+        """Every Var that is read, the core's first."""
+        return self.core.input, *(add.input for add in self.adds)
+
+    @property
+    def macs(self) -> int:
+        return self.core.macs if isinstance(self.core, MatMul) else 0
+
+    @property
+    def kind(self) -> str:
+        names = {MatMul: "mat_mul", Load: "load", Add: "add", MaxPool: "max_pool", Minimum: "minimum",
+                 LeakyRelu: "leaky_relu", Relu: "relu"}
+        return "+".join(names[type(operation)] for operation in self.operations[:-1])
+
+
+def text(layers: tuple[Layer, ...]) -> str:
+    """Layers as text, one operation a line."""
+    lines = []
+    for layer in layers:
+        lines.append(f"layer {layer.name}")
+        lines += [f"  {operation}" for operation in layer.operations]
+    return "\n".join(lines) + "\n"

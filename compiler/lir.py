@@ -1,0 +1,152 @@
+"""LIR: one frozen operation per instruction, with tagged addresses. Prints and parses.
+
+An operation is complete in itself: rows, pitches and shifts, which the machine keeps in Configure registers, are
+fields here, so that a scheduler may reorder operations; the backend writes Configure where a value changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.compiler.errors import refuse
+from weft.hw.isa import SimdOpcode
+
+
+class Space(enum.Enum):
+    """What an address counts vectors of: Vars lie in DRAM0, Consts in DRAM1."""
+
+    VARS = "vars"
+    CONSTS = "consts"
+    LOCAL = "local"
+    ACCUMULATORS = "accumulators"
+
+
+class Address(NamedTuple):
+    space: Space
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.space.value}[{self.offset}]"
+
+
+@dataclass(frozen=True, slots=True)
+class MatMul:
+    """``size`` vectors x ``rows`` through the array. ``local`` None: the input is zero. Bias enters << ``shift``."""
+
+    local: Address | None
+    accumulator: Address
+    size: int
+    shift: int
+    accumulate: bool = False
+    local_stride: int = 1
+    accumulator_stride: int = 1
+    rows: int = 1
+    local_pitch: int = 0
+    accumulator_pitch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWeight:
+    """Shift ``size`` vectors into the weight column, and a zero bias row behind them with ``zero_bias``."""
+
+    local: Address
+    size: int
+    zero_bias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DataMove:
+    """Between local memory and ``far``: Vars, Consts or accumulators. ``shift`` enters or leaves accumulators.
+
+    ``relu`` counts towards local from the accumulators, ``accumulate`` the other way.
+    """
+
+    to_local: bool
+    local: Address
+    far: Address
+    size: int
+    shift: int | None = None
+    accumulate: bool = False
+    relu: bool = False
+    local_stride: int = 1
+    far_stride: int = 1
+    rows: int = 1
+    local_pitch: int = 0
+    far_pitch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Simd:
+    """One SIMD instruction: sources 0 is the input, n register n. ``shift`` is both the enter and the leave shift."""
+
+    opcode: SimdOpcode
+    left: int
+    right: int
+    destination: int
+    shift: int
+    read: Address | None = None
+    write: Address | None = None
+    read_stride: int = 1
+    write_stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SimdLoop:
+    """The next ``body`` SIMD operations, ``iterations`` times; ``shift`` is theirs."""
+
+    iterations: int
+    body: int
+    shift: int
+
+
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop
+OPERATIONS: dict[str, type] = {kind.__name__: kind for kind in (MatMul, LoadWeight, DataMove, Simd, SimdLoop)}
+_FIELDS = {kind: tuple((field.name, field.default) for field in dataclasses.fields(kind))
+           for kind in OPERATIONS.values()}
+
+
+def text(operation: Operation) -> str:
+    """One line: the name, then each field that differs from its default."""
+    words = [type(operation).__name__]
+    for name, default in _FIELDS[type(operation)]:
+        value = getattr(operation, name)
+        if value != default or type(value) is not type(default):
+            words.append(f"{name}={value.name.lower() if isinstance(value, SimdOpcode) else value}")
+    return " ".join(words)
+
+
+def program_text(operations: Iterable[Operation]) -> str:
+    return "".join(f"{text(operation)}\n" for operation in operations)
+
+
+_ADDRESS = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def _value(word: str) -> Any:
+    match = _ADDRESS.fullmatch(word)
+    if match:
+        return Address(Space(match[1]), int(match[2]))
+    literals = {"None": None, "True": True, "False": False}
+    if word in literals:
+        return literals[word]
+    return int(word) if word.isdigit() else SimdOpcode[word.upper()]
+
+
+def parse(line: str) -> Operation:
+    """The operation of one line of :func:`text`. Raises CompileError."""
+    name, *words = line.split()
+    try:
+        return OPERATIONS[name](**{key: _value(word) for key, _, word in (word.partition("=") for word in words)})
+    except (KeyError, TypeError, ValueError) as error:
+        raise refuse(f"line of LIR {line!r}", f"{type(error).__name__} {error}",
+                     f"one of {', '.join(OPERATIONS)} with its fields",
+                     "print operations with weft.compiler.lir.text") from None
+
+
+def parse_program(content: str) -> list[Operation]:
+    return [parse(line) for line in content.splitlines() if line.strip()]

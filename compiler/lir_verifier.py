@@ -1,0 +1,153 @@
+"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before.
+
+Also checks the memory map: no two objects that live at the same time overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from weft.compiler import lir
+from weft.compiler.errors import CompileError
+from weft.compiler.lir import Address, Space
+from weft.compiler.memory.places import Place
+from weft.hw.arch import Arch
+
+
+class LirError(CompileError):
+    """A program that must not be encoded: a mistake of the compiler, not of its user."""
+
+
+def verify_places(places: Iterable[Place], depth: int, memory: str) -> None:
+    """Raises LirError when a place leaves the memory or two live places share a vector."""
+    known: list[Place] = []
+    for place in places:
+        if place.base < 0 or place.base + place.size > depth:
+            raise LirError(f"{memory}: {place} lies outside 0..{depth - 1}")
+        clash = next((other for other in known if other.overlaps(place)), None)
+        if clash is not None:
+            raise LirError(f"{memory}: {place} overlaps {clash}")
+        known.append(place)
+
+
+def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
+    """Raises LirError at the first operation that is wrong. ``written`` Vars are there before the program runs."""
+    checker = _Checker(arch, written, const_size)
+    for number, operation in enumerate(operations):
+        checker.check(number, operation)
+    checker.finish(len(operations))
+
+
+class _Checker:
+    def __init__(self, arch: Arch, written: Sequence[Place], const_size: int) -> None:
+        self.valid = {Space.VARS: np.zeros(arch.dram0_depth, bool), Space.CONSTS: np.zeros(arch.dram1_depth, bool),
+                      Space.LOCAL: np.zeros(arch.local_depth, bool),
+                      Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
+        self.arch = arch
+        self.valid[Space.CONSTS][:const_size] = True
+        for place in written:
+            self.valid[Space.VARS][place.base:place.base + place.size] = True
+        self.registers = {0}
+        self.before_loop = frozenset(self.registers)
+        self.loop = 0
+        self.iterations = 1
+        self.number = 0
+        self.operation: lir.Operation
+
+    def check(self, number: int, operation: lir.Operation) -> None:
+        self.number, self.operation = number, operation
+        if self.loop and not isinstance(operation, lir.Simd):
+            raise self._error("a loop body that is cut short")
+        self.CHECKS[type(operation)](self, operation)
+
+    def finish(self, count: int) -> None:
+        if self.loop:
+            raise LirError(f"operation {count}: the program ends inside a loop body")
+
+    def _error(self, problem: str) -> LirError:
+        return LirError(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
+
+    # -- ranges ----------------------------------------------------------------------------------------------------
+    def _vectors(self, address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> np.ndarray:
+        """The flags of a range, as a view [rows, size]."""
+        flags = self.valid[address.space]
+        last = address.offset + (size - 1) * stride + (rows - 1) * pitch
+        if size < 1 or rows < 1 or address.offset < 0 or last >= len(flags):
+            raise self._error(f"{address} reaches {last}, beyond {address.space.value} of {len(flags)} vectors")
+        return np.ndarray((rows, size), bool, flags, address.offset, (pitch, stride))
+
+    def _read(self, *walk: object) -> None:
+        flags = self._vectors(*walk)  # type: ignore[arg-type]
+        if not flags.all():
+            raise self._error(f"{walk[0]} reads a vector that nothing wrote")
+
+    def _write(self, *walk: object) -> None:
+        self._vectors(*walk)[...] = True  # type: ignore[arg-type]
+
+    def _space(self, address: Address | None, *allowed: Space) -> None:
+        if address is not None and address.space not in allowed:
+            raise self._error(f"{address} must be in {' or '.join(space.value for space in allowed)}")
+
+    # -- operations ------------------------------------------------------------------------------------------------
+    def _mat_mul(self, operation: lir.MatMul) -> None:
+        self._space(operation.local, Space.LOCAL)
+        self._space(operation.accumulator, Space.ACCUMULATORS)
+        if operation.local is not None:
+            self._read(operation.local, operation.size, operation.local_stride, operation.rows, operation.local_pitch)
+        walk = (operation.accumulator, operation.size, operation.accumulator_stride, operation.rows,
+                operation.accumulator_pitch)
+        if operation.accumulate:
+            self._read(*walk)
+        self._write(*walk)
+
+    def _load_weight(self, operation: lir.LoadWeight) -> None:
+        self._space(operation.local, Space.LOCAL)
+        self._read(operation.local, operation.size, 1)
+
+    def _data_move(self, operation: lir.DataMove) -> None:
+        self._space(operation.local, Space.LOCAL)
+        self._space(operation.far, Space.VARS, Space.CONSTS, Space.ACCUMULATORS)
+        inside = operation.far.space is Space.ACCUMULATORS
+        if inside != (operation.shift is not None):
+            raise self._error("a shift belongs to a move to or from the accumulators, and to no other")
+        if (operation.relu and not (inside and operation.to_local)
+                or operation.accumulate and not (inside and not operation.to_local)):
+            raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")
+        near = operation.local, operation.size, operation.local_stride, operation.rows, operation.local_pitch
+        far = operation.far, operation.size, operation.far_stride, operation.rows, operation.far_pitch
+        source, target = (far, near) if operation.to_local else (near, far)
+        self._read(*source)
+        if operation.accumulate:
+            self._read(*target)
+        self._write(*target)
+
+    def _simd(self, operation: lir.Simd) -> None:
+        self._space(operation.read, Space.ACCUMULATORS)
+        self._space(operation.write, Space.ACCUMULATORS)
+        count = self.iterations if self.loop else 1
+        if operation.read is not None:
+            self._read(operation.read, count, operation.read_stride)
+        if not {operation.left, operation.right} <= self.registers:
+            raise self._error("reads a SIMD register that nothing wrote")
+        if operation.write is not None:
+            self._write(operation.write, count, operation.write_stride)
+        if operation.destination > self.arch.simd_registers_depth:
+            raise self._error(f"writes SIMD register {operation.destination} of {self.arch.simd_registers_depth}")
+        self.registers.add(operation.destination)
+        if self.loop:
+            self.loop -= 1
+            if not self.loop:
+                self.registers = set(self.before_loop)
+
+    def _simd_loop(self, operation: lir.SimdLoop) -> None:
+        if not 1 <= operation.body <= self.arch.simd_loop_depth:
+            raise self._error(f"a body of {operation.body}, allowed are 1..{self.arch.simd_loop_depth}")
+        self.loop, self.iterations = operation.body, operation.iterations
+        self.before_loop = frozenset(self.registers)
+
+    CHECKS: dict[type, Callable[..., None]] = {
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.SimdLoop: _simd_loop,
+    }

@@ -1,0 +1,223 @@
+"""``.tmodel``, ``.tprog`` and ``.tdata``: a compiled model on disk, and packing of its inputs and outputs.
+
+The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
+(the user's), ``layout`` ([channels, height, width] in memory) and ``point``; ``host`` (a small ONNX model which runs
+behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of them and load too.
+
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.passes.host import HostPart
+from weft.hw.arch import Arch
+
+COMPILE_AGAIN = "compile the model again, and keep its files together"
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: ``size`` vectors of DRAM0 from ``base``. The additions are None in the original's files."""
+
+    name: str
+    base: int
+    size: int
+    shape: tuple[int, ...] | None = None
+    layout: tuple[int, int, int] | None = None
+    point: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
+                "point": self.point}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Port:
+        shape, layout = (tuple(values[key]) if values.get(key) is not None else None for key in ("shape", "layout"))
+        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"))
+
+
+@dataclass(frozen=True)
+class ConstFile:
+    """``size`` vectors for DRAM1 at ``base``."""
+
+    file_name: str
+    base: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TModel:
+    """A compiled model. ``folder`` holds its files; ``macs`` and ``layers`` are 0 and empty when not recorded."""
+
+    name: str
+    folder: Path
+    arch: Arch
+    program_file: str
+    program_size: int
+    const_files: tuple[ConstFile, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    host: HostPart | None = None
+    macs: int = 0
+    layers: tuple[dict[str, Any], ...] = ()
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    @classmethod
+    def load(cls, path: Path | str) -> TModel:
+        """Read a ``.tmodel``. Raises CompileError when it, or a file it names, is missing, broken or truncated."""
+        path = Path(path)
+        try:
+            values = json.loads(path.read_text())
+            model = cls(values["name"], path.parent, Arch.from_dict(values["arch"]), values["prog"]["file_name"],
+                        values["prog"]["size"], tuple(ConstFile(**entry) for entry in values["consts"]),
+                        tuple(map(Port.from_json, values["inputs"])), tuple(map(Port.from_json, values["outputs"])),
+                        _host_from_json(values.get("host")), values.get("macs", 0), tuple(values.get("layers", ())))
+        except FileNotFoundError:
+            raise refuse(f"model file {path}", "no such file", "an existing .tmodel file",
+                         "check the path, or compile the model first") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise refuse(f"model file {path}", f"something unreadable ({type(error).__name__}: {error})",
+                         "a .tmodel as the compiler writes it", COMPILE_AGAIN) from None
+        model._check_sizes()
+        return model
+
+    def _check_sizes(self) -> None:
+        expected = {self.program_file: self.program_size}
+        expected |= {entry.file_name: entry.size * self.arch.vector_bytes for entry in self.const_files}
+        for name, size in expected.items():
+            path = self.folder / name
+            if not path.is_file():
+                raise refuse(f"file {path}, named by {self.name}.tmodel", "no such file", "an existing file",
+                             COMPILE_AGAIN)
+            if path.stat().st_size != size:
+                raise refuse(f"size of {path}", f"{path.stat().st_size} bytes", f"{size} bytes, as the .tmodel says",
+                             COMPILE_AGAIN)
+
+    @cached_property
+    def program(self) -> bytes:
+        """The ``.tprog`` bytes."""
+        return (self.folder / self.program_file).read_bytes()
+
+    @cached_property
+    def consts(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """(base in DRAM1, int64 vectors [size, lanes]) of each ``.tdata``."""
+        storage = self.arch.number.storage_dtype
+        return tuple((entry.base, np.fromfile(self.folder / entry.file_name, storage)
+                      .reshape(-1, self.arch.array_size).astype(np.int64)) for entry in self.const_files)
+
+    def to_json(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "name": self.name,
+            "prog": {"file_name": self.program_file, "size": self.program_size},
+            "consts": [vars(entry) for entry in self.const_files],
+            "inputs": [port.to_json() for port in self.inputs],
+            "outputs": [port.to_json() for port in self.outputs],
+            "arch": self.arch.to_dict(),
+            "load_consts_to_local": False,
+            "macs": self.macs,
+        }
+        if self.host is not None:
+            values["host"] = {"model": base64.b64encode(self.host.model).decode(), "inputs": self.host.inputs,
+                              "outputs": self.host.outputs, "passes": self.host.passes,
+                              "operators": self.host.operators}
+        return {**values, "layers": self.layers}
+
+    # -- inputs and outputs ----------------------------------------------------------------------------------------
+    def input(self, name: str) -> Port:
+        return self._port("input", self.inputs, name)
+
+    def output(self, name: str) -> Port:
+        return self._port("output", self.outputs, name)
+
+    def _port(self, kind: str, ports: tuple[Port, ...], name: str) -> Port:
+        for port in ports:
+            if port.name == name:
+                return port
+        raise refuse(f"{kind} of model {self.name}", repr(name), ", ".join(repr(port.name) for port in ports),
+                     f"use the {kind}'s name")
+
+    def pack_input(self, name: str, array: np.ndarray) -> np.ndarray:
+        """One sample, with or without its batch of 1 -> int64 vectors [size, lanes] for DRAM0 at the input's base.
+
+        Where the file does not say the shape, the array must be the vectors themselves, as real numbers.
+        """
+        port, array = self.input(name), np.asarray(array)
+        shape = port.shape or (port.size, self.arch.array_size)
+        if array.shape not in (shape, shape[1:] if port.shape else shape):
+            raise refuse(f"shape of input {name!r}", list(array.shape), f"{list(shape)}, the batch may be left out",
+                         "give one sample in the shape the model was compiled for")
+        if array.dtype.kind not in "fiub":
+            raise refuse(f"type of input {name!r}", array.dtype, "real numbers", "convert it to float32")
+        scalars = self.arch.number.quantize(array, port.point)
+        return scalars if port.layout is None else pack(scalars.reshape(port.layout), self.arch.array_size)
+
+    def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
+        """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
+        port, vectors = self.output(name), np.asarray(vectors)
+        if vectors.shape != (port.size, self.arch.array_size):
+            raise refuse(f"vectors of output {name!r}", list(vectors.shape), f"[{port.size}, {self.arch.array_size}]",
+                         "read the output's size from DRAM0 at its base")
+        values = self.arch.number.dequantize(vectors, port.point)
+        if port.layout is None or port.shape is None:
+            return values
+        return unpack(values, port.layout).reshape(port.shape)
+
+    def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
+        from weft.compiler.frontend.onnx_writer import session  # onnxruntime is needed only here
+
+        if self.host is None:
+            return dict(outputs)
+        feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
+        made = dict(zip(self.host.outputs, session(self.host.model).run(list(self.host.outputs), feed), strict=True))
+        return {**{name: outputs[name] for name in self.host.passes}, **made}
+
+
+def pack(tensor: np.ndarray, lanes: int) -> np.ndarray:
+    """[channels, height, width] -> vectors [tiles x height x width, lanes], missing channels zero."""
+    channels, height, width = tensor.shape
+    tiles = -(-channels // lanes)
+    padded = np.zeros((tiles * lanes, height, width), tensor.dtype)
+    padded[:channels] = tensor
+    return padded.reshape(tiles, lanes, height, width).transpose(0, 2, 3, 1).reshape(-1, lanes)
+
+
+def unpack(vectors: np.ndarray, layout: tuple[int, int, int]) -> np.ndarray:
+    """The inverse of :func:`pack`."""
+    channels, height, width = layout
+    lanes = vectors.shape[1]
+    tiles = vectors.reshape(-1, height, width, lanes).transpose(0, 3, 1, 2)
+    return tiles.reshape(-1, height, width)[:channels]
+
+
+def _host_from_json(values: Mapping[str, Any] | None) -> HostPart | None:
+    if values is None:
+        return None
+    return HostPart(base64.b64decode(values["model"]), tuple(values["inputs"]), tuple(values["outputs"]),
+                    tuple(values["passes"]), tuple(values["operators"]))
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files under temporary names, then rename them in order, so that none is ever seen half written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in contents}
+    try:
+        for name, content in contents.items():
+            temporary[name].write_bytes(content)
+        for name in contents:
+            temporary[name].replace(folder / name)
+    finally:
+        for path in temporary.values():
+            path.unlink(missing_ok=True)

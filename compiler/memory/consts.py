@@ -1,0 +1,185 @@
+"""Consts: weights, biases and operands of the SIMD unit as vectors of DRAM1, in the order in which layers read them.
+
+The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of
+the kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
+``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Size
+from weft.compiler.quantize.points import LayerPoints, Points
+from weft.hw.arch import Arch
+
+
+@dataclass(frozen=True, slots=True)
+class WeightTile:
+    """``offset`` of its first row, in vectors from the start of the layer's weights."""
+
+    input_tile: int
+    tap: Size
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class OutputBlock:
+    """Weights of one output tile: the bias row at offset ``bias``, then ``tiles[i]`` of every input tile i.
+
+    With ``carries_bias`` the very first tile covers every output pixel and lies right behind the bias, so that both
+    load as one; otherwise the bias has to be spread over the output before.
+    """
+
+    bias: int
+    tiles: tuple[tuple[WeightTile, ...], ...]
+    carries_bias: bool
+
+    @cached_property
+    def owner(self) -> int:
+        """The input tile whose first weight tile goes with the bias; 0 when there are only zeros."""
+        return next((index for index, tiles in enumerate(self.tiles) if tiles), 0)
+
+    def chosen(self, inputs: tuple[int, int], taps: tuple[int, int]) -> list[WeightTile]:
+        """Weight tiles number ``taps`` (half open) of each input tile of ``inputs`` (half open)."""
+        return [tile for tiles in self.tiles[inputs[0]:inputs[1]] for tile in tiles[taps[0]:taps[1]]]
+
+    def starts(self, inputs: tuple[int, int], taps: tuple[int, int]) -> bool:
+        """Whether the bias belongs to this choice."""
+        return inputs[0] <= self.owner < inputs[1] and taps[0] == 0
+
+    def piece(self, inputs: tuple[int, int], taps: tuple[int, int]) -> tuple[int, int]:
+        """Offsets [start, end) of a choice, with the bias where it belongs to it."""
+        tiles = self.chosen(inputs, taps)
+        first, last = (tiles[0].offset, tiles[-1].offset + tiles[-1].rows) if tiles else (self.bias + 1, self.bias + 1)
+        return (self.bias, last) if self.starts(inputs, taps) else (first, last)
+
+    @cached_property
+    def size(self) -> int:
+        """Vectors of the whole block."""
+        ends = (tiles[-1].offset + tiles[-1].rows for tiles in self.tiles if tiles)
+        return max(ends, default=self.bias + 1) - self.bias
+
+    @cached_property
+    def most_taps(self) -> int:
+        """The most weight tiles of any input tile."""
+        return max(map(len, self.tiles))
+
+
+@dataclass(frozen=True)
+class LayerConsts:
+    """``base`` in DRAM1 of the weights; ``operand`` the address of the SIMD unit's constant."""
+
+    base: int
+    blocks: tuple[OutputBlock, ...]
+    operand: int | None
+
+
+@dataclass(frozen=True)
+class Consts:
+    """``vectors`` [size, lanes] of scalars, and per layer where its own are."""
+
+    vectors: np.ndarray
+    layers: tuple[LayerConsts, ...]
+
+
+def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points, arch: Arch) -> Consts:
+    """Quantise and lay out every layer's constants. Raises CompileError when DRAM1 is too small."""
+    chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
+    placed: list[LayerConsts] = []
+    base = 0
+    for layer, numbers in zip(layers, points.layers, strict=True):
+        vectors: list[np.ndarray] = []
+        blocks: tuple[OutputBlock, ...] = ()
+        if isinstance(layer.core, MatMul):
+            vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
+        operand = None
+        if layer.elementwise is not None:
+            operand = base + sum(map(len, vectors))
+            vectors.append(_operand(layer, points, arch))
+        placed.append(LayerConsts(base, blocks, operand))
+        chunks += vectors
+        base += sum(map(len, vectors))
+    if base > arch.dram1_depth:
+        raise refuse("dram1_depth for weights and biases", arch.dram1_depth, f"at least {base} vectors",
+                     "raise dram1_depth or use a larger array")
+    return Consts(np.concatenate(chunks), tuple(placed))
+
+
+def _operand(layer: Layer, points: Points, arch: Arch) -> np.ndarray:
+    """An upper limit at the output's point; a slope at the type's own, because Multiply rounds by it."""
+    operation = layer.elementwise
+    assert operation is not None
+    if isinstance(operation, LeakyRelu):
+        value = arch.number.quantize(np.array(operation.slope))
+    else:
+        value = arch.number.quantize(np.array(operation.value), points.vars[layer.output.name])
+    return np.full((1, arch.array_size), value)
+
+
+def _encode_weights(core: MatMul, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,
+                    ) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
+    lanes = arch.array_size
+    tiles = tile_weights(arch.number.quantize(constants[core.weights], numbers.weights), core.group, lanes)
+    outputs, inputs = tiles.shape[:2]
+    bias = np.zeros((outputs * lanes,), np.int64)
+    bias[:len(constants[core.bias])] = arch.number.quantize(constants[core.bias], numbers.bias)
+    used = np.asarray(tiles.any(axis=(4, 5)))
+    taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
+    rows = [min(lanes, core.input.channels - tile * lanes) for tile in range(inputs)]
+    vectors: list[np.ndarray] = []
+    blocks: list[OutputBlock] = []
+    offset = 0
+    for output in range(outputs):
+        start = offset
+        vectors.append(bias[None, output * lanes:(output + 1) * lanes])
+        offset += 1
+        entries = []
+        for tile in range(inputs):
+            present = [tap for tap in taps if used[output, tile, tap[0], tap[1]]]
+            stored = [tiles[output, tile, tap[0], tap[1], :rows[tile]] for tap in present]
+            offsets, kept = _share_repeats(stored, offset)
+            entries.append(tuple(WeightTile(tile, tap, place, rows[tile])
+                                 for tap, place in zip(present, offsets, strict=True)))
+            vectors += kept
+            offset += len(kept) * rows[tile]
+        first = next((group[0] for group in entries if group), None)
+        blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap)))
+    return vectors, tuple(blocks)
+
+
+def _share_repeats(stored: list[np.ndarray], base: int) -> tuple[list[int], list[np.ndarray]]:
+    """Offsets of weight tiles from ``base`` on, a tile that repeats the one before (average pools) stored once."""
+    offsets: list[int] = []
+    kept: list[np.ndarray] = []
+    for tile in stored:
+        if not kept or not np.array_equal(tile, kept[-1]):
+            kept.append(tile)
+        offsets.append(base + (len(kept) - 1) * len(tile))
+    return offsets, kept
+
+
+def covers(core: MatMul, tap: Size) -> bool:
+    """Whether a tap of the kernel falls into the image for every output pixel."""
+    return all(core.window.outputs(axis, tap[axis], 0, core.size[axis], core.input.size[axis]) == (0, core.size[axis])
+               for axis in range(2))
+
+
+def tile_weights(weights: np.ndarray, group: int, lanes: int) -> np.ndarray:
+    """[out, in / group, h, w] -> [output tiles, input tiles, h, w, input lanes, output lanes], padded with zeros."""
+    channels_out, per_group, height, width = weights.shape
+    channels_in = per_group * group
+    outputs, inputs = -(-channels_out // lanes), -(-channels_in // lanes)
+    dense = np.zeros((outputs * lanes, inputs * lanes, height, width), np.int64)
+    out_group = channels_out // group
+    for index in range(group):
+        rows = slice(index * out_group, (index + 1) * out_group)
+        dense[rows, index * per_group:(index + 1) * per_group] = weights[rows]
+    split = dense.reshape(outputs, lanes, inputs, lanes, height, width)
+    return split.transpose(0, 2, 4, 5, 3, 1)

@@ -1,0 +1,98 @@
+"""Where every Var lies while the program runs: in DRAM0, or resident in local memory between layers.
+
+Residents fill local memory from the top; below them each layer has its scratch. A Var becomes resident when the
+modelled cost of the layers that live beside it falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from weft.compiler.layers.hir import Layer
+from weft.compiler.memory.consts import Consts
+from weft.compiler.memory.places import Place, first_fit
+from weft.compiler.memory.variables import Lifetime, place_variables
+from weft.compiler.scheduler.shape import LayerShape
+from weft.compiler.scheduler.tiling import Plan, plan_layer, too_small
+from weft.hw.arch import Arch
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places in DRAM0 and in local memory by Var name; per layer its shape and the tiling chosen for it."""
+
+    dram0: Mapping[str, Place]
+    local: Mapping[str, Place]
+    shapes: tuple[LayerShape, ...]
+    plans: tuple[Plan, ...]
+
+    @property
+    def variables(self) -> dict[str, int]:
+        """Bases in DRAM0."""
+        return {name: place.base for name, place in self.dram0.items()}
+
+    @property
+    def residents(self) -> dict[str, int]:
+        """Bases in local memory."""
+        return {name: place.base for name, place in self.local.items()}
+
+    def text(self) -> str:
+        lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
+                 for space, places in (("dram0", self.dram0), ("local", self.local)) for place in places.values()]
+        for shape, plan in zip(self.shapes, self.plans, strict=True):
+            lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} cost={plan.cost:.0f} "
+                         f"runner_up={plan.runner_up} {plan.tiling} {plan.need}")
+        return "\n".join(lines) + "\n"
+
+
+def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Layout:
+    """Choose residents and tilings. Raises CompileError when a memory is too small."""
+    planner = _Planner(layers, consts, arch)
+    for life in lives:
+        if not life.fixed:
+            planner.try_resident(life)
+    variables = place_variables(lives, frozenset(planner.local), arch)
+    return Layout(variables, planner.local, tuple(planner.shapes), tuple(planner.plans))
+
+
+class _Planner:
+    """Shapes and plans of all layers for the residents accepted so far."""
+
+    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
+        self.arch = arch
+        self.local: dict[str, Place] = {}
+        self.shapes = [LayerShape(layer, own, arch, frozenset(), arch.local_depth)
+                       for layer, own in zip(layers, consts.layers, strict=True)]
+        self.plans: list[Plan] = []
+        for shape in self.shapes:
+            plan = plan_layer(shape)
+            if plan is None:
+                raise too_small(shape)
+            self.plans.append(plan)
+
+    def _shape(self, number: int, local: Mapping[str, Place]) -> LayerShape:
+        floor = min((place.base for place in local.values() if place.meets(number, number)),
+                    default=self.arch.local_depth)
+        return replace(self.shapes[number], resident=frozenset(local), scratch=floor)
+
+    def try_resident(self, life: Lifetime) -> None:
+        """Accept a Var as resident when the layers of its lifetime become cheaper."""
+        size = life.var.vectors(self.arch.array_size)
+        depth = self.arch.local_depth
+        mirrored = [Place(place.name, depth - place.base - place.size, place.size, place.first, place.last)
+                    for place in self.local.values()]
+        base = depth - first_fit(mirrored, size, life.first, life.last) - size
+        if base <= 0:
+            return
+        local = {**self.local, life.var.name: Place(life.var.name, base, size, life.first, life.last)}
+        affected = range(life.first, life.last + 1)
+        shapes = [self._shape(number, local) for number in affected]
+        plans = [plan_layer(shape) for shape in shapes]
+        if None in plans:
+            return
+        found = [plan for plan in plans if plan is not None]
+        if sum(plan.cost for plan in found) < sum(self.plans[number].cost for number in affected):
+            self.local = local
+            self.shapes[affected.start:affected.stop] = shapes
+            self.plans[affected.start:affected.stop] = found

@@ -1,0 +1,53 @@
+"""Vars: lifetimes, and their places in DRAM0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers.hir import Layer, Var
+from weft.compiler.memory.places import Place, first_fit
+from weft.hw.arch import Arch
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A Var from the layer that makes it to the last that reads it; ``fixed``: input or output of the network."""
+
+    var: Var
+    first: int
+    last: int
+    fixed: bool
+
+
+def lifetimes(graph: Graph, layers: Sequence[Layer]) -> tuple[Lifetime, ...]:
+    """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again."""
+    end = len(layers)
+    inputs = [Var(port.tensor, *graph.shapes[port.tensor][1:]) for port in graph.inputs]
+    outputs = graph.output_tensors()
+    found = [Lifetime(var, -1, end, True) for var in inputs]
+    for number, layer in enumerate(layers):
+        name = layer.output.name
+        reads = [index for index, reader in enumerate(layers) if name in {var.name for var in reader.inputs}]
+        last = end if name in outputs else max(reads, default=number)
+        found.append(Lifetime(layer.output, number, last, name in outputs))
+    return tuple(found)
+
+
+def place_variables(lives: Sequence[Lifetime], resident: frozenset[str], arch: Arch) -> dict[str, Place]:
+    """Places in DRAM0 of all Vars that are not resident. Raises CompileError when DRAM0 is too small."""
+    placed: dict[str, Place] = {}
+    for life in lives:
+        if life.var.name in resident:
+            continue
+        size = life.var.vectors(arch.array_size)
+        base = first_fit(placed.values(), size, life.first, life.last)
+        placed[life.var.name] = Place(life.var.name, base, size, life.first, life.last)
+    needed = max((place.base + place.size for place in placed.values()), default=0)
+    if needed > arch.dram0_depth:
+        largest = max(placed.values(), key=lambda place: place.base + place.size)
+        raise refuse(f"dram0_depth for tensors (reached by {largest.name!r})", arch.dram0_depth,
+                     f"at least {needed} vectors", "raise dram0_depth or use a larger array")
+    return placed

@@ -1,0 +1,1 @@
+"""Passes: graph to graph, in the order of compiler/pipeline.py."""

@@ -1,0 +1,232 @@
+"""The compiler as one visible list: ``STEPS``. Read this file first.
+
+Each step is a pure function from a ``State`` to the same state with one or two more products. ``--dump-dir`` writes,
+after every step, what it left as readable text, and while the product is a graph also as ONNX, to run it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.compiler import lir
+from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_reader import read_onnx
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.layers import hir
+from weft.compiler.layers.build import build_layers
+from weft.compiler.lir_verifier import verify, verify_places
+from weft.compiler.manifest import ConstFile, Port, TModel, write_files
+from weft.compiler.memory.consts import Consts, encode_consts
+from weft.compiler.memory.layout import Layout, lay_out
+from weft.compiler.memory.variables import lifetimes
+from weft.compiler.passes.fold import drop_unread, fold_channelwise
+from weft.compiler.passes.host import HostPart, split_host
+from weft.compiler.passes.normalise import normalise
+from weft.compiler.passes.operators import check_supported
+from weft.compiler.quantize.calibrate import Calibration, calibrate
+from weft.compiler.quantize.points import Points, choose_points
+from weft.compiler.scheduler.schedule import Schedule, schedule
+from weft.hw.arch import EVERY_STEP, Arch
+
+
+NOT_MADE: Any = None
+"""A product of a step that has not run yet; the order of STEPS sees to it that none is read."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The options, and what the steps so far have made. A step reads only products of steps before it."""
+
+    model: Path
+    arch: Arch
+    inputs: Mapping[str, np.ndarray] | None
+    plain: bool
+    graph: Graph = NOT_MADE
+    host: HostPart | None = None
+    layers: tuple[hir.Layer, ...] = ()
+    calibration: Calibration = NOT_MADE
+    points: Points = NOT_MADE
+    consts: Consts = NOT_MADE
+    layout: Layout = NOT_MADE
+    schedule: Schedule = NOT_MADE
+    program: bytes = b""
+    instruction_counts: tuple[int, ...] = ()
+
+    def replace(self, **products: Any) -> State:
+        return dataclasses.replace(self, **products)
+
+
+@dataclass(frozen=True)
+class Step:
+    """``run`` makes the products, ``text`` prints them."""
+
+    name: str
+    run: Callable[[State], State]
+    text: Callable[[State], str]
+
+
+# -- frontend and passes -------------------------------------------------------------------------------------------
+def _read(state: State) -> State:
+    return state.replace(graph=read_onnx(state.model))
+
+
+def _split_host(state: State) -> State:
+    graph, host = split_host(state.graph)
+    return state.replace(graph=graph, host=host)
+
+
+def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
+    return lambda state: state.replace(graph=function(state.graph))
+
+
+# -- layers, numbers, memory ---------------------------------------------------------------------------------------
+def _layers(state: State) -> State:
+    layers = build_layers(state.graph, state.arch)
+    made = {layer.output.name for layer in layers}
+    for port in state.graph.outputs:
+        if port.tensor not in made:
+            raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
+                         "remove this output")
+    return state.replace(layers=layers)
+
+
+def _calibrate(state: State) -> State:
+    return state.replace(calibration=calibrate(state.graph, state.inputs))
+
+
+def _points(state: State) -> State:
+    return state.replace(points=choose_points(state.layers, state.graph.constants, state.calibration, state.arch,
+                                              state.plain))
+
+
+def _consts(state: State) -> State:
+    return state.replace(consts=encode_consts(state.layers, state.graph.constants, state.points, state.arch))
+
+
+def _layout(state: State) -> State:
+    layout = lay_out(lifetimes(state.graph, state.layers), state.layers, state.consts, state.arch)
+    verify_places(layout.dram0.values(), state.arch.dram0_depth, "DRAM0")
+    verify_places(layout.local.values(), state.arch.local_depth, "local memory")
+    return state.replace(layout=layout)
+
+
+# -- scheduler and backend -----------------------------------------------------------------------------------------
+def _schedule(state: State) -> State:
+    return state.replace(schedule=schedule(state.layout.shapes, state.layout.plans, state.points, state.layout))
+
+
+def _verify(state: State) -> State:
+    written = [state.layout.dram0[port.tensor] for port in state.graph.inputs]
+    verify(state.schedule.operations, state.arch, written, len(state.consts.vectors))
+    return state
+
+
+def _encode(state: State) -> State:
+    instructions, starts = encode(state.schedule.operations, state.arch)
+    firsts = [starts[index] for index in state.schedule.starts] + [len(instructions)]
+    counts = tuple(after - before for before, after in zip(firsts, firsts[1:], strict=False))
+    return state.replace(program=assemble(instructions, state.arch), instruction_counts=counts)
+
+
+STEPS: tuple[Step, ...] = (
+    Step("frontend", _read, lambda state: state.graph.text()),
+    Step("split_host", _split_host, lambda state: state.graph.text()),
+    Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
+    Step("normalise", _graph_pass(normalise), lambda state: state.graph.text()),
+    Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
+    Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
+    Step("layers", _layers, lambda state: hir.text(state.layers)),
+    Step("calibrate", _calibrate, lambda state: state.calibration.text()),
+    Step("points", _points, lambda state: state.points.text()),
+    Step("consts", _consts, lambda state: f"{len(state.consts.vectors)} vectors\n"),
+    Step("memory", _layout, lambda state: state.layout.text()),
+    Step("schedule", _schedule, lambda state: lir.program_text(state.schedule.operations)),
+    Step("verify", _verify, lambda state: "no fault found\n"),
+    Step("backend", _encode, lambda state: f"{len(state.program)} bytes\n"),
+)
+"""The compiler, in order."""
+
+
+def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
+                  calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
+                  dump_dir: Path | None = None, progress: Callable[[str], None] | None = None) -> CompileReport:
+    """Compile an ONNX file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
+
+    ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
+    warning. ``plain`` computes everything at the data type's own point. ``progress`` hears each step's name.
+    Raises WeftError for everything that is the user's to mend.
+    """
+    model, output = Path(model), Path(output)
+    state = State(model, arch, calibration, plain)
+    for number, step in enumerate(STEPS):
+        if progress is not None:
+            progress(step.name)
+        before = state.graph
+        state = step.run(state)
+        if dump_dir is not None:
+            _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
+    return _write(state, output, name or model.stem)
+
+
+def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool) -> None:
+    contents = {f"{stem}.txt": step.text(state).encode()}
+    if graph_changed:
+        contents[f"{stem}.onnx"] = to_onnx(state.graph).SerializeToString(deterministic=True)
+    write_files(folder, contents)
+
+
+def _write(state: State, folder: Path, name: str) -> CompileReport:
+    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts,
+                       state.arch)
+    files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
+    manifest = TModel(
+        name, folder, state.arch, files["tprog"], len(state.program),
+        (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
+        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
+        sum(row["macs"] for row in rows), rows)
+    storage = state.arch.number.storage_dtype
+    write_files(folder, {
+        files["tdata"]: state.consts.vectors.astype(storage).tobytes(),
+        files["tprog"]: state.program,
+        files["tmodel"]: (json.dumps(manifest.to_json(), indent=1) + "\n").encode(),
+    })
+    return CompileReport(
+        name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
+        sum(state.instruction_counts), manifest.macs, total_vectors(rows),
+        sum(row["saturated"] for row in rows), _warnings(state, rows))
+
+
+def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
+    places = state.layout.dram0
+    found = []
+    for port in ports:
+        place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
+        found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
+                          state.points.vars[port.tensor]))
+    return tuple(found)
+
+
+def _warnings(state: State, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
+    warnings = []
+    if state.calibration.random and not (state.plain or state.arch.mac_rounding == EVERY_STEP):
+        warnings.append("no calibration inputs: binary points come from random inputs and may be far off; "
+                        "give real ones (--calibrate x.npz)")
+    for port in state.graph.inputs:
+        exponent = state.arch.number.width - 1 - state.points.vars[port.tensor]
+        beyond = state.calibration.ranges[port.tensor].beyond(exponent)
+        if beyond:
+            warnings.append(f"input {port.name}: {beyond} calibration values saturate")
+    for row in rows:
+        if row["saturated"]:
+            warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
+    return tuple(warnings)

@@ -1,0 +1,1 @@
+"""Fixed point: ranges from calibration, then a binary point for every tensor and every layer's weights."""

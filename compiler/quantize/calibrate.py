@@ -1,0 +1,127 @@
+"""Ranges of every tensor: the graph runs in floating point on calibration inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.onnx_writer import session, to_onnx
+
+SAMPLE_LIMIT = 32
+"""At most this many calibration inputs are run, spread evenly over those given."""
+
+RANDOM_SAMPLES = 4
+RANDOM_SEED = 0
+BINADES = range(-40, 41)
+"""Exponents of the magnitude histogram."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more."""
+
+    low: float
+    high: float
+    at_least: tuple[int, ...]
+
+    @property
+    def magnitude(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    def beyond(self, exponent: int) -> int:
+        """Number of values whose magnitude was at least 2**exponent."""
+        return self.at_least[min(max(exponent - BINADES[0], 0), len(BINADES) - 1)]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``ranges`` of tensors; ``sums``: weights' name -> the largest sum of |weight x activation| + |bias| seen.
+
+    No partial sum of a convolution, in whatever order, was larger than its ``sums`` entry.
+    """
+
+    ranges: Mapping[str, Range]
+    sums: Mapping[str, float]
+    samples: int
+    random: bool
+
+    def text(self) -> str:
+        lines = [f"samples {self.samples}{' random' if self.random else ''}"]
+        lines += [f"range {name}: {entry.low:.6g} .. {entry.high:.6g}" for name, entry in self.ranges.items()]
+        lines += [f"sum {name}: {value:.6g}" for name, value in self.sums.items()]
+        return "\n".join(lines) + "\n"
+
+
+def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibration:
+    """Run the graph on ``inputs`` (input name -> [samples, ...]), or on seeded random ones when there are none."""
+    samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+    convs = [node for node in graph.nodes if node.op == "Conv"]
+    extra, constants = _sum_nodes(graph, convs)
+    tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
+    sums = [node.output for node in extra if node.op == "Conv"]
+    engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
+    count = len(next(iter(samples.values())))
+    chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
+    ranges: dict[str, Range] = {}
+    largest = dict.fromkeys(sums, 0.0)
+    for index in chosen:
+        feed = {port.tensor: samples[port.name][index].reshape(graph.shapes[port.tensor]) for port in graph.inputs}
+        values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, feed), strict=True))
+        for name, value in {**feed, **{name: values[name] for name in tensors if name in values}}.items():
+            ranges[name] = _widen(ranges.get(name), value)
+        for name in sums:
+            largest[name] = max(largest[name], float(values[name].max()))
+    by_weights = {node.input(1): largest[name] for node, name in zip(convs, sums, strict=True)}
+    return Calibration(ranges, by_weights, len(chosen), inputs is None)
+
+
+def _widen(before: Range | None, value: np.ndarray) -> Range:
+    exponents = np.frexp(np.abs(value, dtype=np.float32).ravel())[1] - 1  # 2**e <= |v| < 2**(e+1)
+    exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
+    counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
+    at_least = counts[::-1].cumsum()[::-1][1:]
+    if before is None:
+        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()))
+    return Range(min(before.low, float(value.min())), max(before.high, float(value.max())),
+                 tuple((at_least + before.at_least).tolist()))
+
+
+def _sum_nodes(graph: Graph, convs: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:
+    """For every convolution one of the magnitudes of its operands."""
+    nodes, constants = [], {}
+    for node in convs:
+        names = [f"{node.output}/magnitude{suffix}" for suffix in ("", "/weights", "/bias", "/sum")]
+        nodes.append(Node(names[0], "Abs", (node.input(0),), (names[0],)))
+        nodes.append(node.replace(name=names[3], inputs=tuple(names[:3]), outputs=(names[3],)))
+        for name, source in zip(names[1:3], node.inputs[1:], strict=True):
+            constants[name] = np.abs(graph.constants[source])
+    return nodes, constants
+
+
+def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
+    """Standard normal inputs, the same every time: a network whose inputs look otherwise needs calibration."""
+    generator = np.random.default_rng(RANDOM_SEED)
+    return {port.name: generator.standard_normal((RANDOM_SAMPLES, *port.shape[1:])).astype(np.float32)
+            for port in graph.inputs}
+
+
+def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Calibration inputs as float32 [samples, ...]. Raises CompileError for a missing one or a wrong shape."""
+    checked: dict[str, np.ndarray] = {}
+    for port in graph.inputs:
+        if port.name not in inputs:
+            raise refuse(f"calibration of input {port.name!r}", f"arrays {', '.join(sorted(inputs)) or 'none'}",
+                         f"an array named {port.name!r}", "name the arrays of the .npz after the model's inputs")
+        value = np.asarray(inputs[port.name])
+        if value.shape[1:] != port.shape[1:] or not len(value):
+            raise refuse(f"calibration array {port.name!r}", list(value.shape),
+                         f"[samples, {', '.join(map(str, port.shape[1:]))}]", "give one row a sample")
+        checked[port.name] = value.astype(np.float32)
+    if len({len(value) for value in checked.values()}) > 1:
+        raise refuse("calibration arrays", "different numbers of samples", "the same number for every input",
+                     "give one row a sample")
+    return checked

@@ -1,0 +1,1 @@
+"""Scheduler: HIR becomes LIR, tile by tile."""

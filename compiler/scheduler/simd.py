@@ -1,0 +1,110 @@
+"""SIMD work on tiles in the accumulators: max pools, upper limits, leaky ReLUs. Needs one register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
+from weft.compiler.lir import Address, Operation, Simd, SimdLoop, Space
+from weft.compiler.scheduler.spans import View, groups
+from weft.hw.arch import Arch
+from weft.hw.isa import SimdOpcode
+
+INPUT, REGISTER = 0, 1
+"""SIMD sources: what the instruction reads, and the one register used."""
+
+
+def emit_pool(pool: MaxPool, source: View, result: View, shift: int, arch: Arch) -> Iterator[Operation]:
+    """The maximum of every window; runs of pixels whose windows are clipped alike share one loop."""
+    box = result.box
+    columns = _runs(pool, 1, box.columns, source.box.columns)
+    for tile in range(*box.tiles):
+        for row in range(*box.rows):
+            rows = _valid(pool, 0, row, source.box.rows)
+            for low, high, taps in columns:
+                reads = [source.address(tile, y, x) for y in rows for x in taps]
+                yield from _repeat(_maximum(reads, result.address(tile, row, low), shift), high - low,
+                                   pool.window.strides[1], arch)
+
+
+def emit_elementwise(operation: Minimum | LeakyRelu, operand: int, view: View, shift: int,
+                     arch: Arch) -> Iterator[Operation]:
+    """An operation on every vector of a view, with the constant vector at accumulator address ``operand``."""
+    yield from BODIES[type(operation)](operand, view, shift, arch)
+
+
+def _minimum(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
+    address = Address(Space.ACCUMULATORS, view.base)
+    yield _fetch(operand, shift)
+    body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, shift, address, address)]
+    yield from _repeat(body, view.box.vectors, 1, arch)
+
+
+def _leaky_relu(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
+    """max(x, slope * x). The product overwrites the slope, which a loop restores; without one it is fetched again."""
+    loops = arch.simd_loop_depth >= 2
+    for low, high in [(0, view.box.vectors)] if loops else groups(view.box.vectors, 1):
+        address = Address(Space.ACCUMULATORS, view.base + low)
+        yield _fetch(operand, shift)
+        body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, address),
+                Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, shift, address, address)]
+        yield from _repeat(body, high - low, 1, arch)
+
+
+BODIES: dict[type, Callable[[int, View, int, Arch], Iterator[Operation]]] = {
+    Minimum: _minimum, LeakyRelu: _leaky_relu}
+
+
+def _fetch(operand: int, shift: int) -> Simd:
+    """The constant into the register."""
+    return Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, Address(Space.ACCUMULATORS, operand))
+
+
+def _valid(pool: MaxPool, axis: int, output: int, limits: tuple[int, int]) -> tuple[int, ...]:
+    """Input coordinates that the window of one output pixel reads, padding left out."""
+    window = pool.window
+    first = output * window.strides[axis] - window.pads[axis]
+    taps = (first + tap * window.dilations[axis] for tap in range(window.kernel[axis]))
+    return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
+
+
+def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
+          limits: tuple[int, int]) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Half-open ranges of outputs that read the same taps, each with the inputs of its first output."""
+    runs: list[tuple[int, int, tuple[int, ...]]] = []
+    stride = pool.window.strides[axis]
+    for output in range(*outputs):
+        taps = _valid(pool, axis, output, limits)
+        if runs:
+            low, _, first = runs[-1]
+            if taps == tuple(tap + (output - low) * stride for tap in first):
+                runs[-1] = (low, output + 1, first)
+                continue
+        runs.append((output, output + 1, taps))
+    return runs
+
+
+def _maximum(reads: list[int], write: int, shift: int) -> list[Simd]:
+    """The largest of some vectors: the first moves to the register, the last result is written."""
+    body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, shift,
+                 Address(Space.ACCUMULATORS, address)) for number, address in enumerate(reads)]
+    body[-1] = replace(body[-1], write=Address(Space.ACCUMULATORS, write))
+    return body
+
+
+def _repeat(body: list[Simd], count: int, read_stride: int, arch: Arch) -> Iterator[Operation]:
+    """The body for ``count`` pixels: as a loop where the machine has one, else written out."""
+    encodable = not read_stride & (read_stride - 1) and read_stride.bit_length() <= arch.stride1_depth
+    if count > 1 and encodable and len(body) <= arch.simd_loop_depth:
+        yield SimdLoop(count, len(body), body[0].shift)
+        yield from (replace(operation, read_stride=read_stride) for operation in body)
+        return
+    for number in range(count):
+        for operation in body:
+            yield replace(operation, read=_advance(operation.read, number * read_stride),
+                          write=_advance(operation.write, number))
+
+
+def _advance(address: Address | None, vectors: int) -> Address | None:
+    return None if address is None else Address(address.space, address.offset + vectors)

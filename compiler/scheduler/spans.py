@@ -1,0 +1,122 @@
+"""Boxes of vectors as the spans that one instruction can walk: rows x size, with strides and pitches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from weft.hw.arch import Arch
+
+
+class Axis(NamedTuple):
+    """``steps`` of ``near`` vectors on one side and ``far`` vectors on the other."""
+
+    steps: int
+    near: int
+    far: int
+
+
+class Span(NamedTuple):
+    """One instruction's walk; offsets count from the bases of both sides."""
+
+    near: int
+    far: int
+    size: int
+    near_stride: int
+    far_stride: int
+    rows: int
+    near_pitch: int
+    far_pitch: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """Channel tiles, rows and columns of a tensor, each half open."""
+
+    tiles: tuple[int, int]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+    @property
+    def pixels(self) -> int:
+        return (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
+
+    @property
+    def vectors(self) -> int:
+        return (self.tiles[1] - self.tiles[0]) * self.pixels
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a box of a tensor lies in some memory: densely from ``base``, columns innermost."""
+
+    base: int
+    box: Box
+
+    @property
+    def pitch(self) -> int:
+        return self.box.columns[1] - self.box.columns[0]
+
+    @property
+    def tile_pitch(self) -> int:
+        return self.box.pixels
+
+    def address(self, tile: int, row: int, column: int) -> int:
+        box = self.box
+        return (self.base + (tile - box.tiles[0]) * self.tile_pitch + (row - box.rows[0]) * self.pitch
+                + column - box.columns[0])
+
+
+def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
+    """The fewest spans that walk ``axes``, outermost first, in order."""
+    merged = _merge(axes)
+    inner = merged[-1]
+    strided = _encodable(inner.near, arch.stride0_depth) and _encodable(inner.far, arch.stride1_depth)
+    size_axis = inner if strided else Axis(1, 1, 1)
+    rest = merged[:-1] if strided else merged
+    rows = rest[-1] if rest else Axis(1, 0, 0)
+    for near, far in _offsets(rest[:-1]):
+        yield Span(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
+
+
+def _encodable(stride: int, depth: int) -> bool:
+    return stride > 0 and not stride & (stride - 1) and stride.bit_length() <= depth
+
+
+def _merge(axes: Sequence[Axis]) -> list[Axis]:
+    """Axes without those of one step, and with neighbours joined where one continues the other on both sides."""
+    merged: list[Axis] = []
+    for axis in reversed([axis for axis in axes if axis.steps > 1]):
+        inner = merged[0] if merged else None
+        if inner and axis.near == inner.steps * inner.near and axis.far == inner.steps * inner.far:
+            merged[0] = Axis(axis.steps * inner.steps, inner.near, inner.far)
+        else:
+            merged.insert(0, axis)
+    return merged or [Axis(1, 1, 1)]
+
+
+def _offsets(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
+    if not axes:
+        yield 0, 0
+        return
+    for step in range(axes[0].steps):
+        for near, far in _offsets(axes[1:]):
+            yield step * axes[0].near + near, step * axes[0].far + far
+
+
+def between(box: Box, near: View, far: View) -> list[Axis]:
+    """Axes of a copy of ``box`` between two views that both hold it."""
+    return [Axis(box.tiles[1] - box.tiles[0], near.tile_pitch, far.tile_pitch),
+            Axis(box.rows[1] - box.rows[0], near.pitch, far.pitch),
+            Axis(box.columns[1] - box.columns[0], 1, 1)]
+
+
+def part_count(count: int, size: int) -> int:
+    """Number of groups of ``size`` that ``count`` things make."""
+    return -(-count // size)
+
+
+def groups(count: int, size: int) -> list[tuple[int, int]]:
+    """0..count cut into half-open ranges of ``size``."""
+    return [(low, min(low + size, count)) for low in range(0, count, size)]

@@ -1,0 +1,182 @@
+"""Tiles are searched: every candidate that fits is scored with a small cost model, the cheapest is taken.
+
+The cost counts cycles of the array and of both DRAM ports, as if transfers overlapped with computing where two
+buffers allow it. Two buffers of everything ("double") let the next step's loads run while a step computes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.scheduler.shape import LayerShape
+from weft.compiler.scheduler.spans import part_count
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Pixels (``rows`` x ``columns`` of the layer's output), tiles in a group, buffers of each kind, loop order.
+
+    ``taps`` weight tiles of an input tile are in local memory at a time. With ``outputs_outer`` the groups of output
+    tiles are the outer loop and regions the inner one.
+    """
+
+    rows: int
+    columns: int
+    outputs: int
+    inputs: int
+    taps: int
+    buffers: int
+    weight_slots: int
+    outputs_outer: bool
+
+
+@dataclass(frozen=True)
+class Need:
+    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers."""
+
+    strip: int
+    weights: int
+    staging: int
+    residual: int
+    accumulators: int
+    local_total: int
+    accumulator_total: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tiling, what it needs, its modelled cost in cycles, and the runner-up's cost (None: there was none)."""
+
+    tiling: Tiling
+    need: Need
+    cost: float
+    runner_up: float | None
+
+
+def plan_layer(shape: LayerShape) -> Plan | None:
+    """The cheapest tiling, None when nothing fits."""
+    for split_more in (False, True):
+        scored = sorted((cost(shape, tiling), number, tiling) for number, tiling in
+                        enumerate(_candidates(shape, split_more)) if fits(shape, tiling))
+        if scored:
+            best, _, tiling = scored[0]
+            return Plan(tiling, need(shape, tiling), best, scored[1][0] if len(scored) > 1 else None)
+    return None
+
+
+def _divisions(count: int) -> list[int]:
+    """Sizes of equal parts: all, a half, a third, ... one; each once, about a dozen."""
+    parts = {math.ceil(count / number) for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)}
+    return sorted(parts | {1}, reverse=True)
+
+
+def _halvings(count: int) -> list[int]:
+    sizes = [count]
+    while sizes[-1] > 1:
+        sizes.append(math.ceil(sizes[-1] / 2))
+    return sizes
+
+
+def _candidates(shape: LayerShape, split_more: bool) -> Iterator[Tiling]:
+    """Whole rows and all taps; with ``split_more`` also parts of rows, and some taps at a time."""
+    height, width = shape.layer.output.size
+    inputs = [0] if shape.loads else _halvings(shape.input_tiles)
+    for rows, columns in itertools.product(_divisions(height), _divisions(width) if split_more else [width]):
+        for outputs, group in itertools.product(_halvings(shape.output_tiles), inputs):
+            split_taps = split_more and group == 1
+            for taps in _halvings(shape.most_taps) if split_taps else [shape.most_taps]:
+                yield from _buffered(shape, Tiling(rows, columns, outputs, group or outputs, taps, 1, 1, False))
+
+
+def _buffered(shape: LayerShape, tiling: Tiling) -> Iterator[Tiling]:
+    sets = weight_sets(shape, tiling)
+    one_region = (tiling.rows, tiling.columns) == shape.layer.output.size
+    orders = (False,) if one_region or tiling.outputs >= shape.output_tiles else (False, True)
+    for buffers in (2, 1):
+        for slots in sorted({sets, min(sets, buffers)}):
+            for outer in orders:
+                yield Tiling(tiling.rows, tiling.columns, tiling.outputs, tiling.inputs, tiling.taps, buffers, slots,
+                             outer)
+
+
+def weight_sets(shape: LayerShape, tiling: Tiling) -> int:
+    """How many different sets of weights the steps of a layer use."""
+    if shape.loads:
+        return 1
+    return (part_count(shape.output_tiles, tiling.outputs) * part_count(shape.input_tiles, tiling.inputs)
+            * part_count(shape.most_taps, tiling.taps))
+
+
+def need(shape: LayerShape, tiling: Tiling) -> Need:
+    """What a tiling takes of local memory and accumulators."""
+    cut = shape.cut(tiling.rows, tiling.columns)
+    core_pixels, output_pixels = cut.core_largest, tiling.rows * tiling.columns
+    strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
+    weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
+    staging = 0 if shape.output_is_resident else output_pixels * tiling.outputs
+    residual = shape.streamed_adds * core_pixels * tiling.outputs
+    accumulators = (core_pixels + (output_pixels if shape.layer.pool else 0)) * tiling.outputs
+    operand = shape.consts.operand is not None
+    return Need(strip, weights, staging, residual, accumulators,
+                tiling.buffers * (strip + staging + residual) + tiling.weight_slots * weights + operand,
+                tiling.buffers * accumulators + operand)
+
+
+def fits(shape: LayerShape, tiling: Tiling) -> bool:
+    taken = need(shape, tiling)
+    return taken.local_total <= shape.scratch and taken.accumulator_total <= shape.arch.accumulator_depth
+
+
+def cost(shape: LayerShape, tiling: Tiling) -> float:
+    """Modelled cycles of the layer."""
+    array, dram0, dram1 = vectors(shape, tiling)
+    beats = max(1.0, 8 * shape.arch.vector_bytes / shape.arch.axi_data_width)
+    parts = (array, dram0 * beats, dram1 * beats)
+    return max(parts) + sum(parts) * (0.1 if tiling.buffers > 1 else 0.5)
+
+
+def vectors(shape: LayerShape, tiling: Tiling) -> tuple[int, int, int]:
+    """Vectors through the array (or the accumulators), DRAM0 and DRAM1."""
+    cut = shape.cut(tiling.rows, tiling.columns)
+    dram0 = shape.streamed_adds * cut.core_total * shape.output_tiles
+    if not shape.output_is_resident:
+        dram0 += math.prod(shape.layer.output.size) * shape.output_tiles
+    if not shape.input_is_resident:
+        dram0 += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
+    if shape.loads:
+        return shape.output_tiles * cut.core_total, dram0, 0
+    return shape.weight_tile_count * cut.array, dram0, shape.weight_total * _weight_loads(shape, tiling)
+
+
+def _weight_loads(shape: LayerShape, tiling: Tiling) -> int:
+    """How often each weight is read."""
+    sets = weight_sets(shape, tiling)
+    inner = sets // part_count(shape.output_tiles, tiling.outputs)
+    kept = sets if not tiling.outputs_outer else inner
+    return 1 if kept <= tiling.weight_slots else shape.cut(tiling.rows, tiling.columns).regions
+
+
+def _strip_loads(shape: LayerShape, tiling: Tiling) -> int:
+    """How often each strip of input is read."""
+    if shape.loads:
+        return 1
+    regions = shape.cut(tiling.rows, tiling.columns).regions
+    kept = part_count(shape.input_tiles, tiling.inputs) * (regions if tiling.outputs_outer else 1)
+    return 1 if kept <= tiling.buffers else part_count(shape.output_tiles, tiling.outputs)
+
+
+def too_small(shape: LayerShape) -> CompileError:
+    """The error when no tiling fits: which memory is too small, and the least that would do."""
+    least = need(shape, Tiling(1, 1, 1, 1, 1, 1, 1, False))
+    name = shape.layer.name
+    if least.accumulator_total > shape.arch.accumulator_depth:
+        return refuse(f"accumulator_depth for layer {name!r}", shape.arch.accumulator_depth,
+                      f"at least {least.accumulator_total} vectors, its smallest tile",
+                      f"raise accumulator_depth to {least.accumulator_total} or more")
+    return refuse(f"local_depth for layer {name!r}", shape.arch.local_depth,
+                  f"at least {least.local_total} vectors, its smallest tile",
+                  f"raise local_depth to {least.local_total} or more")

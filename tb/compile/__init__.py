@@ -1,0 +1,1 @@
+"""Tests of the compiler: step by step, operator by operator, and whole networks on the golden machine."""

@@ -1,0 +1,184 @@
+"""Every refusal says what, found, allowed and the way out, and names the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from weft.compiler.errors import CompileError
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.hw.arch import Arch
+from weft.tb.compile.run_model import BASE, ModelMaker
+
+
+def refusal(path: Path, arch: Arch = BASE, **options: Any) -> str:
+    """The text of the error that compiling must raise; it has all four parts."""
+    with pytest.raises(CompileError) as error:
+        compile_model(path, arch, path.parent / "output", **options)
+    text = str(error.value)
+    assert all(part in text for part in (": found ", "; allowed: ", "; way out: ")), text
+    assert not (path.parent / "output").exists()
+    return text
+
+
+def made(tmp_path: Path, build: Callable[[ModelMaker], object], shape: tuple[int, ...] = (1, 6, 9, 8)) -> Path:
+    maker = ModelMaker(shape)
+    build(maker)
+    return maker.save(tmp_path / "model.onnx")
+
+
+def test_missing_model(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "absent.onnx")
+
+
+@pytest.mark.parametrize("content", [b"", b"no protobuf at all", b"\x08\x07"])
+def test_broken_model(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(content)
+    assert "not a valid ONNX model" in refusal(path)
+
+
+def test_old_opset(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 6, 9, 8), opset=6)
+    maker.node("Relu", "x")
+    assert "opset of the model: found 6; allowed: 7 or newer" in refusal(maker.save(tmp_path / "model.onnx"))
+
+
+CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
+    "operator": (lambda maker: maker.node("Sin", "x"), ["node 'sin0', operator Sin", "not supported", "MaxPool"]),
+    "attribute": (lambda maker: maker.node("MaxPool", "x", kernel_shape=(2, 2), storage_order=1),
+                  ["node 'maxpool0', operator MaxPool, attribute storage_order: found 1", "allowed: 0"]),
+    "average pool padding": (lambda maker: maker.node("AveragePool", "x", kernel_shape=(2, 2), pads=(1, 0, 0, 0)),
+                             ["attribute pads: found (1, 0, 0, 0)", "count_include_pad"]),
+    "weights at run time": (lambda maker: maker.node("Conv", maker.normal(1, 6, 9, 9), "x"),
+                            ["input 1 ('x')", "computed at run time", "a constant"]),
+    "constant per pixel": (lambda maker: maker.node("Add", "x", maker.normal(1, 1, 9, 8)),
+                           ["shape of constant", "[1, 1, 9, 8]", "one a channel"]),
+    "broadcast of two tensors": (lambda maker: maker.node("Add", "x", maker.node("GlobalAveragePool", "x")),
+                                 ["operator Add, shapes", "[1, 6, 9, 8] and [1, 6, 1, 1]"]),
+    "reshape": (lambda maker: maker.node("Reshape", "x", maker.constant(np.array([1, 12, 9, 4], np.int64))),
+                ["operator Reshape, output shape: found [1, 12, 9, 4]"]),
+    "clip": (lambda maker: maker.node("Clip", "x", maker.constant(np.float32(-1)), maker.constant(np.float32(1))),
+             ["min and max: found [-1.0, 1.0]", "min 0"]),
+    "behind the host's part": (lambda maker: maker.node("Relu", maker.node("Softmax", "x")),
+                               ["operator Relu, behind an operator that runs on the host"]),
+    "one dimension": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(
+        np.array([1, 6, 72], np.int64))), maker.normal(2, 6, 3)), ["operator Conv, shape of input 0"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_unsupported(name: str, tmp_path: Path) -> None:
+    build, words = CASES[name]
+    text = refusal(made(tmp_path, build))
+    assert all(word in text for word in words), text
+
+
+def test_unknown_attribute(tmp_path: Path) -> None:
+    """onnx.checker refuses attributes that it does not know; an attribute of a newer opset must not be ignored."""
+    maker = ModelMaker((1, 6, 9, 8), opset=19)
+    maker.node("AveragePool", "x", kernel_shape=(2, 2), ceil_mode=1)
+    assert "attribute ceil_mode: found 1; allowed: 0" in refusal(maker.save(tmp_path / "model.onnx"))
+
+
+def test_open_dimension(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "open",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "height", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3, "height", 8])])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    assert "input 'x', dimension 2: found height" in refusal(path)
+
+
+def test_batch(tmp_path: Path) -> None:
+    assert "dimension 0: found 4; allowed: batch 1" in refusal(
+        made(tmp_path, lambda maker: maker.node("Relu", "x"), (4, 6, 9, 8)))
+
+
+def test_no_simd_registers(tmp_path: Path) -> None:
+    path = made(tmp_path, lambda maker: maker.node("MaxPool", "x", kernel_shape=(2, 2)))
+    text = refusal(path, BASE.replace(simd_registers_depth=0))
+    assert "simd_registers_depth for node 'maxpool0'" in text and "at least 1" in text
+
+
+@pytest.mark.parametrize(("key", "depth", "least"), [
+    ("local_depth", 16, 76), ("accumulator_depth", 2, 5), ("dram0_depth", 100, 128), ("dram1_depth", 30, 55)])
+def test_memory_too_small(tmp_path: Path, key: str, depth: int, least: int) -> None:
+    """The message names the parameter and the least that would do, and that is true."""
+    def build(maker: ModelMaker) -> None:
+        maker.node("MaxPool", maker.conv("x", 6, 6, (3, 3), bias=False), kernel_shape=(2, 2), strides=(2, 2))
+
+    path = made(tmp_path, build, (1, 6, 10, 10))
+    smallest = {"local_banks": 1, "accumulator_banks": 1}
+    text = refusal(path, BASE.replace(**{key: depth}, **smallest))
+    found = int(text.split("at least ")[1].split()[0])
+    assert key in text and f"found {depth}" in text, text
+    refusal(path, BASE.replace(**{key: found - 1}, **smallest))
+    compile_model(path, BASE.replace(**{key: found}, **smallest), tmp_path)
+
+
+def test_calibration_that_does_not_fit(tmp_path: Path) -> None:
+    path = made(tmp_path, lambda maker: maker.node("Relu", "x"))
+    assert "an array named 'x'" in refusal(path, calibration={"y": np.zeros((1, 6, 9, 8))})
+    assert "[samples, 6, 9, 8]" in refusal(path, calibration={"x": np.zeros((1, 6, 9, 9))})
+
+
+def test_without_calibration_there_is_a_warning(tmp_path: Path) -> None:
+    path = made(tmp_path, lambda maker: maker.node("Relu", "x"))
+    report = compile_model(path, BASE, tmp_path)
+    assert any("no calibration inputs" in warning for warning in report.warnings)
+    assert not compile_model(path, BASE, tmp_path, calibration={"x": np.ones((1, 6, 9, 8))}).warnings
+
+
+# -- files of a compiled model -------------------------------------------------------------------------------------
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    path = made(tmp_path, lambda maker: maker.conv("x", 6, 6, (3, 3)))
+    return compile_model(path, BASE, tmp_path, calibration={"x": np.ones((1, 6, 9, 8))}).model_path
+
+
+def load_error(path: Path) -> str:
+    with pytest.raises(CompileError) as error:
+        TModel.load(path)
+    assert "way out" in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", [".tprog", ".tdata"])
+def test_truncated_files(compiled: Path, suffix: str) -> None:
+    path = compiled.with_suffix(suffix)
+    content = path.read_bytes()
+    path.write_bytes(content[:-3])
+    assert f"size of {path}: found {len(content) - 3} bytes; allowed: {len(content)} bytes" in load_error(compiled)
+    path.unlink()
+    assert f"{path}, named by model.tmodel: found no such file" in load_error(compiled)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "{\"name\": 1"])
+def test_broken_manifest(compiled: Path, content: str) -> None:
+    compiled.write_text(content)
+    assert "something unreadable" in load_error(compiled)
+
+
+def test_missing_manifest(tmp_path: Path) -> None:
+    assert "no such file" in load_error(tmp_path / "absent.tmodel")
+
+
+def test_wrong_inputs(compiled: Path) -> None:
+    model = TModel.load(compiled)
+    with pytest.raises(CompileError, match=r"shape of input 'x': found \[6, 9, 9\]; allowed: \[1, 6, 9, 8\]"):
+        model.pack_input("x", np.zeros((6, 9, 9)))
+    with pytest.raises(CompileError, match="input of model model: found 'y'; allowed: 'x'"):
+        model.pack_input("y", np.zeros((6, 9, 8)))
+    with pytest.raises(CompileError, match="type of input 'x'"):
+        model.pack_input("x", np.full((6, 9, 8), "a"))
+    with pytest.raises(CompileError, match="vectors of output"):
+        model.unpack_output(model.outputs[0].name, np.zeros((1, 8)))

@@ -1,0 +1,140 @@
+"""LIR prints and parses; the verifier finds planted mistakes; what the backend writes is what the LIR says."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from weft.compiler import lir, pipeline
+from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.errors import CompileError
+from weft.compiler.lir import Address, Space
+from weft.compiler.lir_verifier import LirError, verify, verify_places
+from weft.compiler.memory.places import Place
+from weft.hw.isa import Isa, Opcode
+from weft.tb.compile.run_model import BASE, ModelMaker
+
+LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
+    """A small network with everything in it, after all steps."""
+    maker = ModelMaker((1, 12, 9, 8))
+    name = maker.node("Add", maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1)), "x")
+    name = maker.node("MaxPool", name, kernel_shape=(3, 3), strides=(2, 2))
+    maker.node("Clip", maker.conv(name, 12, 4, (2, 2), strides=(2, 1)), maker.constant(np.float32(0)),
+               maker.constant(np.float32(2)))
+    path = maker.save(tmp_path_factory.mktemp("lir") / "model.onnx")
+    found = pipeline.State(path, BASE, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
+    for step in pipeline.STEPS:
+        found = step.run(found)
+    return found
+
+
+def check(state: pipeline.State, operations: list[lir.Operation]) -> None:
+    verify(operations, BASE, [state.layout.dram0["x"]], len(state.consts.vectors))
+
+
+def test_text_comes_back(state: pipeline.State) -> None:
+    operations = list(state.schedule.operations)
+    assert {type(operation) for operation in operations} == set(lir.OPERATIONS.values())
+    assert lir.parse_program(lir.program_text(operations)) == operations
+
+
+def test_operations_are_frozen() -> None:
+    operation = lir.LoadWeight(Address(LOCAL, 1), 2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        operation.size = 3
+
+
+@pytest.mark.parametrize("line", ["Nothing size=1", "LoadWeight local=local[0]", "LoadWeight local=where[0] size=1",
+                                  "LoadWeight local=local[0] size=1 color=3"])
+def test_lines_that_are_no_lir(line: str) -> None:
+    with pytest.raises(CompileError, match="line of LIR"):
+        lir.parse(line)
+
+
+def test_what_the_compiler_makes_passes(state: pipeline.State) -> None:
+    check(state, list(state.schedule.operations))
+
+
+def index_of(operations: list[lir.Operation], kind: type, wanted: Callable[[lir.Operation], bool]) -> int:
+    return next(number for number, entry in enumerate(operations) if isinstance(entry, kind) and wanted(entry))
+
+
+def replaced(kind: type, wanted: Callable[[lir.Operation], bool], **values: object,
+             ) -> Callable[[list[lir.Operation]], None]:
+    def plant(operations: list[lir.Operation]) -> None:
+        number = index_of(operations, kind, wanted)
+        operations[number] = dataclasses.replace(operations[number], **values)
+    return plant
+
+
+def removed(kind: type, wanted: Callable[[lir.Operation], bool]) -> Callable[[list[lir.Operation]], None]:
+    return lambda operations: operations.__delitem__(index_of(operations, kind, wanted))
+
+
+def anything(operation: lir.Operation) -> bool:
+    return True
+
+
+MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
+    "input never loaded": (removed(lir.DataMove, lambda move: move.far.space is VARS), "nothing wrote"),
+    "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.CONSTS), "nothing wrote"),
+    "first MatMul lost": (removed(lir.MatMul, anything), "nothing wrote"),
+    "first MatMul accumulates": (replaced(lir.MatMul, anything, accumulate=True), "nothing wrote"),
+    "beyond local memory": (replaced(lir.LoadWeight, anything, local=Address(LOCAL, BASE.local_depth - 1)), "beyond"),
+    "beyond the accumulators": (
+        replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, BASE.accumulator_depth)), "beyond"),
+    "beyond the constants": (
+        replaced(lir.DataMove, lambda move: move.far.space is Space.CONSTS, far=Address(Space.CONSTS, 10_000)),
+        "nothing wrote"),
+    "rows beyond local memory": (replaced(lir.MatMul, anything, rows=90, local_pitch=90), "beyond"),
+    "wrong space": (replaced(lir.MatMul, anything, local=Address(VARS, 0)), "must be in local"),
+    "shift missing": (replaced(lir.DataMove, lambda move: move.far.space is ACCUMULATORS, shift=None), "a shift"),
+    "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is VARS, relu=True), "relu goes"),
+    "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
+    "loop too long": (replaced(lir.SimdLoop, anything, body=BASE.simd_loop_depth + 1), "a body of"),
+    "register never written": (removed(lir.Simd, lambda entry: entry.opcode.name == "MOVE"), "nothing wrote"),
+    "register beyond": (replaced(lir.Simd, anything, destination=2), "writes SIMD register 2"),
+    "register not there": (replaced(lir.Simd, lambda entry: entry.opcode.name == "MAX", right=2), "nothing wrote"),
+    "ends inside a loop": (lambda operations: operations.__delitem__(slice(index_of(
+        operations, lir.SimdLoop, anything) + 2, None)), "ends inside a loop"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_verifier_finds(mistake: str, state: pipeline.State) -> None:
+    plant, message = MISTAKES[mistake]
+    operations = list(state.schedule.operations)
+    plant(operations)
+    with pytest.raises(LirError, match=message):
+        check(state, operations)
+
+
+def test_overlapping_places() -> None:
+    first, second = Place("a", 0, 10, 0, 3), Place("b", 9, 5, 3, 4)
+    with pytest.raises(LirError, match="overlaps"):
+        verify_places([first, second], 100, "DRAM0")
+    verify_places([first, dataclasses.replace(second, first=4)], 100, "DRAM0")
+    with pytest.raises(LirError, match="outside"):
+        verify_places([first], 9, "DRAM0")
+
+
+def test_assemble_is_the_isas(state: pipeline.State) -> None:
+    instructions, starts = encode(state.schedule.operations, BASE)
+    assert assemble(instructions, BASE) == Isa(BASE).assemble(instructions) == state.program
+    assert len(starts) == len(state.schedule.operations)
+
+
+def test_configure_only_where_a_value_changes(state: pipeline.State) -> None:
+    values: dict[int, int] = {register: spec.reset for register, spec in Isa(BASE).registers.items()}
+    for instruction in Isa(BASE).disassemble(state.program):
+        if instruction.opcode == Opcode.CONFIGURE:
+            assert values[instruction.operand0] != instruction.operand1
+            values[instruction.operand0] = instruction.operand1
+    assert values == {register: spec.reset for register, spec in Isa(BASE).registers.items()}
