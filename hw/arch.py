@@ -105,7 +105,8 @@ class Arch:
         """What two keys allow each other."""
         number, width = self.number, self.accumulator_bits
         if self.mac_rounding == EVERY_STEP and width != number.width:
-            raise ArchError("accumulator_width", width, f"{number.width} (the data type's) with mac_rounding every_step",
+            raise ArchError("accumulator_width", width,
+                            f"{number.width} (the data type's) with mac_rounding every_step",
                             "leave accumulator_width out")
         if width <= number.point or width < number.width:
             raise ArchError("accumulator_width", width, f"at least the data type's width {number.width}",

@@ -73,7 +73,8 @@ class Core(wiring.Component):
         readers = tuple(name for name, unit in units.items() if hasattr(unit, "local_read"))
         writers = tuple(name for name, unit in units.items() if hasattr(unit, "local_write"))
         m.submodules.local = local = LocalMemory(arch, readers, writers)
-        m.submodules.accumulators = accumulators = Accumulators(arch, ("simd_read", "move_out"), ("simd_write", "move_in"))
+        m.submodules.accumulators = accumulators = Accumulators(
+            arch, ("simd_read", "move_out"), ("simd_write", "move_in"))
         m.submodules.array = array = SystolicArray(arch)
 
         # instructions

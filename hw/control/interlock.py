@@ -3,8 +3,8 @@
 For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done, oldest
 first. A new operation is compared with all of them at once; per other unit it notes how many ``done`` pulses it must
 still see, then waits in its own unit's queue, so that a conflict never holds the decoder. Operations of one unit run in
-order, which the units themselves keep. Weights are handed over by name instead of by range: a MatMul waits for all loads
-before it, a load for all swaps before it.
+order, which the units themselves keep. Weights are handed over by name instead of by range: a MatMul waits for all
+loads before it, a load for all swaps before it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Tracker(wiring.Component):
 
     ``push`` with ``ranges`` adds one (only while ``room``), ``done`` takes the oldest away. ``wait[k]`` for the k-th of
     ``watchers`` (units): how many ``done`` pulses from now on, this cycle's included, make the newest conflicting
-    operation of this unit done, 0 for no conflict, if ``new`` is an operation of that unit. ``count``: operations outstanding.
+    operation of this unit done, 0 for no conflict, if ``new`` is an operation of that unit. ``count``: operations
+    outstanding.
     """
 
     def __init__(self, unit: str, depth: int, ranges: data.StructLayout, watchers: tuple[str, ...]) -> None:
@@ -173,8 +174,8 @@ def watched_by(unit: str) -> tuple[str, ...]:
 
 
 class Interlock(wiring.Component):
-    """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and ``done``
-    pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
+    """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
+    ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
 
     ``oldest_program_counter`` of a DRAM unit: that of its oldest outstanding operation, for bus errors.
     Latency: 2 cycles from i taken to the unit's stream valid when nothing conflicts.
@@ -223,7 +224,8 @@ class Interlock(wiring.Component):
         return pending
 
     def _track_ranges(self, m: Module, trackers: dict) -> None:
-        """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole body."""
+        """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole
+        body."""
         ranges = range_of(self.i.payload)
         for name, tracker in trackers.items():
             if name != "simd":

@@ -20,13 +20,14 @@ BUS_CAUSES = {
 class Supervisor(wiring.Component):
     """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses with
     ``{name}_program_counter`` from the buses; ``fetching``, ``decoding``, ``executing``: levels, work is there;
-    ``accepted``, ``retired``, ``finished``: pulses, progress was made; ``start``: a new program begins; ``abort``: stop as
-    after an error, to be reset.
+    ``accepted``, ``retired``, ``finished``: pulses, progress was made; ``start``: a new program begins; ``abort``:
+    stop as after an error, to be reset.
 
-    Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped and
-    drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained,
-    until the next instruction); ``timed_out`` and ``traced``, kept until reset or start; ``cycles`` from the first
-    instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired since then.
+    Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped
+    and drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with
+    ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained, until the
+    next instruction); ``timed_out`` and ``traced``, kept until reset or start; ``cycles`` from the first instruction
+    accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired since then.
     """
 
     def __init__(self, arch: Arch) -> None:

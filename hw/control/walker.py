@@ -14,8 +14,8 @@ class Walker(wiring.Component):
     (base, stride_log2, pitch); ``descending``: vectors go down from the base instead of up.
 
     i: the operation, taken in the cycle in which its last address is taken or when idle, so that operations follow each
-    other without a gap. o: an address for each name, ``first`` and ``last`` of the operation, and the operation itself as
-    ``operation`` (stable while its addresses come). Latency: 1 cycle from i taken to the first o valid.
+    other without a gap. o: an address for each name, ``first`` and ``last`` of the operation, and the operation
+    itself as ``operation`` (stable while its addresses come). Latency: 1 cycle from i taken to the first o valid.
     """
 
     LATENCY = 1

@@ -28,10 +28,10 @@ class Accumulators(wiring.Component):
     """Clients: ``mat_mul`` writes sums and is taken at once, always (the array cannot wait); ``writers`` write or
     accumulate scalars of accumulator_width, ``readers`` read.
 
-    An accumulate needs the read and the write port of its bank, an overwrite the write port, a read the read port. After
-    ``mat_mul``, writers take turns; a reader and an accumulating writer that want one read port alternate.
-    Everything taken is seen by everything taken in a later cycle, back to back on one address too.
-    acc' = sat(value) or sat(acc + value). Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
+    An accumulate needs the read and the write port of its bank, an overwrite the write port, a read the read port.
+    After ``mat_mul``, writers take turns; a reader and an accumulating writer that want one read port alternate.
+    Everything taken is seen by everything taken in a later cycle, back to back on one address too. acc' = sat(value)
+    or sat(acc + value). Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
@@ -90,7 +90,8 @@ class Accumulators(wiring.Component):
         self._fill(m, interleave, bank, chosen, requests, adds, grant, readers)
         return grant
 
-    def _fill(self, m: Module, interleave: Interleave, bank, chosen, requests: list, adds, grant, readers: list) -> None:
+    def _fill(self, m: Module, interleave: Interleave, bank, chosen, requests: list, adds, grant,
+              readers: list) -> None:
         """Register the bank's chosen write and read."""
         wide = bank.w_data.shape()
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
@@ -110,7 +111,8 @@ def widened(row, layout: data.ArrayLayout):
 
 
 class AccumulatorBank(wiring.Component):
-    """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with it.
+    """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
+    it.
 
     ``r_data`` follows ``r_addr`` by 2 cycles, newer writes included; the write reaches the block RAM a cycle later.
     """
@@ -127,7 +129,8 @@ class AccumulatorBank(wiring.Component):
         layout = accumulator_layout(self._arch)
         read, stored, write = block_ram(m, "ram", self._rows, layout.size)
         m.d.comb += read.addr.eq(self.r_addr)
-        write_stage = data.StructLayout({"en": 1, "accumulate": 1, "addr": len(self.w_addr), "data": self.w_data.shape()})
+        write_stage = data.StructLayout({
+            "en": 1, "accumulate": 1, "addr": len(self.w_addr), "data": self.w_data.shape()})
         in_ram, adding = (Signal(write_stage, name=name) for name in ("in_ram", "adding"))
         m.d.sync += [
             in_ram.en.eq(self.w_en), in_ram.accumulate.eq(self.w_accumulate), in_ram.addr.eq(self.w_addr),

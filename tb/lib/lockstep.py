@@ -1,8 +1,9 @@
 """Random programs on the hardware against the golden machine: every word of local memory, accumulators and DRAM.
 
-A case is a machine and a seed. The seed decides the program, legal or with one illegal instruction, what the DRAMs hold and
-how their buses behave. On the hardware each case runs as three programs of one simulation: one that clears what a
-power-up would clear, the case itself, and the dump that makes local memory, accumulators and weights visible in DRAM.
+A case is a machine and a seed. The seed decides the program, legal or with one illegal instruction, what the DRAMs
+hold and how their buses behave. On the hardware each case runs as three programs of one simulation: one that clears
+what a power-up would clear, the case itself, and the dump that makes local memory, accumulators and weights visible
+in DRAM.
 """
 
 from __future__ import annotations

@@ -1,0 +1,56 @@
+"""Runs random programs on the hardware against the golden machine for as long as wanted; resumable.
+
+    python scripts/random_programs.py --arch lanes4_lut --first 0 --count 5000
+    python scripts/random_programs.py --state build/random_programs.json      # all machines, goes on where it stopped
+
+Every case is decided by machine and seed. A mismatch is shrunk, printed as assembly, and ends the run with exit code 2.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from weft.tb.lib.lockstep import Case, run_cases, shrink
+from weft.tb.lib.lockstep_archs import lockstep_archs
+from weft.tb.lib.rtl import build_rtl
+
+BATCH = 100
+
+
+def main(
+    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/lib/lockstep_archs.py; default all")] = None,
+    first: Annotated[int, typer.Option(help="first seed")] = 0,
+    count: Annotated[int, typer.Option(help="seeds for each machine")] = 3000,
+    state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
+) -> None:
+    console, archs = Console(stderr=True), lockstep_archs()
+    unknown = [name for name in arch or [] if name not in archs]
+    if unknown:
+        console.print(f"machine: found {unknown[0]}; allowed: {', '.join(archs)}")
+        raise typer.Exit(1)
+    progress = json.loads(state.read_text()) if state and state.exists() else {}
+    for name in arch or archs:
+        simulation = build_rtl(archs[name])
+        for start in range(progress.get(name, first), first + count, BATCH):
+            began, end = time.monotonic(), min(start + BATCH, first + count)
+            mismatches = run_cases(simulation, [Case.of(archs[name], seed) for seed in range(start, end)])
+            if mismatches:
+                print(shrink(simulation, mismatches[0]))
+                raise typer.Exit(2)
+            progress[name] = end
+            if state:
+                state.parent.mkdir(parents=True, exist_ok=True)
+                state.with_suffix(".tmp").write_text(json.dumps(progress))
+                state.with_suffix(".tmp").replace(state)
+            console.print(f"{name}: seeds {start}..{end - 1} equal, {time.monotonic() - began:.0f} s")
+    print(json.dumps(progress))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,38 @@
+"""Random programs, legal and illegal, with random stalls: the hardware leaves what the golden machine leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.tb.lib.lockstep import Case, run_cases, shrink
+from weft.tb.lib.lockstep_archs import lockstep_archs
+from weft.tb.lib.rtl import build_rtl
+
+ARCHS = lockstep_archs()
+BATCH = 25
+QUICK = {"lanes2": 25, "lanes3_every_step": 25, "lanes4_lut": 25, "lanes8": 15, "lanes12": 10}
+"""Programs in `make test`: 100 in all."""
+LONG_EACH = 300
+"""Programs for each machine in `make test-all`: more than 2000 in all."""
+LONG_FROM = 1000
+
+
+def assert_equal(name: str, first: int, count: int) -> None:
+    """Run seeds first.. on one machine; a mismatch is shrunk and printed with the command that repeats it."""
+    simulation = build_rtl(ARCHS[name])
+    for start in range(first, first + count, BATCH):
+        seeds = range(start, min(start + BATCH, first + count))
+        for mismatch in run_cases(simulation, [Case.of(ARCHS[name], seed) for seed in seeds]):
+            pytest.fail(f"{shrink(simulation, mismatch)}\nrepeat with: .venv/bin/python scripts/random_programs.py "
+                        f"--arch {name} --first {mismatch.case.seed} --count 1")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_hardware_equals_golden_on_random_programs(name: str) -> None:
+    assert_equal(name, 0, QUICK[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ARCHS)
+def test_hardware_equals_golden_on_many_random_programs(name: str) -> None:
+    assert_equal(name, LONG_FROM, LONG_EACH)

@@ -1,0 +1,271 @@
+"""The decoder against the golden machine's decoding and checks, for the same configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+import pytest
+
+from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.control.decoder import Decoder
+from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.tb.lib.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
+from weft.tb.lib.decode_reference import DecodeReference, Fields
+from weft.tb.lib.random_program import possible_causes, random_illegal, random_program
+from weft.tb.lib.random_words import RandomWords
+
+LATENCY = 3
+TINY = Arch.load("tiny")
+MACHINES = {
+    "tiny": TINY,
+    "arty": Arch.load("arty"),
+    "lut": TINY.replace(array_size=8, local_depth=100, accumulator_depth=40, simd_registers_depth=5, lut_count=2,
+                        lut_depth=8),
+    "every_step": TINY.replace(mac_rounding=EVERY_STEP, array_size=3, local_depth=20, lut_count=1, lut_depth=64,
+                               simd_registers_depth=3),
+    "odd": TINY.replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=1500, dram1_depth=99,
+                        stride0_depth=3, stride1_depth=5, simd_registers_depth=2, simd_loop_depth=5),
+    "least": TINY.replace(local_depth=2, accumulator_depth=2, dram0_depth=2, dram1_depth=2, stride0_depth=1,
+                          stride1_depth=1, simd_registers_depth=0, simd_loop_depth=0, local_banks=1),
+    "most": TINY.replace(array_size=2, data_type="FP8BP4", local_depth=1 << 16, accumulator_depth=1 << 16,
+                         dram0_depth=1 << 32, dram1_depth=(1 << 32) - 5, axi_address_width=34, stride0_depth=16,
+                         stride1_depth=16, simd_registers_depth=16, lut_count=15, simd_loop_depth=64),
+}
+
+
+class Program:
+    """A sequence of raw instructions up to the first illegal one, and what the decoder must make of it."""
+
+    def __init__(self, arch: Arch, words: list[int]) -> None:
+        reference = DecodeReference(arch)
+        self.words, self.given = words, []
+        self.fault: tuple[Cause, int] | None = None
+        self.legal = 0
+        for word in words:
+            result = reference.step(word)
+            if isinstance(result, Cause):
+                self.fault = result, reference.program_counter
+                break
+            self.legal += 1
+            if result is not None:
+                self.given.append(result)
+        self.program_counter, self.registers = reference.program_counter, reference.registers
+
+
+class Runner(Watched):
+    """Runs programs one after another, a reset between them, and compares."""
+
+    def __init__(self, arch: Arch, programs: list[Program], rng: Random, give: float, take: float) -> None:
+        super().__init__("o", rng, take)
+        self.layout, self.programs, self.give = issue_layout(arch), iter(programs), give
+        self.program: Program | None = None
+        self.finished = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.program = next(self.programs, None)
+        self.finished = self.program is None
+        self.source = Source("i", self.program.words if self.program else [], self.rng, self.give)
+        self.found: list[Fields] = []
+        self.accepted = self.retired = self.quiet = 0
+        self.resetting = True
+        self._held = None
+
+    def drive(self, ports: Ports) -> None:
+        super().drive(ports)
+        self.source.drive(ports)
+        if self.resetting:
+            ports["i.valid"] = ports["o.ready"] = 0
+        ports[RESET] = self.resetting
+        ports["drained"] = self.rng.random() < 0.8
+
+    def watch(self, ports: Ports) -> None:
+        if self.resetting or self.program is None:
+            self.resetting = False
+            return
+        super().watch(ports)
+        self.source.watch(ports)
+        self.accepted, self.retired = self.accepted + ports["accepted"], self.retired + ports["retired"]
+        over = ports["fault"] or (self.source.finished and not ports["busy"])
+        self.quiet = self.quiet + 1 if over else 0
+        if self.quiet == (6 if self.program.fault else 2):
+            self._compare(ports)
+            self._begin()
+
+    def on_taken(self, ports: Ports, item: int) -> None:
+        found = from_bits(self.layout, item)
+        flat = {f"{name}.{key}": each for name, value in found.items() if isinstance(value, dict)
+                for key, each in value.items()}
+        expected = self.program.given[len(self.found)] if len(self.found) < len(self.program.given) else None
+        found = {**found, **flat, "unit": UNIT_NAMES[found["unit"]]}
+        assert expected is not None, f"{found} after all that was expected"
+        wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
+        assert not wrong, f"(found, right): {wrong} in {expected}"
+        self.found.append(found)
+
+    def _compare(self, ports: Ports) -> None:
+        program = self.program
+        fault = (Cause(ports["cause"]), ports["fault_program_counter"]) if ports["fault"] else None
+        assert fault == program.fault, f"words {[hex(word) for word in program.words[:program.legal + 1]]}"
+        assert len(self.found) == len(program.given)
+        assert self.retired == program.legal
+        assert self.accepted == len(self.source.taken)
+        if fault is None:
+            assert ports["program_counter"] == program.program_counter
+            for name in ("TIMEOUT", "TRACEPOINT", "SAMPLE_INTERVAL"):
+                assert ports[name.lower()] == program.registers[Register[name]]
+
+
+@cache
+def bench(arch: Arch) -> Bench:
+    return Bench(Decoder(arch))
+
+
+def run(arch: Arch, programs: list[list[int]], seed: int, give: float = 0.9, take: float = 0.8) -> list[Program]:
+    checked = [Program(arch, words) for words in programs]
+    bench(arch).run(Runner(arch, checked, Random(seed), give, take))
+    return checked
+
+
+def words_until_illegal(arch: Arch, rng: Random, met: Counter[Cause], most: int = 30) -> list[int]:
+    """Random words up to an illegal one, and some more that must have no effect. Rarely met causes are preferred."""
+    words, reference, source = [], DecodeReference(arch), RandomWords(arch, rng)
+    least = min(met[cause] for cause in possible_causes(arch))
+    while len(words) < most:
+        word = source.word(reference.loop is not None)
+        result = reference.step(word)
+        if isinstance(result, Cause) and met[result] > least + 3 and rng.random() < 0.95:
+            continue  # an illegal word changes nothing in the reference
+        words.append(word)
+        if isinstance(result, Cause):
+            met[result] += 1
+            break
+    return [*words, *(source.word() for _ in range(4))]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_random_words_are_judged_as_the_golden_machine_judges_them(name: str) -> None:
+    arch, rng, met = MACHINES[name], Random(51), Counter()
+    programs = run(arch, [words_until_illegal(arch, rng, met) for _ in range(150)], 52)
+    assert set(met) == set(possible_causes(arch)), "every cause that this machine has was met"
+    units = {fields["unit"] for program in programs for fields in program.given}
+    assert units == set(UNIT_NAMES)
+    assert sum(program.legal for program in programs) > len(programs)
+
+
+@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd"))
+def test_random_programs_reach_the_units_whole(name: str) -> None:
+    arch = MACHINES[name]
+    isa = Isa(arch)
+    programs = run(arch, [[isa.encode(each) for each in random_program(arch, seed, 120)] for seed in range(2)], 53)
+    assert all(program.fault is None for program in programs)
+
+
+@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd", "least"))
+def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
+    arch = MACHINES[name]
+    isa = Isa(arch)
+    cases = [(cause, *random_illegal(arch, seed, cause)) for cause in possible_causes(arch) for seed in range(2)]
+    programs = run(arch, [[isa.encode(each) for each in program] for _, program, _ in cases], 54)
+    assert [program.fault for program in programs] == [(cause, counter) for cause, _, counter in cases]
+
+
+def isa_words(build: Callable[[Isa], list[Instruction]], arch: Arch = TINY) -> list[int]:
+    isa = Isa(arch)
+    return [isa.encode(each) for each in build(isa)]
+
+
+def test_one_instruction_a_cycle_and_the_stated_latency() -> None:
+    """NoOp, Configure, moves, SIMD in and out of a loop: none takes more than its cycle."""
+    def build(isa: Isa) -> list[Instruction]:
+        add = isa.simd(SimdSub(SimdOpcode.ADD), read=1, write=2)
+        return [isa.no_op(), isa.mat_mul(1, 2, 3), isa.configure(Register.MOVE_ROWS, 1), isa.load_weight(0, 3),
+                isa.data_move(DataFlow.LOCAL_TO_DRAM1, 3, 4, 5), add, isa.simd_loop(3, 2), add, add] * 8
+
+    words, rng = isa_words(build), Random(0)
+    handed_on = [k for k, word in enumerate(words)
+                 if Isa(TINY).decode(word).opcode not in (Opcode.NO_OP, Opcode.CONFIGURE)]
+    source, sink = Source("i", words, rng), Sink("o", rng, len(handed_on))
+    bench(TINY).run(source, sink)
+    assert source.taken == list(range(len(words)))
+    assert sink.taken == [cycle + LATENCY for cycle in handed_on]
+
+
+def test_configure_counts_for_what_follows_it_only() -> None:
+    """Change every register between two instructions that use it, at full rate."""
+    def build(isa: Isa) -> list[Instruction]:
+        use = [isa.mat_mul(0, 0, 1), *(isa.data_move(flow, 0, 0, 1) for flow in DataFlow)]
+        sets = [isa.configure(register, value) for register in Register for value in (1, 0, 2)]
+        return [each for configure in sets for each in (*use, configure)] + use
+
+    programs = run(MACHINES["odd"], [isa_words(build, MACHINES["odd"])], 55, 1.0, 1.0)
+    assert programs[0].fault is None
+
+
+@pytest.mark.parametrize("register", (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET))
+def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register) -> None:
+    def build(isa: Isa) -> list[Instruction]:
+        port0 = register is Register.DRAM0_OFFSET
+        move = isa.data_move(DataFlow.DRAM0_TO_LOCAL if port0 else DataFlow.LOCAL_TO_DRAM1, 0, 0, 1)
+        return [move, isa.configure(register, 3), move, isa.configure(Register.TIMEOUT, 9), move]
+
+    rng, drained_from, windows = Random(0), 30, []
+
+    class Drain(Watched):
+        def drive(self, ports: Ports) -> None:
+            super().drive(ports)
+            ports["drained"] = ports.cycle < 2 or ports.cycle >= drained_from
+
+        def on_taken(self, ports: Ports, item: int) -> None:
+            windows.append((ports.cycle, from_bits(issue_layout(TINY), item)["window"]))
+
+    source = Source("i", isa_words(build), rng)
+    bench(TINY).run(source, Drain("o", rng), Cycles(50))
+    assert [window for _, window in windows] == [0, 3, 3]
+    assert windows[0][0] == LATENCY
+    assert windows[1][0] == drained_from + LATENCY, "it is read in the cycle after the register is set"
+    assert source.taken[:2] == [0, 1] and source.taken[2] == drained_from
+
+
+def test_program_counter_wraps_and_can_be_set() -> None:
+    def build(isa: Isa) -> list[Instruction]:
+        return [isa.configure(Register.PROGRAM_COUNTER, 0xFFFF_FFFE), *[isa.mat_mul(0, 0, 1)] * 4,
+                isa.configure(Register.PROGRAM_COUNTER, 7), isa.mat_mul(0, 0, 1), Instruction(9)]
+
+    arch = MACHINES["most"]
+    program, = run(arch, [isa_words(build, arch)], 56)
+    assert [fields["program_counter"] for fields in program.given] == [0xFFFF_FFFE, 0xFFFF_FFFF, 0, 1, 7]
+    assert program.fault == (Cause.OPCODE, 8)
+
+
+def test_halt_stops_at_once_and_forgets_what_is_inside() -> None:
+    words = isa_words(lambda isa: [isa.mat_mul(0, 0, 1)] * 40)
+    rng, halted = Random(0), 12
+
+    class Halt(Watched):
+        def drive(self, ports: Ports) -> None:
+            super().drive(ports)
+            ports["halt"] = ports.cycle >= halted
+
+        def watch(self, ports: Ports) -> None:
+            super().watch(ports)
+            if ports.cycle >= halted:
+                assert not ports["o.valid"] and not ports["i.ready"] and not ports["retired"]
+            if ports.cycle > halted:
+                assert not ports["busy"]
+
+    bench(TINY).run(Source("i", words, rng), Halt("o", rng), Cycles(30))
+
+
+def test_swap_marks_the_first_mat_mul_after_a_load_or_a_reset() -> None:
+    """A reset keeps the weights that were loaded and not yet taken over."""
+    def build(isa: Isa) -> list[Instruction]:
+        load, mul = isa.load_weight(0, 3), isa.mat_mul(0, 0, 1)
+        return [mul, load, load, isa.no_op(), mul, mul, load, isa.configure(Register.TIMEOUT, 5), mul, mul]
+
+    program, = run(TINY, [isa_words(build)], 57, 1.0, 0.6)
+    assert [fields["swap"] for fields in program.given if fields["unit"] == "mat_mul"] == [1, 1, 0, 1, 0]

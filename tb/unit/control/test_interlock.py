@@ -1,0 +1,220 @@
+"""The interlock: no operation starts before what it conflicts with is done, none waits without need, all start."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+
+from weft.hw.arch import Arch
+from weft.hw.control.interlock import Interlock
+from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.operations import (
+    SimdKind,
+    dram_layout,
+    load_weight_layout,
+    mat_mul_layout,
+    move_in_layout,
+    move_out_layout,
+    simd_layout,
+)
+from weft.hw.units import UNITS
+from weft.tb.lib.block_bench import Bench
+from weft.tb.lib.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits
+
+ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
+                                 lut_count=1, simd_registers_depth=2)
+LAYOUTS = {
+    "load_weight": load_weight_layout(ARCH), "mat_mul": mat_mul_layout(ARCH), "simd": simd_layout(ARCH),
+    "move_out": move_out_layout(ARCH), "move_in": move_in_layout(ARCH),
+    **{name: dram_layout(ARCH) for name in UNIT_NAMES if name.startswith("dram")},
+}
+DEPTHS = {"local": 50, "accumulator": 23, "dram0": 200, "dram1": 99}
+FAR = {"mat_mul": "accumulator", "move_out": "accumulator", "move_in": "accumulator", "dram0_read": "dram0",
+       "dram0_write": "dram0", "dram1_read": "dram1", "dram1_write": "dram1"}
+
+
+class Maker:
+    """Random programs of decoded instructions whose ranges often touch, just miss, or contain each other."""
+
+    def __init__(self, seed: int, longest: int = 12) -> None:
+        self.rng, self.longest = Random(seed), longest
+        self.program: list[Issued] = []
+        self.loops = 0
+        self.weights_waiting = True
+
+    def range(self, memory: str) -> tuple[int, int]:
+        depth = DEPTHS[memory]
+        first = self.rng.randrange(depth)
+        return first, min(depth - 1, first + self.rng.choice([0, 0, 1, self.rng.randrange(self.longest)]))
+
+    def add(self, unit: str, range0=None, range1=None, *, accumulators0: bool = False, **fields: Any) -> Issued:
+        rng = self.rng
+        numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
+                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "window": rng.getrandbits(32),
+                   "cache": rng.randrange(16), "sub": rng.getrandbits(8), "table": rng.randrange(2)}
+        operands = {}
+        for index, span in enumerate((range0, range1)):
+            noise = rng.randrange(20), rng.randrange(20)  # of an operand that is no range
+            first, last = span or noise
+            operands[f"operand{index}"] = {"base": first, "last": last, "stride_log2": rng.randrange(8),
+                                           "pitch": rng.randrange(16)}
+        valid = {"local0": range0 is not None and not accumulators0,
+                 "accumulators0": range0 is not None and accumulators0, "range1": range1 is not None}
+        fields = {"unit": UNIT_NAMES.index(unit), "program_counter": len(self.program) * 0x1234567 % (1 << 32),
+                  **numbers, **operands, **valid, **fields}
+        issued = Issued(unit, fields, range0, accumulators0, range1)
+        self.program.append(issued)
+        return issued
+
+    def one(self, unit: str) -> None:
+        chance = self.rng.random
+        if unit == "simd":
+            self.simd() if chance() < 0.6 else self.loop() if chance() < 0.7 else self.add(
+                "simd", self.range("local"), simd_kind=SimdKind.LOAD_LUT)
+        elif unit == "load_weight":
+            self.add(unit, self.range("local") if chance() < 0.8 else None)
+            self.weights_waiting = True
+        elif unit == "mat_mul":
+            self.add(unit, self.range("local") if chance() < 0.8 else None, self.range("accumulator"),
+                     swap=self.weights_waiting)
+            self.weights_waiting = False
+        else:
+            self.add(unit, self.range("local"), self.range(FAR[unit]))
+
+    def simd(self, **fields: Any) -> Issued:
+        rng = self.rng
+        return self.add("simd", self.range("accumulator") if rng.random() < 0.7 else None,
+                        self.range("accumulator") if rng.random() < 0.7 else None, accumulators0=True,
+                        simd_kind=SimdKind.INSTRUCTION, **fields)
+
+    def loop(self) -> None:
+        body = self.rng.choice([1, 2, 3, 12])
+        self.add("simd", simd_kind=SimdKind.LOOP, body_m1=body - 1)
+        for left in range(body, 0, -1):
+            self.simd(in_loop=1, loop_last=left == 1).loop = self.loops
+        self.loops += 1
+
+
+def expected(issued: Issued) -> dict[str, Any]:
+    """The unit's operation, from the decoded instruction."""
+    fields, unit = issued.fields, issued.unit
+    bit = [fields["flags"] >> k & 1 for k in range(4)]
+    walks = [{key: fields[f"operand{k}"][key] for key in ("base", "stride_log2", "pitch")} for k in (0, 1)]
+    tile = {"size_m1": fields["size_m1"], "rows_m1": fields["rows_m1"], "local": walks[0]}
+    far = {**tile, "accumulator": walks[1]}
+    if unit == "load_weight":
+        last = {**walks[0], "base": fields["operand0"]["last"], "pitch": 0}
+        return {**tile, "rows_m1": 0, "local": last, "zeroes": bit[0], "zero_bias": bit[1]}
+    if unit == "mat_mul":
+        return {**far, "accumulate": bit[0], "zeroes": bit[1], "swap": fields["swap"],
+                "enter_shift": fields["enter_shift"]}
+    if unit == "move_out":
+        return {**far, "relu": bit[1], "leave_shift": fields["leave_shift"]}
+    if unit == "move_in":
+        return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
+    if unit != "simd":
+        return {**tile, "dram": walks[1], "window": fields["window"], "cache": fields["cache"]}
+    width, accumulator_bits = 2, (1 << ARCH.accumulator_address_width) - 1
+    sub = fields["sub"]
+    return {
+        "kind": fields["simd_kind"].value, "read": bit[0], "write": bit[1], "accumulate": bit[2], "hold": bit[3],
+        "write_address": walks[0]["base"] & accumulator_bits, "write_stride_log2": walks[0]["stride_log2"],
+        "read_address": walks[1]["base"] & accumulator_bits, "read_stride_log2": walks[1]["stride_log2"],
+        "destination": sub & 3, "right": sub >> width & 3, "left": sub >> 2 * width & 3, "opcode": sub >> 3 * width,
+        "enter_shift": fields["enter_shift"], "leave_shift": fields["leave_shift"], "table": fields["table"],
+        "iterations_m1": fields["size_m1"], "body_m1": fields.get("body_m1", 0),
+        "local_base": walks[0]["base"], "local_stride_log2": walks[0]["stride_log2"],
+    }
+
+
+def run(program: list[Issued], rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
+    find_waits(program)
+    units = Units(program, LAYOUTS, expected, rng, busy_cycles, take)
+    issue = Issue(program, issue_layout(ARCH), units, rng, give)
+    bench().run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
+
+
+@cache
+def bench() -> Bench:
+    return Bench(Interlock(ARCH, LAYOUTS))
+
+
+@pytest.mark.parametrize(("give", "take", "busy_cycles"), ((1, 1, 1), (1, 1, 12), (0.6, 0.5, 6), (1, 0.9, 40),
+                                                           (0.3, 1, 3)))
+@pytest.mark.parametrize("longest", (3, 25))
+def test_conflicts_wait_all_else_runs(longest: int, give: float, take: float, busy_cycles: int) -> None:
+    """All units at random: long enough for every counter and pointer to wrap many times."""
+    maker = Maker(61 + busy_cycles, longest)
+    while len(maker.program) < 160:
+        maker.one(maker.rng.choice(UNIT_NAMES))
+    run(maker.program, maker.rng, give=give, take=take, busy_cycles=busy_cycles)
+
+
+@pytest.mark.parametrize("left", UNIT_NAMES)
+def test_each_pair_of_units_in_both_orders(left: str) -> None:
+    """Two units alone, so that their queues fill and every conflict of the pair decides."""
+    maker = Maker(62, 20)
+    for right in UNIT_NAMES:
+        for _ in range(6):
+            maker.one(maker.rng.choice((left, right)))
+    run(maker.program, maker.rng, take=0.9, busy_cycles=8)
+
+
+def test_weights_are_handed_over_in_order() -> None:
+    """Loads and MatMuls on memories of their own: only the swaps order them."""
+    maker = Maker(63)
+    for _ in range(120):
+        unit = maker.rng.choice(("load_weight", "mat_mul"))
+        maker.one(unit)
+    run(maker.program, maker.rng, take=0.8, busy_cycles=6)
+
+
+def test_a_load_goes_on_as_soon_as_the_weights_before_it_are_taken_over() -> None:
+    """It does not wait for the MatMul to end, nor for MatMuls that take over none."""
+    maker = Maker(64)
+    for _ in range(20):
+        maker.add("load_weight", (0, 2))
+        for swap in (1, 0):
+            maker.add("mat_mul", (4, 9), (0, 5), swap=swap)
+    run(maker.program, maker.rng, busy_cycles=30)
+    early = [load for load in maker.program[3:] if load.unit == "load_weight"
+             and load.started < maker.program[maker.program.index(load) - 1].done]
+    assert len(early) > 10
+
+
+def test_operations_on_ranges_that_only_touch_do_not_wait() -> None:
+    """Neighbouring ranges of one memory, no address in common: everything is offered at the free latency."""
+    maker = Maker(65)
+    for k in range(40):
+        maker.add("dram0_read", (10 * (k % 4), 10 * (k % 4) + 4), (0, 50))
+        maker.add("move_out", (10 * (k % 4) + 5, 10 * (k % 4) + 9), (0, 11))
+        maker.add("move_in", (40, 49), (12, 22))
+        maker.add("dram0_write", (40, 49), (51, 199))
+    run(maker.program, maker.rng, busy_cycles=1)
+    assert {each.offered - each.issued for each in maker.program} == {FREE_LATENCY}
+
+
+def test_a_later_operation_waits_for_the_whole_loop() -> None:
+    """Ranges of the first body instruction count until the last one is done, and not beyond."""
+    maker = Maker(66)
+    for _ in range(6):
+        maker.add("simd", simd_kind=SimdKind.LOOP, body_m1=2)
+        for left, (write, read) in ((3, ((3, 5), None)), (2, (None, (8, 9))), (1, ((20, 21), (14, 14)))):
+            maker.add("simd", write, read, accumulators0=True, in_loop=1, loop_last=left == 1,
+                      simd_kind=SimdKind.INSTRUCTION).loop = maker.loops
+        maker.loops += 1
+        maker.add("move_out", (0, 2), (3, 4))
+        maker.add("move_in", (30, 31), (8, 9))
+    run(maker.program, maker.rng, busy_cycles=20)
+
+
+def test_every_unit_can_fill_its_queue_and_its_tracker() -> None:
+    """The first operation takes long: the rest wait, `ready` falls exactly when there is no room, and all ends well."""
+    for unit in UNIT_NAMES:
+        maker = Maker(67)
+        for _ in range(UNITS[unit].outstanding + 2 * UNITS[unit].queue):
+            maker.one(unit)
+        run(maker.program, maker.rng, take=0.2, busy_cycles=12)

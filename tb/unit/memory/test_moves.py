@@ -1,0 +1,115 @@
+"""DataMove between local memory and accumulators against the golden machine's arithmetic."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+
+from weft.hw import numerics
+from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.control.walker import Walker
+from weft.hw.memory.move_in import MoveInUnit
+from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.tb.lib.block_bench import Bench, Pulses, ReadServer, Sink, Source, from_bits, to_bits
+from weft.tb.lib.random_operations import random_tile
+
+MACHINES = {
+    "2": Arch.load("tiny"),
+    "3": Arch.load("tiny").replace(array_size=3, data_type="FP8BP4", local_depth=29, accumulator_depth=21),
+    "8": Arch.load("tiny").replace(array_size=8, data_type="FP18BP10"),
+    "every_step": Arch.load("tiny").replace(array_size=3, mac_rounding=EVERY_STEP),
+}
+OUTWARD, INWARD = MoveOutUnit, MoveInUnit
+
+
+def scalars(rng: Random, width: int, count: int) -> list[int]:
+    low, high = numerics.minimum(width), numerics.maximum(width)
+    return [rng.choice([low, high, rng.randint(low, high), rng.randint(low, high) >> rng.randrange(width)])
+            for _ in range(count)]
+
+
+def shift(rng: Random, arch: Arch) -> int:
+    return arch.number.point if arch.mac_rounding == EVERY_STEP else rng.randrange(arch.accumulator_bits)
+
+
+@cache
+def build(kind: type, arch: Arch) -> tuple[Any, Bench]:
+    dut = kind(arch)
+    return dut, Bench(dut)
+
+
+class Move:
+    """One kind of unit, its memory, random operations, and what must be written."""
+
+    def __init__(self, arch: Arch, kind: type, rng: Random) -> None:
+        self.arch, self.kind, self.rng = arch, kind, rng
+        self.dut, self.bench = build(kind, arch)
+        outward = kind is OUTWARD
+        self.read, self.write = ("accumulator_read", "local_write") if outward else ("local_read", "accumulator_write")
+        self.near, self.far = ("accumulator", "local") if outward else ("local", "accumulator")
+        depth = arch.accumulator_depth if outward else arch.local_depth
+        width = arch.accumulator_bits if outward else arch.number.width
+        self.rows = [scalars(rng, width, arch.array_size) for _ in range(depth)]
+        self.latency = ACCUMULATOR_READ_LATENCY if outward else LOCAL_READ_LATENCY
+
+    def operation(self, size: int = 9, rows: int = 3) -> dict[str, Any]:
+        depths = {"local": self.arch.local_depth, "accumulator": self.arch.accumulator_depth}
+        tile = random_tile(self.rng, size, rows, 5, **depths)
+        if self.kind is OUTWARD:
+            return {**tile, "relu": self.rng.randrange(2), "leave_shift": shift(self.rng, self.arch)}
+        return {**tile, "accumulate": self.rng.randrange(2), "enter_shift": shift(self.rng, self.arch)}
+
+    def value(self, operation: dict[str, Any], scalar: int) -> int:
+        plain = self.arch.mac_rounding == EVERY_STEP
+        if self.kind is INWARD:
+            return numerics.enter(scalar, 0 if plain else operation["enter_shift"], self.arch.accumulator_bits)
+        left = numerics.leave(scalar, 0 if plain else operation["leave_shift"], self.arch.number.width)
+        return max(left, 0) if operation["relu"] else left
+
+    def expected(self, operation: dict[str, Any]) -> list[dict[str, Any]]:
+        extra = {} if self.kind is OUTWARD else {"accumulate": operation["accumulate"]}
+        return [{"address": far, **extra, "data": [self.value(operation, scalar) for scalar in self.rows[near]]}
+                for near, far in zip(Walker.reference(operation, self.near), Walker.reference(operation, self.far),
+                                     strict=True)]
+
+    def run(self, operations: list[dict[str, Any]], ask: float, serve: float, take: float) -> tuple[Source, Sink]:
+        """Writes must come in order and ``done`` with the last write of each operation."""
+        right = [self.expected(operation) for operation in operations]
+        layout, rng = self.dut.operation.payload.shape(), self.rng
+        source = Source("operation", [to_bits(layout, operation) for operation in operations], rng, ask)
+        raw = [to_bits(getattr(self.dut, self.read).response.payload.shape(), row) for row in self.rows]
+        sink, done = Sink(f"{self.write}.request", rng, sum(map(len, right)), take), Pulses("done")
+        self.bench.run(source, ReadServer(self.read, raw, self.latency, rng, serve), sink, done)
+        written = getattr(self.dut, self.write).request.payload.shape()
+        assert [from_bits(written, item) for item in sink.items] == [each for part in right for each in part]
+        ends = [sum(len(part) for part in right[:k + 1]) - 1 for k in range(len(right))]
+        assert done.cycles == [sink.taken[end] for end in ends]
+        return source, sink
+
+
+@pytest.mark.parametrize(("ask", "serve", "take"), ((1, 1, 0.4), (0.6, 0.7, 0.8)))
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("kind", (OUTWARD, INWARD))
+def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, serve: float, take: float) -> None:
+    move = Move(MACHINES[name], kind, Random(21))
+    move.run([move.operation() for _ in range(10)], ask, serve, take)
+
+
+@pytest.mark.parametrize("kind", (OUTWARD, INWARD))
+def test_one_vector_a_cycle_operation_after_operation(kind: type) -> None:
+    move = Move(MACHINES["2"], kind, Random(22))
+    source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
+    latency = Walker.LATENCY + move.latency + 2 + 1
+    first = source.taken[0] + latency
+    assert sink.taken == list(range(first, first + len(sink.items)))
+
+
+@pytest.mark.parametrize("kind", (OUTWARD, INWARD))
+def test_all_shifts(kind: type) -> None:
+    move = Move(MACHINES["3"], kind, Random(23))
+    field = "leave_shift" if kind is OUTWARD else "enter_shift"
+    move.run([{**move.operation(4, 1), field: k} for k in range(move.arch.accumulator_bits)], 1, 1, 1)

@@ -1,0 +1,149 @@
+"""The command line: what it prints, what it writes, its exit codes."""
+
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.hw.arch import Arch
+from weft.hw.isa import Cause, Isa
+from weft.hw.reports import isa_text
+from weft.tb.golden.dram import Dram
+from weft.tb.golden.machine import Machine
+
+Weft = Callable[..., Any]
+VECTORS = np.arange(8, dtype=np.int16).reshape(4, 2) - 3
+
+
+def save(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+# -- golden ------------------------------------------------------------------------------------------------------------
+def test_raw_run_gives_vectors_back_under_the_output_s_name(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "y.npz"
+    answer = weft("run", echo, "--input", save(tmp_path / "x.npz", **{"x:0": VECTORS}), "--raw", "--output", output)
+    assert (answer.code, answer.err) == (0, "")
+    found = np.load(output)
+    assert found.files == ["y:0"] and found["y:0"].dtype == np.int16
+    assert np.array_equal(found["y:0"], VECTORS)
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_lone_array_needs_no_name(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    for file in (tmp_path / "x.npy", save(tmp_path / "x.npz", other=VECTORS)):
+        answer = weft("run", echo, "--input", file, "--raw", "--json")
+        assert json.loads(answer.out)["outputs"]["y:0"] == VECTORS.tolist()
+
+
+def test_batch_runs_every_image_in_a_window_of_its_own(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    batch = np.stack([VECTORS + image for image in range(5)])
+    np.save(tmp_path / "x.npy", batch)
+    answer = weft("run", echo, "--input", tmp_path / "x.npy", "--raw", "--json")
+    assert json.loads(answer.out)["outputs"]["y:0"] == batch.tolist()
+    answer = weft("run", echo, "--input", tmp_path / "x.npy", "--raw", "--json", "--images", 2)
+    found = json.loads(answer.out)
+    assert found["outputs"]["y:0"] == batch[:2].tolist() and found["images"] == 2
+
+
+def test_json_is_one_object_with_the_promised_keys(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    found = json.loads(weft("run", echo, "--input", tmp_path / "x.npy", "--raw", "--json").out)
+    assert {"cycles", "instructions", "macs", "utilization", "seconds", "outputs"} <= set(found)
+    assert found["cycles"] is None and found["utilization"] is None and found["check"] is None
+    assert found["instructions"] == 2 and found["seconds"] >= 0
+
+
+def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    np.save(tmp_path / "x.npy", VECTORS)
+    answer = weft("run", echo, "--input", tmp_path / "x.npy", "--raw")
+    assert answer.out.startswith("echo on golden") and max(map(len, answer.out.splitlines())) <= 60
+    for command in ("verilog", "compile", "run", "isa", "disassemble"):
+        assert max(map(len, weft(command, "--help").out.splitlines())) <= 60
+
+
+def test_set_changes_the_machine(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    arguments = ("run", echo, "--input", tmp_path / "x.npy", "--raw")
+    assert weft(*arguments, "--set", "mac_rounding=every_step", "--set", "local_banks=2").code == 0
+
+
+# -- RTL, with a stand-in for the simulation ---------------------------------------------------------------------------
+class StandIn:
+    """``run_on_rtl`` by way of the golden machine, which then may spoil the result."""
+
+    def __init__(self) -> None:
+        self.spoil: Callable[[Dram], None] = lambda dram0: None
+        self.cause = Cause.NONE
+
+    def __call__(self, arch: Arch, program: bytes, dram0: Dram, dram1: Dram, **_: Any) -> types.SimpleNamespace:
+        Machine(arch, dram0, dram1).run(program)
+        self.spoil(dram0)
+        return types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
+                                     error_cause=self.cause, error_program_counter=1)
+
+
+@pytest.fixture
+def rtl(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    stand_in = StandIn()
+    module = types.ModuleType("weft.tb.lib.rtl")
+    module.run_on_rtl = stand_in  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "weft.tb.lib.rtl", module)
+    return stand_in
+
+
+@pytest.fixture
+def on_rtl(echo: Path, tmp_path: Path) -> tuple[object, ...]:
+    np.save(tmp_path / "x.npy", np.stack([VECTORS, VECTORS]))
+    return "run", echo, "--on", "rtl", "--input", tmp_path / "x.npy", "--raw"
+
+
+def test_rtl_run_says_how_many_words_are_equal(weft: Weft, rtl: StandIn, on_rtl: tuple[object, ...]) -> None:
+    found = json.loads(weft(*on_rtl, "--json").out)
+    assert found["cycles"] == 100 and found["check"]["equal"] == found["check"]["words"] >= 2 * 2 * 4 * 2
+    assert "RTL equals golden" in weft(*on_rtl).out
+
+
+def test_difference_names_address_lane_and_values_and_exits_2(weft: Weft, rtl: StandIn,
+                                                              on_rtl: tuple[object, ...], arch: Arch) -> None:
+    window = -(-arch.dram0_depth * arch.vector_bytes // 65536)
+    rtl.spoil = lambda dram0: dram0.write(9, np.array([[-1, 55]]), window)
+    answer = weft(*on_rtl)
+    assert answer.code == 2
+    assert "first at image 1, DRAM0 address 9, lane 1: RTL 55, golden 0" in answer.err
+    assert "Traceback" not in answer.err
+    assert weft(*on_rtl, "--no-check").code == 0
+
+
+def test_write_outside_the_windows_is_found(weft: Weft, rtl: StandIn, on_rtl: tuple[object, ...]) -> None:
+    rtl.spoil = lambda dram0: dram0.fill(dram0.size - 2, dram0.size, 1)
+    assert weft(*on_rtl).code == 2
+
+
+def test_stop_of_the_rtl_alone_exits_2(weft: Weft, rtl: StandIn, on_rtl: tuple[object, ...]) -> None:
+    rtl.cause = Cause.LOCAL_RANGE
+    answer = weft(*on_rtl)
+    assert answer.code == 2
+    assert "the RTL stopped at instruction 1 with cause LOCAL_RANGE; golden ran to the end" in answer.err
+
+
+# -- ISA ---------------------------------------------------------------------------------------------------------------
+def test_isa_prints_the_tables(weft: Weft, arch: Arch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert weft("isa", "-a", "tiny").out == isa_text(arch, 80)
+    assert "LOOKUP" in weft("isa", "-a", "tiny", "--set", "simd_registers_depth=4", "--set", "lut_count=1").out
+
+
+def test_disassembly_numbers_every_instruction(weft: Weft, echo: Path) -> None:
+    assert weft("disassemble", echo.with_suffix(".tprog"), "-a", "tiny").out.splitlines() == [
+        "     0  DataMove dram0_to_local local=0 far=0 size=4",
+        "     1  DataMove local_to_dram0 local=0 far=8 size=4",
+    ]
