@@ -1,0 +1,49 @@
+# Every target sets up what it needs by itself. `make help` lists them.
+ARCH ?= pynq
+DEMO_ARCH ?= pynq
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+CONTRACT := arch csr errors isa numerics reports timing
+NAME := $(basename $(notdir $(ARCH)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup verilog demo test test-fast test-all lint clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(READY)  ## the virtual environment .venv with the pinned packages
+
+# Named here and not left to pip: what only the system can bring.
+$(READY): pyproject.toml scripts/check_system.sh
+	@sh scripts/check_system.sh
+	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
+	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test]'
+	@touch $@
+
+verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
+	@$(PY) -m weft.compiler.cli verilog -a "$(ARCH)" -o "build/$(NAME)"
+
+demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
+	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"
+
+test: $(READY)  ## the honest suite
+	@$(PY) -m pytest -m "not long"
+
+test-fast: $(READY)  ## the suite without what takes long, for every save
+	@$(PY) -m pytest -m "not long and not slow"
+
+test-all: $(READY)  ## everything: long random runs and whole models too
+	@$(PY) -m pytest
+
+# mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
+lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine
+	@$(PY) -m ruff check .
+	@mkdir -p build/types/weft
+	@for part in hw compiler tb boards; do ln -sfn ../../../$$part build/types/weft/$$part; done
+	@MYPYPATH=build/types $(PY) -m mypy $(addprefix -m weft.hw.,$(CONTRACT)) -p weft.compiler -p weft.tb.golden
+
+clean:  ## what was built; the virtual environment stays
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,98 @@
+"""What a person sees: progress bars on standard error, tables on standard output, and the object of ``--json``."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from weft.compiler.backend.report import CompileReport
+    from weft.compiler.run.session import Progress as Tell
+    from weft.compiler.run.session import RunResult
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Tell]:
+    """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    error = Console(stderr=True)
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
+        task = bars.add_task("", total=None)
+
+        def tell(stage: str, done: int, total: int) -> None:
+            bars.update(task, description=stage, completed=done, total=total or None)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def working(stage: str) -> Iterator[None]:
+    """A bar for one thing whose end is not known."""
+    with progress() as tell:
+        tell(stage, 0, 0)
+        yield
+
+
+def print_table(title: str, rows: dict[str, str]) -> None:
+    """Two columns as wide as the terminal; the second wraps."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    indent = max(map(len, rows)) + 2
+    print(title)
+    for name, value in rows.items():
+        lines = textwrap.wrap(value, max(width - indent, 20)) or [""]
+        print(name.ljust(indent) + f"\n{' ' * indent}".join(lines))
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+def as_object(result: RunResult) -> dict[str, Any]:
+    """What ``weft run --json`` prints. ``cycles`` and ``utilization`` are null on golden."""
+    check = result.comparison
+    return {
+        "cycles": result.cycles,
+        "instructions": result.instructions,
+        "macs": result.macs,
+        "utilization": result.utilization,
+        "seconds": round(result.seconds, 6),
+        "images": result.images,
+        "outputs": {name: array.tolist() for name, array in result.outputs.items()},
+        "check": None if check is None else {"words": check.words, "equal": check.equal,
+                                             "first_difference": str(check.first) if check.first else None},
+    }
+
+
+def print_run(name: str, on: str, result: RunResult) -> None:
+    """The same for a person."""
+    rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
+    if result.macs is not None:
+        rows["MACs"] = f"{result.macs:,}"
+    if result.cycles is not None:
+        rows["cycles"] = f"{result.cycles:,}" + (f" ({result.cycles // result.images:,} an image)"
+                                                 if result.images > 1 else "")
+    if result.utilization is not None:
+        rows["utilization"] = f"{100 * result.utilization:.1f} %"
+    rows["seconds"] = f"{result.seconds:.2f}"
+    for output, array in result.outputs.items():
+        shape = "x".join(map(str, array.shape))
+        rows[f"output {output}"] = f"{shape} {array.dtype}, {array.min():.6g} .. {array.max():.6g}"
+    if result.comparison:
+        rows["RTL equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+    print_table(f"{name} on {on}", rows)
+
+
+def print_compiled(report: CompileReport) -> None:
+    """What ``weft compile`` says at the end: the files and their size; warnings on standard error."""
+    for warning in report.warnings:
+        print(f"weft: warning: {warning}", file=sys.stderr)
+    print_table(report.name, {
+        "layers": str(len(report.layers)),
+        "MACs": f"{report.macs:,}",
+        "instructions": f"{report.instructions:,}",
+        **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
+    })
