@@ -38,7 +38,6 @@ from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, schedule
 from weft.hw.arch import EVERY_STEP, Arch
 
-
 NOT_MADE: Any = None
 """A product of a step that has not run yet; the order of STEPS sees to it that none is read."""
 
