@@ -104,7 +104,8 @@ def run_many_on_rtl(
     """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
 
     ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
-    job and trace; without it they are kept only when the run fails. A machine that stops with an error has run: the result says so.
+    job and trace; without it they are kept only when the run fails. A machine that stops with an error has run: the
+    result says so.
     Raises SimulationError when it hangs or breaks an AXI rule.
     """
     simulation = build_rtl(arch, trace=trace, stage=stage)
