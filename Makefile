@@ -1,6 +1,8 @@
 # Every target sets up what it needs by itself. `make help` lists them.
 ARCH ?= pynq
 DEMO_ARCH ?= pynq
+SYNTH ?=
+MHZ ?= 90
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
@@ -8,7 +10,7 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog demo test test-fast test-all bench-units lint clean
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,11 +22,17 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth]'
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
 	@$(PY) -m weft.compiler.cli verilog -a "$(ARCH)" -o "build/$(NAME)"
+
+synth: $(READY)  ## yosys counts of ARCH for Xilinx 7 and ECP5 against the part and the baseline; SYNTH=--update-baseline
+	@$(PY) scripts/synth.py --arch "$(ARCH)" $(SYNTH)
+
+pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ
+	@$(PY) scripts/synth.py --arch "$(ARCH)" --pnr $(MHZ)
 
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"

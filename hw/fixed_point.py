@@ -37,31 +37,60 @@ def round_half_even(value: Value, shift: int) -> Value:
     return resize(kept + (half & (sticky | kept[0])), len(kept) + 1)
 
 
-def round_half_even_variable(value: Value, shift: Value) -> Value:
-    """The same for a shift that is a signal, 0..len(value)-1."""
-    value = Value.cast(value)
-    width = len(value)
+def _any(bits: list[Value]) -> Value:
+    return Cat(*bits).any() if bits else Const(0, 1)
+
+
+def _clipped(over: Value, sign: Value, value: Value) -> Value:
+    """``value``, or with ``over`` the end of its range on the side of ``sign``."""
+    limit = Cat((~sign).replicate(len(value) - 1), sign)
+    return Mux(over, limit, value.as_unsigned()).as_signed()
+
+
+def _shift_right(value: Value, shift: Value, keep: int) -> Value:
+    """The low ``keep`` bits of value >> shift: wide steps first, so that the fine ones need no more bits than those.
+
+    Written with each expression used once: Amaranth writes out what is used twice twice.
+    """
+    fine = min(2, len(shift))
+    width = keep + (1 << fine) - 1
+    wide_enough = resize(value, max(len(value), width))
+    return ((wide_enough >> Cat(Const(0, fine), shift[fine:]))[:width].as_signed() >> shift[:fine])[:keep]
+
+
+def round_off(value: Value, shift: Value, width: int) -> Value:
+    """First half of :func:`leave`: ``width`` + 2 bits for :func:`clip` (zero for zero), to be registered.
+
+    Whether the result fits is asked of the bits before the shift, so that only ``width`` bits are shifted and rounded.
+    """
+    value, shift = Value.cast(value), Value.cast(shift)
+    sign = value[-1]
     # One guard bit below carries the half through the shifter; the bits shifted out beyond it are sticky.
-    shifted = Cat(Const(0, 1), value).as_signed() >> shift
-    kept, half = resize(shifted[1:], width), shifted[0]
-    below = Cat(Const(0, 1), value) & ((Const(1, width + 1) << shift)[:width + 1] - 1)[:width + 1]
-    return resize(kept + (half & (below.any() | kept[0])), width + 1)
+    shifted = _shift_right(Cat(Const(0, 1), value), shift, width + 1)
+    kept, half = shifted[1:], shifted[0]
+    sticky = _any([value[bit] & (shift >= bit + 2) for bit in range(len(value) - 2)])
+    over = _any([(value[bit] ^ sign) & (shift <= bit - (width - 1)) for bit in range(width - 1, len(value) - 1)])
+    return Cat((kept + (half & (sticky | kept[0])))[:width], over, sign)
+
+
+def clip(rounded: Value, width: int) -> Value:
+    """Second half of :func:`leave`. Rounding up may carry the largest scalar over the end."""
+    value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
+    return _clipped(over | (value[-1] & ~sign), sign, value)
 
 
 def leave(value: Value, shift: Value, width: int) -> Value:
-    """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal), saturate."""
-    return saturate(round_half_even_variable(value, shift), width)
+    """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
+    return clip(round_off(value, shift, width), width)
 
 
 def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
     """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``.
 
-    It shifts within the accumulator's width and looks apart at the bits that fall off the top: half the shifter.
+    It shifts within the accumulator's width and asks apart whether a bit falls off the top that is not the sign.
     """
     value = Value.cast(value)
-    wide = resize(value, accumulator_width)
-    shifted = (wide << shift)[:accumulator_width].as_signed()
-    back = shifted >> shift
-    sign = value[-1]
-    limit = Cat(sign.replicate(accumulator_width - 1) ^ Const(-1, signed(accumulator_width - 1)).as_unsigned(), sign)
-    return Mux(back == wide, shifted, limit.as_signed())
+    sign, top = value[-1], accumulator_width - 1
+    over = _any([(value[bit] ^ sign) & (shift >= top - bit) for bit in range(len(value) - 1)])
+    shifted = (value.as_signed() << shift)[:accumulator_width]
+    return _clipped(over, sign, resize(shifted, accumulator_width))

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout
-from weft.hw.units import UNITS, Memory, conflict
+from weft.hw.units import UNITS, Access, Memory, conflict
 
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
@@ -46,26 +46,29 @@ def operand_valid(ranges, operand: int, memory: Memory):
     return ranges.local0 if memory is Memory.LOCAL else ranges.accumulators0
 
 
-def overlap(left, left_operand: int, right, right_operand: int):
-    return ((left[f"first{left_operand}"] <= right[f"last{right_operand}"])
-            & (right[f"first{right_operand}"] <= left[f"last{left_operand}"]))
+def overlap(left, left_operand: int, right, right_operand: int, width: int):
+    """Compared in the bits of a memory's address: ranges lie inside their memory."""
+    def inside(first, last):
+        return first[:width] <= last[:width]
+
+    return (inside(left[f"first{left_operand}"], right[f"last{right_operand}"])
+            & inside(right[f"first{right_operand}"], left[f"last{left_operand}"]))
 
 
 class Tracker(wiring.Component):
     """The outstanding operations of one unit, oldest first.
 
-    ``push`` with ``ranges`` adds one (only while ``room``), ``done`` takes the oldest away. ``wait[k]`` for the k-th of
-    ``watchers`` (units): how many ``done`` pulses from now on, this cycle's included, make the newest conflicting
-    operation of this unit done, 0 for no conflict, if ``new`` is an operation of that unit. ``count``: operations
-    outstanding.
+    ``push`` with ``ranges`` adds one (only while ``room``), ``done`` takes the oldest away. ``wait``: how many ``done``
+    pulses from now on, this cycle's included, make the newest operation of this unit done that conflicts with ``new``,
+    an operation of unit ``new_unit``; 0 for no conflict. ``count``: operations outstanding.
     """
 
-    def __init__(self, unit: str, depth: int, ranges: data.StructLayout, watchers: tuple[str, ...]) -> None:
-        self._unit, self.depth, self._ranges, self._watchers = unit, depth, ranges, watchers
-        width = bits_to_count(depth + 1)
+    def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
+        self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, UNITS[unit].outstanding
+        width = bits_to_count(self.depth + 1)
         super().__init__({
-            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "room": Out(1), "count": Out(width),
-            **{f"wait_{name}": Out(width) for name in watchers},
+            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(range(len(UNITS))),
+            "room": Out(1), "count": Out(width), "wait": Out(width),
         })
 
     def elaborate(self, platform) -> Module:
@@ -82,36 +85,34 @@ class Tracker(wiring.Component):
         with m.If(self.done):
             m.d.sync += oldest.eq(Mux(oldest == self.depth - 1, 0, oldest + 1))
         m.d.sync += self.count.eq(self.count + self.push - self.done)
-        overlaps = [self._overlaps(m, index, entry) for index, entry in enumerate(entries)]
-        for name in self._watchers:
-            hits = Cat(*(self._conflict(name, *pair) for pair in zip(entries, overlaps, strict=True)))
-            m.d.comb += getattr(self, f"wait_{name}").eq(self._newest_hit(m, name, hits, oldest))
+        asked = self._asked()
+        hits = Cat(*(self._conflict(entry, asked) for entry in entries))
+        m.d.comb += self.wait.eq(self._newest_hit(m, hits, oldest))
         return m
 
-    def _overlaps(self, m: Module, index: int, entry) -> dict[tuple[int, int], Signal]:
-        """(our operand, their operand) -> whether the ranges overlap: compared once for all watchers."""
-        pairs = {(ours.operand, theirs.operand) for name in self._watchers for ours in UNITS[self._unit].accesses
-                 for theirs in UNITS[name].accesses if conflict(ours, theirs)}
-        signals = {}
-        for ours, theirs in sorted(pairs):
-            signals[ours, theirs] = signal = Signal(name=f"overlap{index}_{ours}{theirs}")
-            m.d.comb += signal.eq(overlap(entry, ours, self.new, theirs))
-        return signals
+    def _asked(self) -> dict[tuple[Access, int], object]:
+        """(our access, their operand) -> whether ``new`` touches the same memory there in a way that conflicts."""
+        asked: dict[tuple[Access, int], object] = {}
+        for number, name in enumerate(UNIT_NAMES):
+            if name == self._unit:
+                continue
+            for ours, theirs in conflicts(self._arch, self._unit, name):
+                here = (self.new_unit == number) & operand_valid(self.new, theirs.operand, theirs.memory)
+                asked[ours, theirs.operand] = asked.get((ours, theirs.operand), Const(0, 1)) | here
+        return asked
 
-    def _conflict(self, watcher: str, entry, overlaps: dict):
-        """Whether an operation ``new`` of unit ``watcher`` conflicts with this entry."""
+    def _conflict(self, entry, asked: dict):
+        """Whether the new operation conflicts with this entry."""
         result = Const(0, 1)
-        for ours in UNITS[self._unit].accesses:
-            for theirs in UNITS[watcher].accesses:
-                if conflict(ours, theirs):
-                    result = result | (operand_valid(entry, ours.operand, ours.memory)
-                                       & operand_valid(self.new, theirs.operand, theirs.memory)
-                                       & overlaps[ours.operand, theirs.operand])
+        for (ours, theirs), wanted in asked.items():
+            width = address_width(self._arch, ours.memory)
+            result = result | (wanted & operand_valid(entry, ours.operand, ours.memory)
+                               & overlap(entry, ours.operand, self.new, theirs, width))
         return result
 
-    def _newest_hit(self, m: Module, name: str, hits, oldest):
+    def _newest_hit(self, m: Module, hits, oldest):
         """Age order position + 1 of the newest entry that hits and is outstanding."""
-        by_age = Signal(self.depth, name=f"by_age_{name}")
+        by_age = Signal(self.depth)
         doubled = Cat(hits, hits)
         with m.Switch(oldest):
             for index in range(self.depth):
@@ -142,35 +143,47 @@ class UnitQueue(wiring.Component):
         m = Module()
         layout = self.o.payload.shape()
         m.submodules.operations = operations = fifo.SyncFIFOBuffered(width=layout.size, depth=self._depth)
-        slots = [Signal(self._waits, name=f"waits{k}") for k in range(self._depth)]
+        slots = [Signal(self._waits, name=f"waits{k}") for k in range(self._depth)]  # a ring
+        head, tail = Signal(range(self._depth)), Signal(range(self._depth))
         count = Signal(range(self._depth + 1))
         push, pop = self.i.valid & self.i.ready, self.o.valid & self.o.ready
+        clear = Cat(slot.as_value() == 0 for slot in slots)
         m.d.comb += [
             self.i.ready.eq(count != self._depth),
             operations.w_en.eq(push), operations.w_data.eq(self.i.payload.operation),
             operations.r_en.eq(pop), self.o.payload.as_value().eq(operations.r_data),
-            self.o.valid.eq(operations.r_rdy & (slots[0].as_value() == 0)),
+            self.o.valid.eq(operations.r_rdy & clear.bit_select(head, 1)),
         ]
         m.d.sync += count.eq(count + push - pop)
+        for pointer, moves in ((head, pop), (tail, push)):
+            with m.If(moves):
+                m.d.sync += pointer.eq(Mux(pointer == self._depth - 1, 0, pointer + 1))
         for index, slot in enumerate(slots):
-            following = slots[index + 1] if index + 1 < self._depth else slot
-            self._advance(m, slot, Mux(pop, following.as_value(), slot.as_value()))
-            with m.If(push & (count - pop == index)):
+            for bit, name in enumerate(self._waits.members):
+                m.d.sync += slot[name].eq(slot[name] - (self.pulses[bit] & (slot[name] != 0)))
+            with m.If(push & (tail == index)):
                 m.d.sync += slot.eq(self.i.payload.waits)
         return m
 
-    def _advance(self, m: Module, slot, value) -> None:
-        """The next value of a slot's counters: those of ``value``, less this cycle's pulses."""
-        current = data.View(self._waits, value)
-        for bit, name in enumerate(self._waits.members):
-            waiting = current[name]
-            m.d.sync += slot[name].eq(waiting - (self.pulses[bit] & (waiting != 0)))
+
+def address_width(arch: Arch, memory: Memory) -> int:
+    """Bits that tell the vectors of a memory apart."""
+    return {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width,
+            Memory.DRAM0: bits_to_count(arch.dram0_depth), Memory.DRAM1: bits_to_count(arch.dram1_depth)}[memory]
 
 
-def watched_by(unit: str) -> tuple[str, ...]:
+def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
+    """Pairs of accesses of two units that must keep their order. Only LoadLUT takes the SIMD unit to local memory."""
+    def accesses(name: str) -> list[Access]:
+        return [access for access in UNITS[name].accesses
+                if arch.lut_count or name != "simd" or access.memory is not Memory.LOCAL]
+
+    return [(ours, theirs) for ours in accesses(unit) for theirs in accesses(other) if conflict(ours, theirs)]
+
+
+def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:
     """The other units with which an operation of ``unit`` can conflict over a memory."""
-    return tuple(other for other in UNIT_NAMES if other != unit and any(
-        conflict(ours, theirs) for ours in UNITS[unit].accesses for theirs in UNITS[other].accesses))
+    return tuple(other for other in UNIT_NAMES if other != unit and conflicts(arch, unit, other))
 
 
 class Interlock(wiring.Component):
@@ -196,10 +209,10 @@ class Interlock(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         layout = range_layout(self.i.payload.shape())
-        trackers = {name: Tracker(name, UNITS[name].outstanding, layout, watched_by(name)) for name in UNIT_NAMES}
+        trackers = {name: Tracker(self._arch, name, layout) for name in UNIT_NAMES}
         for name, tracker in trackers.items():
             m.submodules[f"{name}_tracker"] = tracker
-            m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")),
+            m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")), tracker.new_unit.eq(self.i.payload.unit),
                          *(tracker.new[field].eq(value) for field, value in range_of(self.i.payload).items())]
         swaps = self._track_swaps(m)
         m.d.comb += self.idle.eq(Cat(*(tracker.count == 0 for tracker in trackers.values())).all())
@@ -253,8 +266,8 @@ class Interlock(wiring.Component):
     def _queue(self, m: Module, name: str, trackers: dict, swaps) -> UnitQueue:
         """One unit's queue, its counters filled from the trackers and counted down by the pulses."""
         waits, pulses, widths = {}, [], {}
-        for other in watched_by(name):
-            waits[other], widths[other] = getattr(trackers[other], f"wait_{name}"), len(trackers[other].count)
+        for other in watched_by(self._arch, name):
+            waits[other], widths[other] = trackers[other].wait, len(trackers[other].count)
             pulses.append(getattr(self, f"{other}_done"))
         if name == "mat_mul":
             waits["load_weight"], widths["load_weight"] = (trackers["load_weight"].count,

@@ -10,7 +10,7 @@ from weft.hw.arch import Arch
 from weft.hw.fixed_point import resize, saturate
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.memory.local import answer, delayed, select
+from weft.hw.memory.local import answer, select
 from weft.hw.ports import (
     AccumulatePort,
     accumulator_layout,
@@ -48,15 +48,15 @@ class Accumulators(wiring.Component):
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
-        served, outputs = [], []
+        grants, outputs = [], []
         m.d.comb += self.mat_mul.request.ready.eq(1)
         for index in range(interleave.count):
             m.submodules[f"bank{index}"] = bank = AccumulatorBank(arch, interleave.rows, interleave.row_width)
             grant = self._arbitrate(m, interleave, index, bank, readers, writers)
-            served.append(delayed(m, f"served{index}", grant, ACCUMULATOR_READ_LATENCY - 1))
+            grants.append(grant)
             outputs.append(bank.r_data.as_value())
-        for index, port in enumerate(readers):
-            answer(m, port, [bank_served[index] for bank_served in served], outputs)
+        for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
+            answer(m, name, port, [grant[index] for grant in grants], outputs, ACCUMULATOR_READ_LATENCY)
         return m
 
     def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list):
@@ -136,38 +136,38 @@ class AccumulatorBank(wiring.Component):
             in_ram.en.eq(self.w_en), in_ram.accumulate.eq(self.w_accumulate), in_ram.addr.eq(self.w_addr),
             in_ram.data.eq(self.w_data), adding.eq(in_ram),
         ]
-        results = [Signal(layout, name=f"result{age}", reset_less=True) for age in range(FORWARDING_DEPTH)]
-        self._forward(m, results, stored, in_ram, adding, write)
-        self._add(m, results, adding)
-        m.d.comb += write.data.eq(results[0].as_value())
+        result = Signal(layout, reset_less=True)
+        self._forward(m, result, stored, in_ram, adding, write)
+        self._add(m, result, adding)
+        m.d.comb += write.data.eq(result.as_value())
         return m
 
-    def _forward(self, m: Module, results: list, stored, in_ram, adding, write) -> None:
-        """``r_data``: the newest of the last results with the address read, else what the block RAM gave."""
-        address = Signal.like(self.r_addr)  # of the read whose row is in the block RAM's latch now
-        m.d.sync += address.eq(self.r_addr)
-        newer = [(adding.en, adding.addr)]
-        for age in range(FORWARDING_DEPTH):
-            en, addr = Signal(name=f"en{age}"), Signal.like(self.w_addr, name=f"addr{age}")
-            m.d.sync += [en.eq(newer[-1][0]), addr.eq(newer[-1][1])]
-            newer.append((en, addr))
-        m.d.comb += [write.en.eq(newer[1][0]), write.addr.eq(newer[1][1])]
-        hits = [Signal(name=f"hit{age}") for age in range(FORWARDING_DEPTH)]
-        for hit, (en, addr) in zip(hits, newer, strict=False):
-            m.d.sync += hit.eq(en & (addr == address))
-        value = stored
-        for hit, result in reversed(list(zip(hits, results, strict=True))):
-            value = Mux(hit, result.as_value(), value)
-        m.d.comb += self.r_data.as_value().eq(value)
+    def _forward(self, m: Module, result, stored, in_ram, adding, write) -> None:
+        """``r_data``: the newest of the last three results with the address read, else what the block RAM gave.
 
-    def _add(self, m: Module, results: list, adding) -> None:
-        """Add or replace, saturate; older results move on for forwarding."""
+        The block RAM does not show the writes of the last three cycles. Addresses are compared two cycles ahead, so
+        that the two older results are chosen between a cycle ahead.
+        """
+        in_write = Signal(data.StructLayout({"en": 1, "addr": len(self.w_addr)}))
+        m.d.sync += [in_write.en.eq(adding.en), in_write.addr.eq(adding.addr)]
+        m.d.comb += [write.en.eq(in_write.en), write.addr.eq(in_write.addr)]
+        early = [Signal(name=f"early_hit{age}") for age in range(FORWARDING_DEPTH)]
+        for hit, writing in zip(early, (in_ram, adding, in_write), strict=True):
+            m.d.sync += hit.eq(writing.en & (writing.addr == self.r_addr))
+        newest_hit, older_hit = Signal(), Signal()
+        before, older = Signal.like(stored, reset_less=True), Signal.like(stored, reset_less=True)
+        m.d.sync += [
+            newest_hit.eq(early[0]), older_hit.eq(early[1] | early[2]),
+            before.eq(result), older.eq(Mux(early[1], result, before)),
+        ]
+        m.d.comb += self.r_data.as_value().eq(Mux(newest_hit, result.as_value(), Mux(older_hit, older, stored)))
+
+    def _add(self, m: Module, result, adding) -> None:
+        """Add or replace, saturate."""
         width = self._arch.accumulator_bits
         for lane in range(self._arch.array_size):
             old = Mux(adding.accumulate, self.r_data[lane], 0)
-            m.d.sync += results[0][lane].eq(saturate(adding.data[lane] + old, width))
-        for newer, older in zip(results, results[1:], strict=False):
-            m.d.sync += older.eq(newer)
+            m.d.sync += result[lane].eq(saturate(adding.data[lane] + old, width))
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from weft.hw.arch import Arch
+from weft.hw.arch import Arch, bits_to_count
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.ports import local_read_port, local_write_port
@@ -35,17 +35,17 @@ class LocalMemory(wiring.Component):
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
         width = arch.array_size * arch.number.width
-        outputs, served = [], []
+        outputs, grants = [], []
         for bank in range(interleave.count):
             read, output, write = block_ram(m, f"bank{bank}", interleave.rows, width)
             grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers])
             take_read(m, read, interleave, grant, readers)
-            served.append(delayed(m, f"served{bank}", grant, LOCAL_READ_LATENCY - 1))
+            grants.append(grant)
             outputs.append(output)
             grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address")
             take_write(m, write, interleave, grant, writers)
-        for index, port in enumerate(readers):
-            answer(m, port, [bank_served[index] for bank_served in served], outputs)
+        for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
+            answer(m, name, port, [grant[index] for grant in grants], outputs, LOCAL_READ_LATENCY)
         return m
 
 
@@ -94,11 +94,22 @@ def delayed(m: Module, name: str, value, cycles: int):
     return value
 
 
-def answer(m: Module, port, served: list, outputs: list) -> None:
-    """Register the row of the bank that served this client: the last cycle of the read latency."""
-    data = Signal(len(outputs[0]), name="answer", reset_less=True)
-    m.d.sync += [
-        port.response.valid.eq(Cat(*served).any()),
-        data.eq(select(Cat(*served), outputs)),
-    ]
+def pick(number, values: list):
+    """values[number] for as many values as ``number`` can tell apart: a multiplexer of four is one 6-input table."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return Mux(number[-1], pick(number[:-1], values[half:]), pick(number[:-1], values[:half]))
+
+
+def answer(m: Module, name: str, port, grants: list, outputs: list, latency: int) -> None:
+    """Register the row of the bank that served this client: the last cycle of the read ``latency``.
+
+    ``grants``: for each bank, whether it takes the client's request now.
+    """
+    bank_width = bits_to_count(len(outputs))
+    number = [Cat(grant for bank, grant in enumerate(grants) if bank >> bit & 1).any() for bit in range(bank_width)]
+    served = delayed(m, f"{name}_served", Cat(Cat(*grants).any(), *number), latency - 1)
+    data = Signal(len(outputs[0]), name=f"{name}_answer", reset_less=True)
+    m.d.sync += [port.response.valid.eq(served[0]), data.eq(pick(served[1:], outputs))]
     m.d.comb += port.response.payload.eq(data)

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.control.walker import Walker
-from weft.hw.fixed_point import leave
+from weft.hw.fixed_point import clip, round_off
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.operations import move_out_layout, shift_width
 from weft.hw.ports import accumulator_read_port, local_write_port
@@ -55,6 +55,8 @@ class MoveOutUnit(wiring.Component):
             for lane in range(arch.array_size):
                 value = rows.payload.data[lane]
                 if arch.mac_rounding != EVERY_STEP:
-                    value = leave(value, rows.payload.tag.leave_shift, arch.number.width)
+                    rounded = Signal(arch.number.width + 2, name=f"rounded_{lane}")
+                    m.d.comb += rounded.eq(round_off(value, rows.payload.tag.leave_shift, arch.number.width))
+                    value = clip(rounded, arch.number.width)
                 relu = Mux(rows.payload.tag.relu & value[-1], 0, value)
                 m.d.sync += request.payload.data[lane].eq(relu)

@@ -55,8 +55,7 @@ class Alu(wiring.Component):
             product.eq(left * right),
             wide.eq(product),
             simple.eq(self._simple(m, lane, left, right, opcodes)),
-            result.eq(Mux(opcodes[2] == Op.MULTIPLY,
-                          fixed_point.saturate(fixed_point.round_half_even(wide, point), width), simple)),
+            result.eq(Mux(opcodes[2] == Op.MULTIPLY, fixed_point.leave(wide, Const(point), width), simple)),
         ]
         m.d.comb += self.result[lane].eq(result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -101,10 +101,10 @@ class SimdUnit(wiring.Component):
         row = Signal(vector_layout(arch), reset_less=True, name="input")
         for lane in range(arch.lane_count):
             scalar = self.accumulator_read.response.payload[lane]
-            if arch.mac_rounding != EVERY_STEP:
-                scalar = fixed_point.round_half_even_variable(scalar, micro.leave_shift)
-            rounded = Signal(signed(len(scalar)), reset_less=True, name=f"rounded_{lane}")
-            m.d.sync += [rounded.eq(Mux(micro.read, scalar, 0)), row[lane].eq(fixed_point.saturate(rounded, width))]
+            shift = Const(0, 1) if arch.mac_rounding == EVERY_STEP else micro.leave_shift
+            rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
+            m.d.sync += [rounded.eq(Mux(micro.read, fixed_point.round_off(scalar, shift, width), 0)),
+                         row[lane].eq(fixed_point.clip(rounded, width))]
         return row
 
     def _execute(self, m: Module, registers: Registers, start: Any, end: tuple[Value, Any]) -> Value:

