@@ -8,7 +8,7 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog demo test test-fast test-all lint clean
+.PHONY: help setup verilog demo test test-fast test-all formal lint clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +37,9 @@ test-fast: $(READY)  ## the suite without what takes long, for every save
 
 test-all: $(READY)  ## everything: long random runs and whole models too
 	@$(PY) -m pytest
+
+formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
+	@$(PY) -m weft.tb.formal.prove --write
 
 # mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
 lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine
