@@ -96,6 +96,7 @@ def form(broken: Broken | None = None) -> Harness:
 
 PROOFS = [
     Proof("decoder_ranges", "decoder: every operand of an issued operation ends inside its memory", ranges,
-          {"check_cause": is_zero}, 7, BOUNDED),
-    Proof("decoder_form", "decoder: an instruction of illegal form never leaves", form, {"check_cause": is_zero}, 6, BOUNDED),
+          {"check_cause": is_zero}, 6, BOUNDED),
+    Proof("decoder_form", "decoder: an instruction of illegal form never leaves", form,
+          {"check_cause": is_zero}, 6, BOUNDED),
 ]

@@ -172,7 +172,7 @@ PROOFS = [
     Proof("order_gearbox", "Gearbox 3 to 2: units in order, segments aligned", gearbox(3, 2, False),
           {"closing": is_zero}, 6, BOUNDED, fast=False),
     Proof("order_gearbox_widening", "Gearbox 2 to 3: units in order, segments aligned", gearbox(2, 3, False),
-          {"remaining": is_zero}, 6, BOUNDED, fast=False),
+          {"closing": is_zero}, 6, BOUNDED, fast=False),
     Proof("order_gearbox_flush", "Gearbox 3 to 2 with flush and lead: units in order, masks", gearbox(3, 2, True),
           {"position": is_zero}, 6, BOUNDED, fast=False),
 ]
