@@ -10,7 +10,7 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean formal
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,6 +48,9 @@ test-all: $(READY)  ## everything: long random runs and whole models too
 
 bench-units: $(READY)  ## how close the units come to what is possible: cycles in RTL against bars
 	@$(PY) scripts/bench_units.py
+
+formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
+	@$(PY) -m weft.tb.formal.prove --write
 
 # mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
 lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine

@@ -74,7 +74,7 @@ class Tracker(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         entries = [Signal(self._ranges, name=f"entry{k}", reset_less=True) for k in range(self.depth)]
-        oldest, newest = Signal(range(self.depth)), Signal(range(self.depth))
+        oldest, newest = (Signal(range(self.depth), name=name) for name in ("oldest", "newest"))
         m.d.comb += self.room.eq(self.count != self.depth)
         with m.If(self.push):
             m.d.sync += newest.eq(Mux(newest == self.depth - 1, 0, newest + 1))

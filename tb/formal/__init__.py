@@ -1,0 +1,1 @@
+"""Formal proofs of the blocks on small parameters, with yosys, SymbiYosys and an SMT solver."""

@@ -1,0 +1,130 @@
+"""Stream rules: what is offered stays as it is and offered until it is taken, on every stream that a block drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.lib import data
+
+from weft.hw.array.load_weight_unit import LoadWeightUnit
+from weft.hw.array.mat_mul_unit import MatMulUnit
+from weft.hw.bus.csr_slave import CsrSlave
+from weft.hw.bus.dram_reader import DramReader
+from weft.hw.bus.dram_writer import VECTORS_AHEAD, DramWriter
+from weft.hw.bus.gearbox import Gearbox
+from weft.hw.bus.program_reader import ProgramReader
+from weft.hw.control.decoder import Decoder
+from weft.hw.control.fetch import Fetch
+from weft.hw.control.interlock import UnitQueue
+from weft.hw.control.walker import Walker
+from weft.hw.memory.move_in import MoveInUnit
+from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.memory.read_stream import ReadStream
+from weft.hw.operations import move_out_layout
+from weft.hw.ports import local_read_port
+from weft.hw.simd.simd_unit import SimdUnit
+from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.tb.formal.archs import SMALL
+from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
+from weft.tb.formal.prove import BOUNDED, INDUCTION, Proof
+
+Invariants = Callable[[Harness, Any, Inside], None]
+
+
+def rules(name: str, says: str, make: Callable[[], Any], broken: Broken, *, invariants: Invariants | None = None,
+          unless: Callable[[Any], dict] | None = None, depth: int = 3, mode: str = INDUCTION, **options: Any) -> Proof:
+    """The stream rules on all streams of a block; ``invariants`` are asserted as well and help the induction."""
+    def build(broken: Broken | None = None) -> Harness:
+        harness, block = Harness(), make()
+        excuses = unless(block) if unless else None
+        inside = harness.block(block, unless=excuses, broken=broken, **options)
+        if invariants:
+            invariants(harness, block, inside)
+        return harness
+    return Proof(f"stream_{name}", f"stream rules: {says}", build, broken, depth, mode)
+
+
+# -- invariants --------------------------------------------------------------------------------------------------------
+def buffered_fifo(harness: Harness, inside: Inside, path: str) -> Any:
+    """Of Amaranth's buffered FIFO: two rows inside, and the first is at the output. Returns its level."""
+    level, shown = inside(f"{path}.inner_level"), inside(f"{path}.r_rdy")
+    harness.always((level < 2) | shown, f"{path.replace('.', '_')}_shown")
+    return level + shown
+
+
+def queue_counts(harness: Harness, block: UnitQueue, inside: Inside) -> None:
+    harness.always(inside("count") == buffered_fifo(harness, inside, "operations"), "count_is_level")
+
+
+def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str) -> None:
+    """Everything requested is under way in the memory or in the FIFO; each has its tag."""
+    rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
+    under_way = inside(f"{path}under_way")
+    harness.always(under_way == rows + ones(harness.under_way[request]), "rows_under_way")
+    harness.always(under_way == tags, "a_tag_each")
+
+
+def writer_places(harness: Harness, block: DramWriter, inside: Inside) -> None:
+    inside_fifo = inside("vectors.fifo.level") + ones(harness.under_way["local_read_request"])
+    harness.always(inside("places") + inside_fifo == VECTORS_AHEAD, "places")
+
+
+def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
+    """Cycles to wait are a row of ones from bit 0 up."""
+    wait = inside("issue.wait")
+    harness.always((wait & (wait + 1)) == 0, "wait_is_a_row_of_ones")
+
+
+def answers_only_what_was_asked(harness: Harness, block: Any, inside: Inside) -> None:
+    """The slave's part: a beat only while a burst is outstanding. How long bursts are is left open."""
+    outstanding = harness.count(block.ar.valid & block.ar.ready,
+                                block.r.valid & block.r.ready & block.r.payload.last, 64, "outstanding")
+    harness.assume(~block.r.valid | (outstanding != 0), "asked")
+
+
+# -- proofs ------------------------------------------------------------------------------------------------------------
+TAG = data.StructLayout({"a": 1})
+
+PROOFS = [
+    rules("walker", "addresses of a Walker", lambda: Walker(move_out_layout(SMALL), ("accumulator", "local")),
+          {"o__valid": toggles}),
+    rules("unit_queue", "operations that leave a UnitQueue",
+          lambda: UnitQueue(data.StructLayout({"a": 3}), {"x": 2, "y": 2}, 4),
+          {"waits0": toggles}, invariants=queue_counts),
+    rules("decoder", "decoded instructions, while not halted", lambda: Decoder(SMALL),
+          {"check_valid": toggles}, leave=("halt",)),
+    rules("fetch", "instructions of Fetch, except when discarded", lambda: Fetch(SMALL),
+          {"gearbox.i__ready": is_one}, unless=lambda block: {"instruction": block.discard}),
+    rules("read_stream", "requests and rows of a ReadStream",
+          lambda: ReadStream(local_read_port(SMALL), TAG, LOCAL_READ_LATENCY), {"room": is_one},
+          latency=LOCAL_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
+              h, None, inside, "", "port_request")),
+    rules("move_in", "reads and writes of the MoveInUnit", lambda: MoveInUnit(SMALL), {"walker.o__valid": toggles},
+          latency=LOCAL_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
+              h, None, inside, "rows.", "local_read_request")),
+    rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
+          latency=ACCUMULATOR_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
+              h, None, inside, "rows.", "accumulator_read_request")),
+    rules("mat_mul", "reads of the MatMulUnit", lambda: MatMulUnit(SMALL), {"walker.o__valid": toggles},
+          latency=LOCAL_READ_LATENCY, leave=("accumulator_write",)),
+    rules("load_weight", "reads of the LoadWeightUnit", lambda: LoadWeightUnit(SMALL), {"bias_row": toggles},
+          latency=LOCAL_READ_LATENCY),
+    rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
+          latency=ACCUMULATOR_READ_LATENCY, invariants=simd_waits),
+    rules("dram_reader", "ar and local writes of the DramReader", lambda: DramReader(SMALL),
+          {"burst_len": lambda inside, _: inside("splitter.left_m1")}),
+    rules("dram_writer", "aw, w and local reads of the DramWriter", lambda: DramWriter(SMALL),
+          {"burst_len": lambda inside, _: inside("splitter.left_m1")},
+          latency=LOCAL_READ_LATENCY, invariants=writer_places),
+    rules("program_reader", "ar and beats of the ProgramReader, except when stopped", lambda: ProgramReader(SMALL),
+          {"burst_len": lambda inside, _: inside("splitter.left_m1")},
+          unless=lambda block: {"beats": block.stop | block.error}, invariants=answers_only_what_was_asked,
+          depth=9, mode=BOUNDED),
+    rules("csr", "b and r of the CSR slave", lambda: CsrSlave(SMALL), {"axil__b__valid": toggles}),
+    rules("gearbox", "words of a Gearbox", lambda: Gearbox(2, 3, 2), {"remaining": is_zero}),
+    rules("gearbox_widening", "words of a Gearbox to larger words", lambda: Gearbox(2, 2, 3),
+          {"remaining": is_zero}),
+    rules("gearbox_flush", "words and masks of a Gearbox that flushes", lambda: Gearbox(2, 3, 2, flush=True),
+          {"closing": toggles}),
+]

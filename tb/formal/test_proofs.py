@@ -1,0 +1,35 @@
+"""Every proof holds, and fails around a block broken on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.tb.formal.proofs import PROOFS
+from weft.tb.formal.prove import Proof
+
+BROKEN_IN_MAKE_TEST = {"stream_walker", "order_unit_queue", "round_robin", "tracker_simd", "splitter"}
+"""Breaks that the quick suite looks at too; all of them are `long`."""
+
+
+def cases(quick: set[str]) -> list:
+    return [pytest.param(proof, id=proof.name, marks=[] if proof.name in quick else [pytest.mark.long])
+            for proof in PROOFS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proof", cases({proof.name for proof in PROOFS if proof.fast}))
+def test_proof_holds(proof: Proof) -> None:
+    outcome = proof.run()
+    assert outcome.proved, f"{proof.name}: {outcome.failed} does not hold, see {outcome.trace}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proof", cases(BROKEN_IN_MAKE_TEST))
+def test_proof_fails_around_a_broken_block(proof: Proof) -> None:
+    outcome = proof.run_broken()
+    assert not outcome.proved and outcome.trace, f"{proof.name} holds although {', '.join(proof.broken)} is broken"
+
+
+def test_names_are_unique() -> None:
+    names = [proof.name for proof in PROOFS]
+    assert len(names) == len(set(names))
