@@ -8,7 +8,7 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog demo test test-fast test-all lint clean
+.PHONY: help setup verilog demo test test-fast test-all test-onnx lint clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +37,9 @@ test-fast: $(READY)  ## the suite without what takes long, for every save
 
 test-all: $(READY)  ## everything: long random runs and whole models too
 	@$(PY) -m pytest
+
+test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
+	@$(PY) -m pytest tb/compile/test_onnx_nodes.py
 
 # mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
 lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine

@@ -31,6 +31,7 @@ from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
 from weft.compiler.passes.host import HostPart, split_host
+from weft.compiler.passes.index import input_order
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.quantize.calibrate import Calibration, calibrate
@@ -84,6 +85,10 @@ def _split_host(state: State) -> State:
     return state.replace(graph=graph, host=host)
 
 
+def _normalise(state: State) -> State:
+    return state.replace(graph=normalise(state.graph, state.arch.array_size))
+
+
 def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
     return lambda state: state.replace(graph=function(state.graph))
 
@@ -91,7 +96,7 @@ def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
 # -- layers, numbers, memory ---------------------------------------------------------------------------------------
 def _layers(state: State) -> State:
     layers = build_layers(state.graph, state.arch)
-    made = {layer.output.name for layer in layers}
+    made = {layer.output.root for layer in layers}
     for port in state.graph.outputs:
         if port.tensor not in made:
             raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
@@ -105,7 +110,7 @@ def _calibrate(state: State) -> State:
 
 def _points(state: State) -> State:
     return state.replace(points=choose_points(state.layers, state.graph.constants, state.calibration, state.arch,
-                                              state.plain))
+                                              state.plain, state.graph.opset))
 
 
 def _consts(state: State) -> State:
@@ -141,7 +146,7 @@ STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
     Step("split_host", _split_host, lambda state: state.graph.text()),
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
-    Step("normalise", _graph_pass(normalise), lambda state: state.graph.text()),
+    Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
@@ -191,7 +196,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     manifest = TModel(
         name, folder, state.arch, files["tprog"], len(state.program),
         (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
-        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
+        _ports(state, state.graph.inputs, False), _ports(state, state.graph.outputs, True), state.host,
         sum(row["macs"] for row in rows), rows)
     storage = state.arch.number.storage_dtype
     write_files(folder, {
@@ -205,13 +210,13 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
         sum(row["saturated"] for row in rows), _warnings(state, rows))
 
 
-def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
+def _ports(state: State, ports: tuple[Any, ...], outputs: bool) -> tuple[Port, ...]:
     places = state.layout.dram0
     found = []
     for port in ports:
         place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          state.points.vars[port.tensor]))
+                          state.points.vars[port.tensor], port.order if outputs else input_order(port.shape)))
     return tuple(found)
 
 
