@@ -60,6 +60,8 @@ def compile_command(
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What is refused, and all behind it, runs on "
+                                                "the host (onnxruntime).")] = False,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there.")] = None,
     overrides: SetOption = None,
@@ -73,6 +75,7 @@ def compile_command(
         make_folder(folder)
     with console.progress() as progress:
         report = compile_model(model, machine, output, name=name, calibration=calibration, plain=plain,
+                               host_fallback=host_fallback,
                                dump_dir=dump_dir, progress=lambda step: progress(f"compiling: {step}", 0, 0))
     console.print_compiled(report)
 

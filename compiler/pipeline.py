@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
-from weft.compiler.passes.host import HostPart, split_host
+from weft.compiler.passes.host import HostPart, fall_back, split_host
 from weft.compiler.passes.index import input_order
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
@@ -51,6 +52,7 @@ class State:
     arch: Arch
     inputs: Mapping[str, np.ndarray] | None
     plain: bool
+    host_fallback: bool = False
     graph: Graph = NOT_MADE
     host: HostPart | None = None
     layers: tuple[hir.Layer, ...] = ()
@@ -80,8 +82,14 @@ def _read(state: State) -> State:
     return state.replace(graph=read_onnx(state.model))
 
 
+def _attempt(state: State, graph: Graph) -> None:
+    """As far as a node of the model can be to blame."""
+    build_layers(normalise(check_supported(graph), state.arch.array_size), state.arch)
+
+
 def _split_host(state: State) -> State:
-    graph, host = split_host(state.graph)
+    cut = partial(fall_back, attempt=partial(_attempt, state)) if state.host_fallback else split_host
+    graph, host = cut(state.graph)
     return state.replace(graph=graph, host=host)
 
 
@@ -163,15 +171,17 @@ STEPS: tuple[Step, ...] = (
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
                   calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
-                  dump_dir: Path | None = None, progress: Callable[[str], None] | None = None) -> CompileReport:
+                  host_fallback: bool = False, dump_dir: Path | None = None,
+                  progress: Callable[[str], None] | None = None) -> CompileReport:
     """Compile an ONNX file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
-    warning. ``plain`` computes everything at the data type's own point. ``progress`` hears each step's name.
+    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs what is
+    refused, and all that reads it. ``progress`` hears each step's name.
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)
-    state = State(model, arch, calibration, plain)
+    state = State(model, arch, calibration, plain, host_fallback)
     for number, step in enumerate(STEPS):
         if progress is not None:
             progress(step.name)
@@ -207,7 +217,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     return CompileReport(
         name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
         sum(state.instruction_counts), manifest.macs, total_vectors(rows),
-        sum(row["saturated"] for row in rows), _warnings(state, rows))
+        sum(row["saturated"] for row in rows), _warnings(state, rows), state.host)
 
 
 def _ports(state: State, ports: tuple[Any, ...], outputs: bool) -> tuple[Port, ...]:

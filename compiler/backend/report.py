@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.compiler.layers.hir import Layer, MatMul
 from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.host import HostPart
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.tiling import vectors
@@ -29,6 +30,7 @@ class CompileReport:
     modelled_vectors: dict[str, int]
     saturated: int
     warnings: tuple[str, ...]
+    host: HostPart | None = None
 
 
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,

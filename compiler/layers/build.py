@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
@@ -30,6 +30,7 @@ from weft.compiler.layers.hir import (
     Window,
 )
 from weft.compiler.passes.normalise import TABLES
+from weft.compiler.passes.operators import ON_HOST
 from weft.hw.arch import Arch
 
 COUNTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -183,9 +184,9 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
     if builder.arch.lut_count < 2:
-        raise refuse(f"lut_count for node {node.name!r}, operator {node.op}", builder.arch.lut_count,
-                     "at least 2 (a table of values and one of slopes)",
-                     "choose an architecture with lut_count 2 or more, or run the end of the network on the host")
+        raise refuse_node(node, "architecture key lut_count", builder.arch.lut_count,
+                          "at least 2 (a table of values and one of slopes)",
+                          f"choose an architecture with lut_count 2 or more, or {ON_HOST}")
     source = node.input(0)
     function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
     return Open(node.name, position, (Load(builder.var(source), "%0"), function))
@@ -193,8 +194,8 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
 
 def _need_registers(arch: Arch, node: Node) -> None:
     if arch.simd_registers_depth < 1:
-        raise refuse(f"simd_registers_depth for node {node.name!r}, operator {node.op}", arch.simd_registers_depth,
-                     "at least 1", "choose an architecture with simd_registers_depth 1 or more")
+        raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
+                          f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
 
 
 HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {

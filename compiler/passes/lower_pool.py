@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -81,13 +81,20 @@ def max_pool(state: Rewrite, node: Node) -> None:
     _maximum(state, node, kernel, outputs, **attributes, ceil_mode=node.attributes.get("ceil_mode", 0))
 
 
-def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: object) -> None:
-    full = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), **attributes,
+def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: Any) -> None:
+    full: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), **attributes,
             "kernel_shape": tuple(kernel)}
     source = exact(state, node, node.input(0))
+    plain = not any(full["pads"]) and full["dilations"] == (1, 1)
+    whole = tuple(outputs) == (1, 1) and min(kernel) > 1 and plain
 
     def pool(tensor: str) -> str:
-        return state.emit(node, "MaxPool", [tensor], full, (1, state.shapes[tensor][1], *outputs))
+        channels = state.shapes[tensor][1]
+        if whole:  # row by row first, so that few vectors are in the accumulators at a time
+            line = {**full, "kernel_shape": (1, kernel[1])}
+            tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, kernel[0], 1), "rows")
+            return state.emit(node, "MaxPool", [tensor], {**full, "kernel_shape": (kernel[0], 1)}, (1, channels, 1, 1))
+        return state.emit(node, "MaxPool", [tensor], full, (1, channels, *outputs))
 
     state.hold(node.output, per_image(state, node, source, pool))
 

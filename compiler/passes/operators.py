@@ -14,7 +14,8 @@ from typing import Any
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 
-USE_HOST = "rewrite this part with supported operators, or cut the model here and run the rest on the host"
+ON_HOST = "run the network from here on the host (--host-fallback)"
+USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
 @dataclass(frozen=True)

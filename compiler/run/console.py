@@ -94,5 +94,7 @@ def print_compiled(report: CompileReport) -> None:
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
         "instructions": f"{report.instructions:,}",
+        **({} if report.host is None else {"on the host": f"{', '.join(report.host.operators)}; reads "
+                                           f"{', '.join(report.host.inputs)}"}),
         **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
     })

@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
                                            extrapolation_value=1.0),
                   ["node 'resize0', operator Resize, attribute extrapolation_value: found 1.0", "allowed: 0"]),
     "value tables": (lambda maker: maker.node("Sigmoid", "x"),
-                     ["lut_count for node 'sigmoid0', operator Sigmoid: found 0", "at least 2"]),
+                     ["node 'sigmoid0', operator Sigmoid, architecture key lut_count: found 0", "at least 2"]),
     "quotient": (lambda maker: maker.node("Div", "x", maker.node("Relu", "x")),
                  ["operator Div, input 1", "computed at run time"]),
     "rearrangement": (lambda maker: shuffled_pixels(maker), ["rearrangement of elements", "allowed: at most 256"]),
@@ -112,7 +112,7 @@ def test_integer_input(tmp_path: Path) -> None:
 def test_no_simd_registers(tmp_path: Path) -> None:
     path = made(tmp_path, lambda maker: maker.node("MaxPool", "x", kernel_shape=(2, 2)))
     text = refusal(path, BASE.replace(simd_registers_depth=0))
-    assert "simd_registers_depth for node 'maxpool0'" in text and "at least 1" in text
+    assert "node 'maxpool0', operator MaxPool, architecture key simd_registers_depth" in text and "at least 1" in text
 
 
 @pytest.mark.parametrize(("key", "depth", "least"), [

@@ -104,7 +104,7 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
     "loop too long": (replaced(lir.SimdLoop, anything, body=ARCH.simd_loop_depth + 1), "a body of"),
     "register never written": (removed(lir.Simd, lambda entry: entry.opcode.name == "MOVE"), "nothing wrote"),
-    "register beyond": (replaced(lir.Simd, anything, destination=2), "writes SIMD register 2"),
+    "register beyond": (replaced(lir.Simd, anything, destination=4), "writes SIMD register 4"),
     "register not there": (replaced(lir.Simd, lambda entry: entry.opcode.name == "MAX", right=2), "nothing wrote"),
     "ends inside a loop": (lambda operations: operations.__delitem__(slice(index_of(
         operations, lir.SimdLoop, anything) + 2, None)), "ends inside a loop"),
