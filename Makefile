@@ -8,7 +8,7 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog demo test test-fast test-all test-onnx lint clean
+.PHONY: help setup verilog demo test test-fast test-all bench-units test-onnx lint clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,8 @@ test-all: $(READY)  ## everything: long random runs and whole models too
 
 test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
 	@$(PY) -m pytest tb/compile/test_onnx_nodes.py
+bench-units: $(READY)  ## how close the units come to what is possible: cycles in RTL against bars
+	@$(PY) scripts/bench_units.py
 
 # mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
 lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine

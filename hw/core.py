@@ -130,6 +130,8 @@ class Core(wiring.Component):
                 getattr(supervisor, f"{name}_error").eq(units[name].error),
                 getattr(supervisor, f"{name}_program_counter").eq(getattr(interlock, f"{name}_program_counter")),
             ]
+        moving = [getattr(unit, port) for unit in units.values() for port in ("local_read", "local_write")
+                  if hasattr(unit, port)]
         buses_busy = Cat(*(units[name].busy for name in interlock.DRAM_UNITS)).any()
         m.d.comb += [
             supervisor.program_error.eq(program.error),
@@ -142,6 +144,7 @@ class Core(wiring.Component):
             supervisor.accepted.eq(decoder.accepted),
             supervisor.retired.eq(decoder.retired),
             supervisor.finished.eq(Cat(*(unit.done for unit in units.values())).any()),
+            supervisor.moved.eq(Cat(*(port.request.valid & port.request.ready for port in moving)).any()),
             supervisor.program_counter.eq(decoder.program_counter),
             supervisor.timeout.eq(decoder.timeout), supervisor.tracepoint.eq(decoder.tracepoint),
             decoder.halt.eq(supervisor.stop), decoder.drained.eq(interlock.idle),

@@ -136,7 +136,7 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.DRAM0_CACHE: full(4, 0, "AxCACHE of the DRAM0 port"),
         Register.DRAM1_OFFSET: offset(arch.dram1_depth, "DRAM1 window's start, in blocks of 64 KiB"),
         Register.DRAM1_CACHE: full(4, 0, "AxCACHE of the DRAM1 port"),
-        Register.TIMEOUT: full(16, 0x0064, "cycles without progress before the timeout flag"),
+        Register.TIMEOUT: full(16, 0x0064, "cycles without progress before the timeout flag, 0 for never"),
         Register.TRACEPOINT: full(32, 0xFFFF_FFFF, "program counter that raises the tracepoint flag"),
         Register.PROGRAM_COUNTER: full(32, 0, "number of the next instruction"),
         Register.SAMPLE_INTERVAL: full(16, 0, "cycles between performance samples, 0 for none"),

@@ -225,8 +225,8 @@ class DramReader(wiring.Component):
     it; beats shared by two segments are read for each. Up to ``OUTSTANDING_BURSTS`` are outstanding.
     ``local_write``: vectors in program order (rows outer), scalars cut to the type's width.
     ``done``: a pulse for each operation, in order, in the cycle in which its last local write is taken.
-    ``error``: a pulse for each beat with a response other than OKAY, no later than the ``done`` of its operation; the
-    beat is used like any other, so that the operation drains.
+    ``error``: a pulse for beats with a response other than OKAY, while their operation is the oldest that is not done
+    (its own ``done`` included); the beats are used like any other, so that the operation drains.
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: 5 cycles from an operation taken to
@@ -272,7 +272,8 @@ class DramReader(wiring.Component):
     def _read(self, m: Module, segments: Segments):
         """Bursts out, beats in, vectors out of the gearbox."""
         arch, geometry, segment = self._arch, Geometry(self._arch), dram_segment_layout(self._arch)
-        note = data.StructLayout({"first": 1, "last": 1, **{name: segment[name].shape for name in ("skip", "end")}})
+        sizes = {name: segment[name].shape for name in ("skip", "end")}
+        note = data.StructLayout({"first": 1, "last": 1, "ends": 1, **sizes})
         m.submodules.splitter = splitter = BurstSplitter(segment, arch.axi_max_burst)
         m.submodules.notes = notes = StreamFifo(note, OUTSTANDING_BURSTS)
         m.submodules.beats = beats = StreamFifo(axi.read_data_layout(arch.axi_data_width), 2)
@@ -283,8 +284,8 @@ class DramReader(wiring.Component):
             notes.i.valid.eq(issue(m, splitter.o, self.ar, notes.i.ready, arch.axi_data_width)),
             *(notes.i.payload[name].eq(splitter.o.payload[name]) for name in ("first", "last")),
             *(notes.i.payload[name].eq(splitter.o.payload.segment[name]) for name in ("skip", "end")),
+            notes.i.payload.ends.eq(splitter.o.payload.segment.last & splitter.o.payload.last),
         ]
-        m.d.sync += self.error.eq(self.r.valid & self.r.ready & (self.r.payload.resp != axi.Response.OKAY))
         starts, beat, word = Signal(init=1), beats.o.payload, gearbox.i.payload  # starts: the next beat starts a burst
         m.d.comb += [
             gearbox.i.valid.eq(beats.o.valid), beats.o.ready.eq(gearbox.i.ready), word.data.eq(beat.data),
@@ -292,6 +293,21 @@ class DramReader(wiring.Component):
             word.end.eq(Mux(beat.last & notes.o.payload.last, notes.o.payload.end, geometry.beat_units)),
             notes.o.ready.eq(beats.o.valid & beats.o.ready & beat.last),
         ]
-        with m.If(beats.o.valid & beats.o.ready):
+        used = beats.o.valid & beats.o.ready
+        with m.If(used):
             m.d.sync += starts.eq(beat.last)
+        self._report(m, used & (beat.resp != axi.Response.OKAY), used & beat.last & notes.o.payload.ends)
         return gearbox.o
+
+    def _report(self, m: Module, bad, ends) -> None:
+        """``error`` for a bad beat, put off until its operation is the oldest that is not done. ``ends``: the last beat
+        of an operation went into the gearbox, whose earlier vectors may still be on their way out."""
+        inside, before = (Signal(range(OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
+        m.d.sync += inside.eq(inside + ends - self.done)
+        with m.If(before != 0):
+            m.d.sync += before.eq(before - self.done)
+        with m.Elif(bad):
+            m.d.sync += before.eq(inside - self.done)
+        late = Signal()
+        m.d.sync += late.eq(self.done & Mux(before != 0, before == 1, bad & (inside == 1)))
+        m.d.comb += self.error.eq(late | (bad & (before == 0) & (inside == 0)))

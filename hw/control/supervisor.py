@@ -20,14 +20,17 @@ BUS_CAUSES = {
 class Supervisor(wiring.Component):
     """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses with
     ``{name}_program_counter`` from the buses; ``fetching``, ``decoding``, ``executing``: levels, work is there;
-    ``accepted``, ``retired``, ``finished``: pulses, progress was made; ``start``: a new program begins; ``abort``:
+    ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction came in or left the
+    decoder, an operation was done, a vector was read or written; ``start``: a new program begins; ``abort``:
     stop as after an error, to be reset.
 
     Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped
     and drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with
     ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained, until the
-    next instruction); ``timed_out`` and ``traced``, kept until reset or start; ``cycles`` from the first instruction
-    accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired since then.
+    next instruction); ``timed_out`` and ``traced``, kept until reset or start (timed out: the machine ran for as many
+    cycles as the timeout register says, 0 for never, without any of those pulses); ``cycles`` from the first
+    instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired
+    since then.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -36,7 +39,7 @@ class Supervisor(wiring.Component):
             **{f"{name}_error": In(1) for name in BUS_CAUSES},
             **{f"{name}_program_counter": In(32) for name in BUS_CAUSES},
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
-            "accepted": In(1), "retired": In(1), "finished": In(1),
+            "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
             "stop": Out(1), "quiet": Out(1), "error": Out(1), "cause": Out(5), "error_program_counter": Out(32),
             "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
@@ -57,7 +60,8 @@ class Supervisor(wiring.Component):
         return m
 
     def _errors(self, m: Module) -> None:
-        """Keep the first error: a fault of the decoder, or an error response."""
+        """Keep the first error: a fault of the decoder, or an error response, which is that of an older instruction
+        and goes first."""
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
@@ -77,13 +81,14 @@ class Supervisor(wiring.Component):
             m.d.sync += self.done.eq(0)
         with m.Elif(was_running & ~self.running & ~self.stop):
             m.d.sync += self.done.eq(1)
-        progress = Cat(self.accepted, self.retired, self.finished, ~self.running).any()
-        m.d.sync += quiet.eq(Mux(progress, 0, Mux(quiet == self.timeout, quiet, quiet + 1)))
+        progress = Cat(self.accepted, self.retired, self.finished, self.moved, ~self.running).any()
+        overdue = (quiet >= self.timeout) & (self.timeout != 0)
+        m.d.sync += quiet.eq(Mux(progress, 0, Mux(overdue, quiet, quiet + 1)))
         with m.If(self.start):
             m.d.sync += [self.timed_out.eq(0), self.traced.eq(0)]
         with m.Else():
             m.d.sync += [
-                self.timed_out.eq(self.timed_out | (self.running & (quiet == self.timeout))),
+                self.timed_out.eq(self.timed_out | (self.running & overdue)),
                 self.traced.eq(self.traced | (self.accepted & (self.program_counter == self.tracepoint))),
             ]
 

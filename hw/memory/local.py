@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
@@ -99,6 +99,6 @@ def answer(m: Module, port, served: list, outputs: list) -> None:
     data = Signal(len(outputs[0]), name="answer", reset_less=True)
     m.d.sync += [
         port.response.valid.eq(Cat(*served).any()),
-        data.eq(select(Cat(*served), outputs) if len(outputs) > 1 else Mux(1, outputs[0], 0)),
+        data.eq(select(Cat(*served), outputs)),
     ]
     m.d.comb += port.response.payload.eq(data)

@@ -19,7 +19,7 @@ class LoopOrder(wiring.Component):
     ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
     writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
     sequences of a write and of a read or write of another instruction so far overlap without being identical: then
-    every iteration has to end before the next one begins. Takes a cycle for each earlier access, and one more.
+    every iteration has to end before the next one begins. Takes a cycle for each earlier access, at least one.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -56,16 +56,15 @@ class LoopOrder(wiring.Component):
         new, old = Signal(both), read.data
         m.d.comb += [
             self.ready.eq(~busy), read.addr.eq(position), write.addr.eq(count), write.data.eq(new),
-            write.en.eq(busy & (position == count)),
+            write.en.eq(busy & (position + 1 >= count)),
         ]
         with m.If(busy):
-            with m.If(position == count):
+            m.d.sync += position.eq(position + 1)
+            with m.If((position != count) & (self._clash(new.write, old.write) | self._clash(new.write, old.read)
+                                             | self._clash(new.read, old.write))):
+                m.d.sync += self.in_order.eq(1)
+            with m.If(write.en):
                 m.d.sync += [count.eq(count + 1), busy.eq(0)]
-            with m.Else():
-                m.d.sync += position.eq(position + 1)
-                with m.If(self._clash(new.write, old.write) | self._clash(new.write, old.read)
-                          | self._clash(new.read, old.write)):
-                    m.d.sync += self.in_order.eq(1)
         with m.If(~busy & self.access_valid):
             m.d.sync += [busy.eq(1), position.eq(0)]
             for name, moves in (("read", ~self.access.hold), ("write", 1)):

@@ -192,9 +192,15 @@ class Sequencer(wiring.Component):
         m.d.sync += self._written.eq(self._written | (span << i.destination)[:len(self._written)])
 
     def _start_block(self, m: Module, left_m1: Value) -> None:
-        """The next block: as many iterations as there are slots, or one where order counts, or what is left."""
-        limit = Mux(self._order.in_order & (self._body_m1 != 0), 0, slot_count(self._arch) - 2)
-        m.d.sync += [self._place.eq(0), self._block_m1.eq(Mux(left_m1 < limit, left_m1[:len(self._block_m1)], limit))]
+        """The next block: as many iterations as there are slots, or one where order counts, or what is left.
+
+        What is left for two blocks is halved: a last block of an iteration or two would show the ALU's latency.
+        """
+        limit, width = slot_count(self._arch) - 2, len(self._block_m1)
+        halves = Mux(left_m1 <= 2 * limit + 1, (left_m1 >> 1)[:width], limit)
+        iterations_m1 = Mux(left_m1 <= limit, left_m1[:width], halves)
+        m.d.sync += [self._place.eq(0),
+                     self._block_m1.eq(Mux(self._order.in_order & (self._body_m1 != 0), 0, iterations_m1))]
 
     def _run(self, m: Module, last_instruction: Value) -> None:
         """One micro-operation, and on to the next."""

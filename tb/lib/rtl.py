@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def run_many_on_rtl(
     dram0: Dram,
     dram1: Dram,
     *,
-    memories: Sequence[MemorySettings] | None = None,
+    memories: Sequence[MemorySettings | Mapping[str, MemorySettings]] | None = None,
     seed: int = 0,
     cycle_limit: int = CYCLE_LIMIT,
     timeout_seconds: float = TIMEOUT_SECONDS,
@@ -103,8 +103,9 @@ def run_many_on_rtl(
 ) -> list[RtlResult]:
     """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
 
-    ``memories``: for each program the behaviour of all three memories. ``directory`` keeps log, job and trace;
-    without it they are kept only when the run fails. A machine that stops with an error has run: the result says so.
+    ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
+    job and trace; without it they are kept only when the run fails. A machine that stops with an error has run: the
+    result says so.
     Raises SimulationError when it hangs or breaks an AXI rule.
     """
     simulation = build_rtl(arch, trace=trace, stage=stage)
@@ -130,11 +131,13 @@ def run_many_on_rtl(
     return [_result(result) for result in results]
 
 
-def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings], file: Path) -> list[Program]:
+def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
+             file: Path) -> list[Program]:
     """Write the programs to the program memory's file, each from a page of its own."""
     entries, content = [], bytearray()
     for program, settings in zip(programs, memories, strict=True):
-        entries.append(Program(size=len(program), address=len(content), memories=dict.fromkeys(MEMORIES, settings)))
+        by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
+        entries.append(Program(size=len(program), address=len(content), memories=by_name))
         content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
     file.write_bytes(content)
     return entries

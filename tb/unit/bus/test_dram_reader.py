@@ -144,9 +144,17 @@ def test_address_goes_out_after_the_stated_latency() -> None:
 def test_error_responses_pulse_and_drain(machine) -> None:
     bench = Bench(machine, randoms(20), 11, axi=(0.3, (1, 10)), local=0.3, errors=ERRORS).run(check=False)
     bus = bench.arch.axi_data_width // 8
-    bad = sum(1 for address, beats, _ in bench.axi.bursts for beat in range(beats)
-              if address + beat * bus < ERRORS.stop and address + (beat + 1) * bus > ERRORS.start)
-    assert bad and len(bench.pulses.error) == bad
+
+    def meets_error(move: Move) -> bool:
+        spans = ((start // bus * bus, -(-(start + bench.arch.vector_bytes) // bus) * bus)
+                 for start in move.dram_bytes(bench.arch))
+        return any(first < ERRORS.stop and end > ERRORS.start for first, end in spans)
+
+    bad = [number for number, move in enumerate(bench.moves) if meets_error(move)]
+    oldest = [sum(done < cycle for done in bench.pulses.done) for cycle in bench.pulses.error]
+    assert bad and oldest[0] == bad[0], "the first error comes while its operation is the oldest"
+    assert set(oldest) <= set(bad)
+    assert len(bench.pulses.done) == len(bench.moves)
 
 
 def test_error_comes_no_later_than_done() -> None:

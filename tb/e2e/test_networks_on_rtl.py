@@ -1,0 +1,86 @@
+"""Whole networks on the generated hardware: every word of both DRAMs as golden leaves it, guard words untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.hw.arch import Arch
+from weft.hw.isa import Cause
+from weft.tb.golden.dram import Dram, differences
+from weft.tb.golden.machine import Machine
+from weft.tb.lib.job import MemorySettings
+from weft.tb.lib.rtl import RtlResult, run_on_rtl
+from weft.tb.lib.shared import shared
+
+GUARD_BYTE = 0xA5
+GUARDED_BYTES = 4 << 20
+"""The first bytes of both DRAMs hold guard bytes wherever neither inputs nor constants are."""
+BEYOND_BYTES = 1 << 20
+"""At the end of these nothing of a network of this size may be written."""
+
+SETTINGS = {
+    "undisturbed": MemorySettings(read_latency=30, write_latency=30),
+    "stalls": MemorySettings(read_latency=17, write_latency=9, jitter=20, stall_ar=40, stall_r=60, stall_aw=40,
+                             stall_w=60, stall_b=40),
+}
+
+
+def memories(model: TModel, image: dict[str, np.ndarray]) -> tuple[Dram, Dram]:
+    """Both DRAMs before a run."""
+    dram0, dram1 = Dram(model.arch), Dram(model.arch)
+    for dram in (dram0, dram1):
+        dram.fill(0, GUARDED_BYTES, GUARD_BYTE)
+    for base, vectors in model.consts:
+        dram1.write(base, vectors)
+    for port in model.inputs:
+        dram0.write(port.base, model.pack_input(port.name, image[port.name]))
+    return dram0, dram1
+
+
+def outputs(model: TModel, dram0: Dram) -> dict[str, np.ndarray]:
+    found = {port.name: model.unpack_output(port.name, dram0.read(port.base, port.size)) for port in model.outputs}
+    return model.run_host(found)
+
+
+def assert_rtl_equals_golden(model: TModel, image: dict[str, np.ndarray], settings: MemorySettings) -> RtlResult:
+    golden, hardware = memories(model, image), memories(model, image)
+    Machine(model.arch, *golden).run(model.program)
+    result = run_on_rtl(model.arch, model.program, *hardware, memory=settings, seed=7)
+    assert result.error_cause is Cause.NONE
+    assert result.instructions == len(model.program) // Machine(model.arch).isa.instruction_bytes
+    for name, ours, theirs in zip(("dram0", "dram1"), golden, hardware, strict=True):
+        assert differences(ours, theirs, 5) == [], f"{name}: (byte address, golden, hardware)"
+        beyond = theirs.bytes[GUARDED_BYTES - BEYOND_BYTES:GUARDED_BYTES]
+        assert (beyond == GUARD_BYTE).all(), f"{name}: guard bytes were written"
+    assert max(end for _, end in hardware[0].extents()) <= GUARDED_BYTES
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("preset", ["arty", "pynq"])
+@pytest.mark.parametrize(("network", "input_name"), [("mlperf_tiny_resnet8", "input"), ("resnet20_cifar10", "input")])
+def test_network_leaves_every_word_as_golden(network: str, input_name: str, preset: str, settings: str,
+                                             tmp_path: Path) -> None:
+    inputs = np.load(shared(f"models/{network}.npz"))[input_name]
+    report = compile_model(shared(f"models/{network}.onnx"), Arch.load(preset), tmp_path,
+                           calibration={input_name: inputs})
+    result = assert_rtl_equals_golden(TModel.load(report.model_path), {input_name: inputs[:1]}, SETTINGS[settings])
+    print(f"{network} on {preset}, {settings}: {result.cycles} cycles, {result.seconds:.1f} s")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["arty", "pynq"])
+def test_demo_network_leaves_every_word_as_golden(preset: str, tmp_path: Path) -> None:
+    digits = Path(__file__).parents[2] / "models" / "digits"
+    data = np.load(digits / "held_out.npz")
+    report = compile_model(digits / "digits.onnx", Arch.load(preset), tmp_path,
+                           calibration={"image": data["calibration"]})
+    for index in range(3):
+        assert_rtl_equals_golden(TModel.load(report.model_path), {"image": data["image"][index:index + 1]},
+                                 SETTINGS["stalls"])
