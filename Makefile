@@ -40,6 +40,7 @@ test-all: $(READY)  ## everything: long random runs and whole models too
 
 test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
 	@$(PY) -m pytest tb/compile/test_onnx_nodes.py
+
 bench-units: $(READY)  ## how close the units come to what is possible: cycles in RTL against bars
 	@$(PY) scripts/bench_units.py
 

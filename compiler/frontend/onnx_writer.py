@@ -33,7 +33,8 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Mapping[str, Shape
                  outputs: Mapping[str, Shape]) -> onnx.ModelProto:
     """Some nodes of the graph as a model of its own, between the given tensors."""
     read = {name for node in nodes for name in node.inputs}
-    weights = {name: value for name, value in graph.constants.items() if name in read}
+    weights = {name: value.astype(np.float32) if value.dtype.kind == "f" else value
+               for name, value in graph.constants.items() if name in read}
     return _model([_node(node) for node in nodes], f"{graph.name}_host",
                   [_float_value(name, shape) for name, shape in inputs.items()],
                   [onnx.ValueInfoProto(name=name) for name in outputs], weights, graph.opset)

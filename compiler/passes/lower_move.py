@@ -56,7 +56,11 @@ def _moved(state: Rewrite, node: Node, constants: dict[int, np.ndarray], fill: f
     known = {number: state.constant(name) for number, name in enumerate(node.inputs)
              if name and number and number not in constants}
     held = state.held[node.input(0)]
-    results = run_on_indices(node, state.graph.opset, index, {**known, **constants}, node.attributes)
+    try:
+        results = run_on_indices(node, state.graph.opset, index, {**known, **constants}, node.attributes)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise state.refusal(node, "attributes and constants", reason, "what ONNX allows") from None
     for name, result in zip(node.outputs, results, strict=True):
         plain = result.size == np.prod(state.shapes[held.tensor]) and np.array_equal(
             in_memory_order(result).ravel(), np.arange(result.size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,11 +24,20 @@ BINADES = range(-40, 41)
 
 @dataclass(frozen=True)
 class Range:
-    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more."""
+    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
+
+    ``count`` values, ``squares`` the sum of their squares.
+    """
 
     low: float
     high: float
     at_least: tuple[int, ...]
+    count: int = 0
+    squares: float = 0.0
+
+    @property
+    def root_mean_square(self) -> float:
+        return math.sqrt(self.squares / self.count) if self.count else 0.0
 
     @property
     def magnitude(self) -> float:
@@ -89,10 +99,11 @@ def _widen(before: Range | None, value: np.ndarray) -> Range:
     exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
     counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
     at_least = counts[::-1].cumsum()[::-1][1:]
+    squares = float((value.astype(np.float64) ** 2).sum())
     if before is None:
-        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()))
+        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()), value.size, squares)
     return Range(min(before.low, float(value.min())), max(before.high, float(value.max())),
-                 tuple((at_least + before.at_least).tolist()))
+                 tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares)
 
 
 def _sum_nodes(graph: Graph, convs: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:

@@ -24,6 +24,10 @@ SUM_HEADROOM = 2.0
 """The accumulators get one bit beyond the largest partial sum seen."""
 
 
+WORTH_CONCEDING = 4.0
+"""Activations lose bits where the power of the rounding errors falls by this factor (6 dB)."""
+
+
 @dataclass(frozen=True)
 class LayerPoints:
     """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core."""
@@ -166,8 +170,26 @@ class _Chooser:
         worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
         limit = largest_point(min(seen, float(worst)), self.accumulator_width)
-        point = min(largest_point(float(weights.max()), self.width), limit - activations)
+        most = largest_point(float(weights.max()), self.width)
+        activations -= self._concession(core, weights, activations, most, limit)
+        self.points[core.input.root] = activations
+        point = min(most, limit - activations)
         return point, activations + point
+
+    def _concession(self, core: MatMul, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
+        """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
+        errors of either, relative to its size, shall be least together. Other layers read the activations too, so only
+        where it is worth it."""
+        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
+        if not all(sizes):
+            return 0
+
+        def error(bits: int) -> float:
+            points = activations - bits, min(most, limit - activations + bits)
+            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
+
+        best = min(range(self.width // 2), key=error)
+        return best if error(0) > WORTH_CONCEDING * error(best) else 0
 
     def _load(self, layer: Layer) -> tuple[int, int]:
         names = [var.root for var in layer.inputs]
