@@ -17,15 +17,11 @@ from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.hw.arch import EVERY_STEP, Arch
 
-HEADROOM = 1.25
+HEADROOM = 1.125
 """Computed tensors get room for values this much beyond those seen in calibration."""
 
-SUM_HEADROOM = 2.0
-"""The accumulators get one bit beyond the largest partial sum seen."""
-
-
-WORTH_CONCEDING = 4.0
-"""Activations lose bits where the power of the rounding errors falls by this factor (6 dB)."""
+SUM_HEADROOM = 1.25
+"""The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +174,7 @@ class _Chooser:
 
     def _concession(self, core: MatMul, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
         """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
-        errors of either, relative to its size, shall be least together. Other layers read the activations too, so only
-        where it is worth it."""
+        errors of either, relative to its size, shall be least together."""
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
         if not all(sizes):
             return 0
@@ -188,8 +183,7 @@ class _Chooser:
             points = activations - bits, min(most, limit - activations + bits)
             return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
 
-        best = min(range(self.width // 2), key=error)
-        return best if error(0) > WORTH_CONCEDING * error(best) else 0
+        return min(range(self.width // 2), key=error)
 
     def _load(self, layer: Layer) -> tuple[int, int]:
         names = [var.root for var in layer.inputs]
