@@ -60,6 +60,11 @@ def compile_command(
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What is refused, and all behind it, runs on "
+                                                "the host (onnxruntime).")] = False,
+    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json", 
+                                                     help="Run some calibration inputs on golden; print and "
+                                                     "write range, point, saturations, SNR of layers.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there.")] = None,
     overrides: SetOption = None,
@@ -73,8 +78,19 @@ def compile_command(
         make_folder(folder)
     with console.progress() as progress:
         report = compile_model(model, machine, output, name=name, calibration=calibration, plain=plain,
+                               host_fallback=host_fallback,
                                dump_dir=dump_dir, progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        rows = list(report.layers)
+        if report_file:
+            from weft.compiler.run.probe import layer_signals
+
+            progress("running every layer on golden", 0, 0)
+            signals = layer_signals(model, machine, calibration, plain, host_fallback)
+            rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
+            write_text(report_file, json.dumps(rows, indent=1) + "\n")
     console.print_compiled(report)
+    if report_file:
+        console.print_layers(rows)
 
 
 @app.command()

@@ -7,7 +7,12 @@ from weft.hw.errors import WeftError, explain
 
 
 class CompileError(WeftError):
-    """A model that cannot be compiled, or files of a compiled model that cannot be used."""
+    """A model that cannot be compiled, or files of a compiled model that cannot be used.
+
+    ``node`` is the node of the model that is to blame, empty when there is none.
+    """
+
+    node = ""
 
 
 def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError:
@@ -18,4 +23,6 @@ def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError
 def refuse_node(node: Node, detail: str, found: object, allowed: str, way_out: str) -> CompileError:
     """The error for a node: ``detail`` is its attribute, input or shape, or empty for the operator itself."""
     what = f"node {node.name!r}, operator {node.op}" + (f", {detail}" if detail else "")
-    return refuse(what, found, allowed, way_out)
+    error = refuse(what, found, allowed, way_out)
+    error.node = node.name
+    return error

@@ -82,7 +82,10 @@ class DataMove:
 
 @dataclass(frozen=True, slots=True)
 class Simd:
-    """One SIMD instruction: sources 0 is the input, n register n. ``shift`` is both the enter and the leave shift."""
+    """One SIMD instruction: sources 0 is the input, n register n. ``shift`` is both the enter and the leave shift.
+
+    In a loop ``hold`` keeps the read address where it is.
+    """
 
     opcode: SimdOpcode
     left: int
@@ -93,6 +96,7 @@ class Simd:
     write: Address | None = None
     read_stride: int = 1
     write_stride: int = 1
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,18 @@ class SimdLoop:
     shift: int
 
 
-Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop
-OPERATIONS: dict[str, type] = {kind.__name__: kind for kind in (MatMul, LoadWeight, DataMove, Simd, SimdLoop)}
+@dataclass(frozen=True, slots=True)
+class LoadLut:
+    """``size`` vectors, the depth of a value table, into ``table``."""
+
+    local: Address
+    table: int
+    size: int
+
+
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut
+OPERATIONS: dict[str, type] = {kind.__name__: kind for kind in
+                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut)}
 _FIELDS = {kind: tuple((field.name, field.default) for field in dataclasses.fields(kind))
            for kind in OPERATIONS.values()}
 

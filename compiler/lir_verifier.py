@@ -14,6 +14,7 @@ from weft.compiler.errors import CompileError
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.arch import Arch
+from weft.hw.isa import SimdOpcode
 
 
 class LirError(CompileError):
@@ -128,14 +129,15 @@ class _Checker:
         self._space(operation.write, Space.ACCUMULATORS)
         count = self.iterations if self.loop else 1
         if operation.read is not None:
-            self._read(operation.read, count, operation.read_stride)
+            self._read(operation.read, 1 if operation.hold else count, operation.read_stride)
         if not {operation.left, operation.right} <= self.registers:
             raise self._error("reads a SIMD register that nothing wrote")
         if operation.write is not None:
             self._write(operation.write, count, operation.write_stride)
-        if operation.destination > self.arch.simd_registers_depth:
-            raise self._error(f"writes SIMD register {operation.destination} of {self.arch.simd_registers_depth}")
-        self.registers.add(operation.destination)
+        last = operation.destination + (self.arch.lut_count if operation.opcode is SimdOpcode.LOOKUP else 0)
+        if last > self.arch.simd_registers_depth:
+            raise self._error(f"writes SIMD register {last} of {self.arch.simd_registers_depth}")
+        self.registers.update(range(operation.destination, last + 1))
         if self.loop:
             self.loop -= 1
             if not self.loop:
@@ -147,7 +149,13 @@ class _Checker:
         self.loop, self.iterations = operation.body, operation.iterations
         self.before_loop = frozenset(self.registers)
 
+    def _load_lut(self, operation: lir.LoadLut) -> None:
+        self._space(operation.local, Space.LOCAL)
+        if operation.table > self.arch.lut_count or operation.size != self.arch.lut_depth:
+            raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
+        self._read(operation.local, operation.size, 1)
+
     CHECKS: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
     }

@@ -1,8 +1,10 @@
 """``.tmodel``, ``.tprog`` and ``.tdata``: a compiled model on disk, and packing of its inputs and outputs.
 
 The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
-(the user's), ``layout`` ([channels, height, width] in memory) and ``point``; ``host`` (a small ONNX model which runs
-behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of them and load too.
+(the user's), ``layout`` ([channels, height, width] in memory), ``point``, and ``order`` where elements do not lie in
+order: runs of [first, step, count] say where in that layout each element of the user's array lies; ``host`` (a small
+ONNX model which runs behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of
+them and load too.
 
 In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
 """
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,15 +40,19 @@ class Port:
     shape: tuple[int, ...] | None = None
     layout: tuple[int, int, int] | None = None
     point: int | None = None
+    order: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point}
+                "point": self.point, **({} if self.order is None else {"order": runs(self.order)})}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Port:
         shape, layout = (tuple(values[key]) if values.get(key) is not None else None for key in ("shape", "layout"))
-        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"))
+        order = values.get("order")
+        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"),
+                   None if order is None else tuple(first + step * number for first, step, count in order
+                                                    for number in range(count)))
 
 
 @dataclass(frozen=True)
@@ -155,13 +162,19 @@ class TModel:
         """
         port, array = self.input(name), np.asarray(array)
         shape = port.shape or (port.size, self.arch.array_size)
-        if array.shape not in (shape, shape[1:] if port.shape else shape):
+        if array.shape not in (shape, shape[1:] if port.shape and shape[0] == 1 else shape):
             raise refuse(f"shape of input {name!r}", list(array.shape), f"{list(shape)}, the batch may be left out",
                          "give one sample in the shape the model was compiled for")
         if array.dtype.kind not in "fiub":
             raise refuse(f"type of input {name!r}", array.dtype, "real numbers", "convert it to float32")
         scalars = self.arch.number.quantize(array, port.point)
-        return scalars if port.layout is None else pack(scalars.reshape(port.layout), self.arch.array_size)
+        if port.layout is None:
+            return scalars
+        if port.order is not None:
+            lying = np.zeros(math.prod(port.layout), scalars.dtype)
+            lying[list(port.order)] = scalars.reshape(-1)
+            scalars = lying
+        return pack(scalars.reshape(port.layout), self.arch.array_size)
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
         """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
@@ -172,7 +185,8 @@ class TModel:
         values = self.arch.number.dequantize(vectors, port.point)
         if port.layout is None or port.shape is None:
             return values
-        return unpack(values, port.layout).reshape(port.shape)
+        values = unpack(values, port.layout).reshape(-1)
+        return (values if port.order is None else values[list(port.order)]).reshape(port.shape)
 
     def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
@@ -183,6 +197,19 @@ class TModel:
         feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
         made = dict(zip(self.host.outputs, session(self.host.model).run(list(self.host.outputs), feed), strict=True))
         return {**{name: outputs[name] for name in self.host.passes}, **made}
+
+
+def runs(order: Sequence[int]) -> list[list[int]]:
+    """A list of positions as [first, step, count] each."""
+    found: list[list[int]] = []
+    for value in order:
+        if found and found[-1][2] == 1:
+            found[-1] = [found[-1][0], value - found[-1][0], 2]
+        elif found and value == found[-1][0] + found[-1][1] * found[-1][2]:
+            found[-1][2] += 1
+        else:
+            found.append([value, 0, 1])
+    return found
 
 
 def pack(tensor: np.ndarray, lanes: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
-from weft.compiler.passes.host import HostPart, split_host
+from weft.compiler.passes.host import HostPart, fall_back, split_host
+from weft.compiler.passes.index import input_order
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.quantize.calibrate import Calibration, calibrate
@@ -50,6 +52,7 @@ class State:
     arch: Arch
     inputs: Mapping[str, np.ndarray] | None
     plain: bool
+    host_fallback: bool = False
     graph: Graph = NOT_MADE
     host: HostPart | None = None
     layers: tuple[hir.Layer, ...] = ()
@@ -79,9 +82,19 @@ def _read(state: State) -> State:
     return state.replace(graph=read_onnx(state.model))
 
 
+def _attempt(state: State, graph: Graph) -> None:
+    """As far as a node of the model can be to blame."""
+    build_layers(normalise(check_supported(graph), state.arch.array_size), state.arch)
+
+
 def _split_host(state: State) -> State:
-    graph, host = split_host(state.graph)
+    cut = partial(fall_back, attempt=partial(_attempt, state)) if state.host_fallback else split_host
+    graph, host = cut(state.graph)
     return state.replace(graph=graph, host=host)
+
+
+def _normalise(state: State) -> State:
+    return state.replace(graph=normalise(state.graph, state.arch.array_size))
 
 
 def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
@@ -91,7 +104,7 @@ def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
 # -- layers, numbers, memory ---------------------------------------------------------------------------------------
 def _layers(state: State) -> State:
     layers = build_layers(state.graph, state.arch)
-    made = {layer.output.name for layer in layers}
+    made = {layer.output.root for layer in layers}
     for port in state.graph.outputs:
         if port.tensor not in made:
             raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
@@ -105,7 +118,7 @@ def _calibrate(state: State) -> State:
 
 def _points(state: State) -> State:
     return state.replace(points=choose_points(state.layers, state.graph.constants, state.calibration, state.arch,
-                                              state.plain))
+                                              state.plain, state.graph.opset))
 
 
 def _consts(state: State) -> State:
@@ -141,7 +154,7 @@ STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
     Step("split_host", _split_host, lambda state: state.graph.text()),
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
-    Step("normalise", _graph_pass(normalise), lambda state: state.graph.text()),
+    Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
@@ -158,15 +171,17 @@ STEPS: tuple[Step, ...] = (
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
                   calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
-                  dump_dir: Path | None = None, progress: Callable[[str], None] | None = None) -> CompileReport:
+                  host_fallback: bool = False, dump_dir: Path | None = None,
+                  progress: Callable[[str], None] | None = None) -> CompileReport:
     """Compile an ONNX file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
-    warning. ``plain`` computes everything at the data type's own point. ``progress`` hears each step's name.
+    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs what is
+    refused, and all that reads it. ``progress`` hears each step's name.
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)
-    state = State(model, arch, calibration, plain)
+    state = State(model, arch, calibration, plain, host_fallback)
     for number, step in enumerate(STEPS):
         if progress is not None:
             progress(step.name)
@@ -191,7 +206,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     manifest = TModel(
         name, folder, state.arch, files["tprog"], len(state.program),
         (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
-        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
+        _ports(state, state.graph.inputs, False), _ports(state, state.graph.outputs, True), state.host,
         sum(row["macs"] for row in rows), rows)
     storage = state.arch.number.storage_dtype
     write_files(folder, {
@@ -202,16 +217,16 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     return CompileReport(
         name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
         sum(state.instruction_counts), manifest.macs, total_vectors(rows),
-        sum(row["saturated"] for row in rows), _warnings(state, rows))
+        sum(row["saturated"] for row in rows), _warnings(state, rows), state.host)
 
 
-def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
+def _ports(state: State, ports: tuple[Any, ...], outputs: bool) -> tuple[Port, ...]:
     places = state.layout.dram0
     found = []
     for port in ports:
         place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          state.points.vars[port.tensor]))
+                          state.points.vars[port.tensor], port.order if outputs else input_order(port.shape)))
     return tuple(found)
 
 

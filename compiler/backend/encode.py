@@ -94,15 +94,18 @@ class _Encoder:
         self.instructions.append(self.isa.simd(
             sub, read=operation.read.offset if operation.read else None,
             write=operation.write.offset if operation.write else None,
-            read_stride=operation.read_stride, write_stride=operation.write_stride))
+            read_stride=operation.read_stride, write_stride=operation.write_stride, hold=operation.hold))
 
     def _simd_loop(self, operation: lir.SimdLoop) -> None:
         self._shifts(operation.shift)  # a Configure must not come inside the body
         self.instructions.append(self.isa.simd_loop(operation.iterations, operation.body))
 
+    def _load_lut(self, operation: lir.LoadLut) -> None:
+        self.instructions.append(self.isa.load_lut(operation.local.offset, operation.table))
+
     EMIT: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.compiler.layers.hir import Layer, MatMul
 from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.host import HostPart
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.tiling import vectors
@@ -29,6 +30,7 @@ class CompileReport:
     modelled_vectors: dict[str, int]
     saturated: int
     warnings: tuple[str, ...]
+    host: HostPart | None = None
 
 
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
@@ -39,16 +41,17 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
         shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
         source, output = layer.core.input, layer.output
         seen = calibration.ranges[output.name]
-        out_point = points.vars[output.name]
+        out_point = points.vars[output.root]
         modelled = dict(zip(("array", "dram0", "dram1"), vectors(shape, plan.tiling), strict=True))
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],
             "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],
-            "points": {"input": points.vars[source.name],
+            "points": {"input": points.vars[source.root],
                        "weights": chosen.weights if isinstance(layer.core, MatMul) else None,
                        "accumulators": chosen.accumulators, "output": out_point},
             "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": chosen.leave_shift},
+            "table_error": points.table_errors.get(output.name),
             "saturated": seen.beyond(arch.number.width - 1 - out_point),
             "resident": shape.output_is_resident,
             "tiling": vars(plan.tiling), "modelled_vectors": modelled, "cost": round(plan.cost),

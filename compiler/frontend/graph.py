@@ -20,7 +20,8 @@ Shape = tuple[int, ...]
 class Node:
     """One operation. An input that the model leaves out is the empty string; ``outputs`` are tensor names.
 
-    ``origin`` is the model's operator, once a pass has written it as another.
+    ``origin`` is the model's operator, once a pass has written it as another; ``macs`` its multiply-accumulates
+    where its weights do not tell.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    macs: int | None = None
 
     @property
     def output(self) -> str:
@@ -44,11 +46,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of the network: its name and shape for the user, and the tensor that holds it."""
+    """An input or output of the network: its name and shape for the user, and the tensor that holds it.
+
+    ``order`` is the position in that tensor of every element, None where they lie in order.
+    """
 
     name: str
     shape: Shape
     tensor: str
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

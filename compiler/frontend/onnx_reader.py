@@ -1,4 +1,4 @@
-"""ONNX file -> graph: shapes inferred, constants folded, batch 1.
+"""ONNX file -> graph: shapes inferred, constants folded, an open batch becomes 1.
 
 Opsets 7 and newer. Differences between opsets that concern us (where a number is an attribute in one and an input
 in another) are evened out where the operator is handled, by ``passes/normalise.py``.
@@ -18,6 +18,7 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, Node, Port, Shape
 
 OLDEST_OPSET = 7
+FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE})
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 
 
@@ -57,17 +58,26 @@ def _fix_batch(graph: onnx.GraphProto) -> None:
     for value in graph.input:
         if value.name in weights:
             continue
+        _need_float(value)
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
-            if axis == 0 and dimension.dim_value <= 1:
+            if axis == 0 and not dimension.HasField("dim_value"):
                 dimension.dim_value = 1
-            elif dimension.dim_value < 1 or axis == 0:
+            elif dimension.dim_value < 1:
                 found = dimension.dim_value or dimension.dim_param or "unknown"
-                raise refuse(f"input {value.name!r}, dimension {axis}", found, "batch 1 and fixed sizes",
+                raise refuse(f"input {value.name!r}, dimension {axis}", found, "fixed sizes of at least 1",
                              "fix the dimensions with onnx.tools.update_model_dims.update_inputs_outputs_dims")
     for value in graph.output:
         if value.type.tensor_type.shape.dim:
             value.type.tensor_type.ClearField("shape")
     del graph.value_info[:]
+
+
+def _need_float(value: onnx.ValueInfoProto) -> None:
+    kind = value.type.tensor_type.elem_type
+    if kind not in FLOATS:
+        found = onnx.TensorProto.DataType.Name(kind).lower() if value.type.HasField("tensor_type") else "no tensor"
+        raise refuse(f"type of input {value.name!r}", found, "float, float16, double",
+                     "compute in floating point; the machine's fixed point is chosen when compiling")
 
 
 def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -88,7 +98,7 @@ def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
 
 
 def _fold_constants(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Nodes whose inputs are all constant become initializers; so does Shape of a tensor with a known shape."""
+    """Nodes whose inputs are all constant become initializers; so do Shape and Size of a tensor with a known shape."""
     graph = model.graph
     shapes = _value_shapes(graph)
     known = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
@@ -108,8 +118,10 @@ def _fold_constants(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _folded(node: onnx.NodeProto, known: dict[str, np.ndarray], shapes: dict[str, Shape],
             model: onnx.ModelProto) -> list[Any] | None:
-    if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
-        return [np.array(shapes[node.input[0]], np.int64)]
+    if node.op_type in ("Shape", "Size") and node.input[0] in shapes:
+        shape = np.array(shapes[node.input[0]], np.int64)
+        span = _attributes(node)
+        return [shape[span.get("start"):span.get("end")] if node.op_type == "Shape" else shape.prod()]
     if any(name and name not in known for name in node.input) or node.op_type.startswith("Random"):
         return None
     inputs = {name: known[name] for name in node.input if name}

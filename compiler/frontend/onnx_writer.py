@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.graph import Graph, Node, Shape
 
-IR_VERSION = 8
+IR_VERSION = 10
 """Old enough for every onnxruntime in use."""
 
 
@@ -20,8 +21,10 @@ def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[
     """The graph as a model with the given output tensors (default: its own); ``extra`` nodes read its tensors."""
     names = [port.tensor for port in graph.outputs] if outputs is None else list(outputs)
     inputs = [_float_value(port.tensor, graph.shapes[port.tensor]) for port in graph.inputs]
-    nodes = [_node(node) for node in (*graph.nodes, *extra)]
+    nodes: list[onnx.NodeProto] = []
     weights = {**graph.constants, **(constants or {})}
+    for node in (*graph.nodes, *extra):
+        nodes += EXPAND.get(node.op, _plain)(graph, node, weights)
     return _model(nodes, graph.name, inputs, [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names)],
                   weights, graph.opset)
 
@@ -30,7 +33,8 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Mapping[str, Shape
                  outputs: Mapping[str, Shape]) -> onnx.ModelProto:
     """Some nodes of the graph as a model of its own, between the given tensors."""
     read = {name for node in nodes for name in node.inputs}
-    weights = {name: value for name, value in graph.constants.items() if name in read}
+    weights = {name: value.astype(np.float32) if value.dtype.kind == "f" else value
+               for name, value in graph.constants.items() if name in read}
     return _model([_node(node) for node in nodes], f"{graph.name}_host",
                   [_float_value(name, shape) for name, shape in inputs.items()],
                   [onnx.ValueInfoProto(name=name) for name in outputs], weights, graph.opset)
@@ -46,6 +50,49 @@ def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoPr
 
 def _float_value(name: str, shape: Shape) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+# -- nodes of ours in operators of ONNX ----------------------------------------------------------------------------
+def _plain(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    return [_node(node.replace(name=node.output))]  # a node of the model may have become several
+
+
+def _gathered(node: Node, sources: Sequence[str], indices: np.ndarray,
+              weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Elements of flattened ``sources``, one behind the other and behind them a zero, by position."""
+    prefix = f"{node.output}/export"
+    weights |= {f"{prefix}/flat": np.array([-1], np.int64), f"{prefix}/zero": np.zeros(1, np.float32),
+                f"{prefix}/indices": indices}
+    flat = [helper.make_node("Reshape", [source, f"{prefix}/flat"], [f"{prefix}/{number}"])
+            for number, source in enumerate(sources)]
+    joined = helper.make_node("Concat", [*(made.output[0] for made in flat), f"{prefix}/zero"], [f"{prefix}/all"],
+                              axis=0)
+    return [*flat, joined, helper.make_node("Gather", [f"{prefix}/all", f"{prefix}/indices"], [node.output], axis=0)]
+
+
+def _view(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    _, channels, height, width = graph.shapes[node.output]
+    pixels = graph.shapes[node.input(0)][2] * graph.shapes[node.input(0)][3]
+    chosen = (node.attributes["offset"] + node.attributes["pitch"] * np.arange(height)[:, None]
+              + node.attributes["step"] * np.arange(width))
+    return _gathered(node, [node.input(0)], (np.arange(channels)[:, None, None] * pixels + chosen)[None], weights)
+
+
+def _assemble(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    _, channels, height, width = graph.shapes[node.output]
+    sizes = [graph.shapes[name][1:] for name in node.inputs]
+    indices = np.full((channels, height * width), sum(math.prod(size) for size in sizes))
+    base = 0
+    for (count, rows, columns), (channel, offset, pitch, step) in zip(sizes, node.attributes["places"], strict=True):
+        pixels = (offset + pitch * np.arange(rows)[:, None] + step * np.arange(columns)).ravel()
+        own = base + np.arange(count * rows * columns).reshape(count, -1)
+        indices[channel:channel + count, pixels] = own
+        base += own.size
+    return _gathered(node, node.inputs, indices.reshape(graph.shapes[node.output]), weights)
+
+
+EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
+    "Assemble": _assemble, "View": _view}
 
 
 def _node(node: Node) -> onnx.NodeProto:

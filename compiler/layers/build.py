@@ -10,25 +10,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
     Layer,
     LeakyRelu,
     Load,
+    Lookup,
     MatMul,
     MaxPool,
     Minimum,
+    Multiply,
     Operation,
+    Part,
     Relu,
     Save,
     Var,
     Window,
 )
+from weft.compiler.passes.normalise import TABLES
+from weft.compiler.passes.operators import ON_HOST
 from weft.hw.arch import Arch
 
-COUNTED = frozenset({"Conv", "Gemm", "MatMul"})
+COUNTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the model whose multiply-accumulates count; average pools and normalisations only use the array."""
 
 
@@ -60,10 +65,12 @@ class Builder:
     graph: Graph
     arch: Arch
     consumers: dict[str, list[Node]]
+    parts: dict[str, Part]
     made: dict[str, Open] = field(default_factory=dict)
 
     def var(self, name: str) -> Var:
-        return Var(name, *self.graph.shapes[name][1:])
+        _, channels, height, width = self.graph.shapes[name]
+        return Var(name, channels, height, width, self.parts.get(name))
 
     def take(self, name: str, *excluded: type) -> Open | None:
         """The layer that makes a tensor, taken out for extension; None when it is closed."""
@@ -78,13 +85,40 @@ class Builder:
 
 
 def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
-    """The layers in an order that respects their dataflow. Raises CompileError for a pool without SIMD registers."""
-    builder = Builder(graph, arch, graph.consumers())
+    """The layers in an order that respects their dataflow. Raises CompileError for what the SIMD unit lacks."""
+    builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size))
     for position, node in enumerate(graph.nodes):
+        if node.op in ("Assemble", "View"):
+            continue
         builder.made[node.output] = HANDLERS[node.op](builder, position, node)
     ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
     return tuple(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
                  for name, layer in ordered)
+
+
+def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
+    """Tensors that lie inside others: what is assembled, and views."""
+    parts: dict[str, Part] = {}
+    for node in graph.nodes:
+        if node.op == "Assemble":
+            pixels = math.prod(graph.shapes[node.output][2:])
+            for name, (channel, offset, pitch, step) in zip(node.inputs, node.attributes["places"], strict=True):
+                parts[name] = Part(node.output, channel // lanes, offset, pitch, step, pixels)
+    for node in graph.nodes:
+        if node.op == "View":
+            parts[node.output] = _view_of(graph, parts.get(node.input(0)), node)
+    return parts
+
+
+def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
+    _, _, height, width = graph.shapes[node.input(0)]
+    offset, pitch, step = (node.attributes[key] for key in ("offset", "pitch", "step"))
+    if inside is None:
+        return Part(node.input(0), 0, offset, pitch, step, height * width)
+    row, column = divmod(offset, width)
+    first = inside.offset + row * inside.pitch + column * inside.step
+    down = pitch * inside.step if inside.pitch == width * inside.step else pitch // width * inside.pitch
+    return Part(inside.root, inside.tile, first, down, step * inside.step, inside.pixels)
 
 
 def _window(node: Node) -> Window:
@@ -95,7 +129,8 @@ def _window(node: Node) -> Window:
 def _conv(builder: Builder, position: int, node: Node) -> Open:
     weights = builder.graph.constants[node.input(1)]
     size = builder.graph.shapes[node.output][2:]
-    macs = math.prod(size) * weights.size if node.origin in COUNTED else 0
+    counted = math.prod(size) * weights.size if node.macs is None else node.macs
+    macs = counted if node.origin in COUNTED else 0
     core = MatMul(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"], _window(node),
                   "%0", (size[0], size[1]), macs)
     return Open(node.name, position, (core,))
@@ -103,7 +138,7 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
     """Joins the later of the two layers that make its operands; the other operand is the residual."""
-    closed = (Relu, MaxPool, Minimum, LeakyRelu)
+    closed = (Relu, MaxPool, Minimum, LeakyRelu, Multiply, Lookup)
     ready = [name for name in node.inputs if name in builder.made and not builder.made[name].has(*closed)]
     ready.sort(key=lambda name: -builder.made[name].position)
     for name in ready:
@@ -116,35 +151,51 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
-    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu)
+    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu, Multiply, Lookup)
     return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     _need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, Minimum, LeakyRelu)
+    layer = builder.take_or_load(node.input(0), node, position, Minimum, LeakyRelu, Multiply, Lookup)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     _need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, Relu, Minimum, LeakyRelu)
+    layer = builder.take_or_load(node.input(0), node, position, Relu, Minimum, LeakyRelu, Multiply, Lookup)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     _need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, MaxPool)
+    layer = builder.take_or_load(node.input(0), node, position, MaxPool, Multiply, Lookup)
     size = builder.graph.shapes[node.output][2:]
     pool = MaxPool(layer.temp, _window(node), f"%{layer.temps}", (size[0], size[1]))
     return layer.join(position, pool, new_temp=True)
 
 
+def _mul(builder: Builder, position: int, node: Node) -> Open:
+    _need_registers(builder.arch, node)
+    left, right = node.inputs
+    return Open(node.name, position, (Load(builder.var(left), "%0"), Multiply(builder.var(right), "%0")))
+
+
+def _lookup(builder: Builder, position: int, node: Node) -> Open:
+    if builder.arch.lut_count < 2:
+        raise refuse_node(node, "architecture key lut_count", builder.arch.lut_count,
+                          "at least 2 (a table of values and one of slopes)",
+                          f"choose an architecture with lut_count 2 or more, or {ON_HOST}")
+    source = node.input(0)
+    function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
+    return Open(node.name, position, (Load(builder.var(source), "%0"), function))
+
+
 def _need_registers(arch: Arch, node: Node) -> None:
     if arch.simd_registers_depth < 1:
-        raise refuse(f"simd_registers_depth for node {node.name!r}, operator {node.op}", arch.simd_registers_depth,
-                     "at least 1", "choose an architecture with simd_registers_depth 1 or more")
+        raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
+                          f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
 
 
 HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
@@ -153,5 +204,7 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Conv": _conv,
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
+    "Mul": _mul,
     "Relu": _relu,
+    **dict.fromkeys(TABLES, _lookup),
 }

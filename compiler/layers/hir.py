@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 Size = tuple[int, int]
 
@@ -44,13 +45,32 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Where a Var lies inside the Var ``root``: from channel tile ``tile`` on, pixel (y, x) at ``offset`` + y *
+    ``pitch`` + x * ``step`` of the ``pixels`` of each tile."""
+
+    root: str
+    tile: int
+    offset: int
+    pitch: int
+    step: int
+    pixels: int
+
+
+@dataclass(frozen=True)
 class Var:
-    """A tensor between layers: ``channels`` x ``height`` x ``width``, batch 1."""
+    """A tensor between layers: ``channels`` x ``height`` x ``width``; in memory of its own, or part of another."""
 
     name: str
     channels: int
     height: int
     width: int
+    part: Part | None = None
+
+    @property
+    def root(self) -> str:
+        """The Var that has the memory."""
+        return self.part.root if self.part else self.name
 
     @property
     def size(self) -> Size:
@@ -101,6 +121,25 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Multiply:
+    """The Temp ``target`` times a Var, element by element."""
+
+    input: Var
+    target: str
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The Temp ``target`` becomes ``function`` (an ONNX operator with its attributes) of it, over the range of the
+    tensor ``source``."""
+
+    target: str
+    function: str
+    attributes: tuple[tuple[str, Any], ...]
+    source: str
+
+
+@dataclass(frozen=True)
 class MaxPool:
     """Maximum over windows of a Temp into another Temp."""
 
@@ -141,7 +180,7 @@ class Save:
     output: Var
 
 
-Operation = MatMul | Load | Add | MaxPool | Minimum | LeakyRelu | Relu | Save
+Operation = MatMul | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
 
 
 @dataclass(frozen=True)
@@ -158,8 +197,17 @@ class Layer:
         return core
 
     @cached_property
-    def adds(self) -> tuple[Add, ...]:
-        return tuple(operation for operation in self.operations if isinstance(operation, Add))
+    def adds(self) -> tuple[Add | Multiply, ...]:
+        """Operations with a second Var."""
+        return tuple(operation for operation in self.operations if isinstance(operation, Add | Multiply))
+
+    @cached_property
+    def multiplies(self) -> bool:
+        return any(isinstance(operation, Multiply) for operation in self.operations)
+
+    @cached_property
+    def lookup(self) -> Lookup | None:
+        return next((operation for operation in self.operations if isinstance(operation, Lookup)), None)
 
     @cached_property
     def pool(self) -> MaxPool | None:
@@ -192,7 +240,7 @@ class Layer:
     @property
     def kind(self) -> str:
         names = {MatMul: "mat_mul", Load: "load", Add: "add", MaxPool: "max_pool", Minimum: "minimum",
-                 LeakyRelu: "leaky_relu", Relu: "relu"}
+                 LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

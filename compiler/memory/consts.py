@@ -7,6 +7,7 @@ the kernel. Per output tile: one bias vector, then the rows of every tile that i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,11 +75,15 @@ class OutputBlock:
 
 @dataclass(frozen=True)
 class LayerConsts:
-    """``base`` in DRAM1 of the weights; ``operand`` the address of the SIMD unit's constant."""
+    """``base`` in DRAM1 of the weights; ``operand`` the address of what the SIMD unit needs: constant ``operands``
+    or value ``tables``. These take ``local_vectors`` on their way through local memory."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
-    operand: int | None
+    operand: int
+    operands: int
+    tables: int
+    local_vectors: int
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,13 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         blocks: tuple[OutputBlock, ...] = ()
         if isinstance(layer.core, MatMul):
             vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
-        operand = None
-        if layer.elementwise is not None:
-            operand = base + sum(map(len, vectors))
-            vectors.append(_operand(layer, points, arch))
-        placed.append(LayerConsts(base, blocks, operand))
+        operand = base + sum(map(len, vectors))
+        operands = _operands(layer, points, arch) if layer.elementwise is not None else []
+        tables = points.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
+        for values in (operands, *tables):
+            vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
+        placed.append(LayerConsts(base, blocks, operand, len(operands), len(tables),
+                                  arch.lut_depth if tables else len(operands)))
         chunks += vectors
         base += sum(map(len, vectors))
     if base > arch.dram1_depth:
@@ -112,15 +119,17 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def _operand(layer: Layer, points: Points, arch: Arch) -> np.ndarray:
-    """An upper limit at the output's point; a slope at the type's own, because Multiply rounds by it."""
+def _operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
+    """An upper limit at the output's point; a slope at the type's own, because Multiply rounds by it: as a factor
+    between a half and one, and a power of two."""
     operation = layer.elementwise
     assert operation is not None
     if isinstance(operation, LeakyRelu):
-        value = arch.number.quantize(np.array(operation.slope))
-    else:
-        value = arch.number.quantize(np.array(operation.value), points.vars[layer.output.name])
-    return np.full((1, arch.array_size), value)
+        fraction, exponent = math.frexp(operation.slope)
+        exponent = max(exponent, -arch.number.point)
+        fraction = operation.slope / 2.0 ** exponent
+        return [int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent)]
+    return [int(arch.number.quantize(np.array(operation.value), points.vars[layer.output.root]))]
 
 
 def _encode_weights(core: MatMul, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
@@ -14,7 +14,7 @@ from weft.hw.arch import Arch
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A Var from the layer that makes it to the last that reads it; ``fixed``: input or output of the network."""
+    """A Var from the first layer that writes it to the last that uses it; ``fixed``: input or output of the network."""
 
     var: Var
     first: int
@@ -22,18 +22,24 @@ class Lifetime:
     fixed: bool
 
 
+def whole_var(graph: Graph, name: str) -> Var:
+    _, channels, height, width = graph.shapes[name]
+    return Var(name, channels, height, width)
+
+
 def lifetimes(graph: Graph, layers: Sequence[Layer]) -> tuple[Lifetime, ...]:
     """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again."""
     end = len(layers)
-    inputs = [Var(port.tensor, *graph.shapes[port.tensor][1:]) for port in graph.inputs]
+    inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
     outputs = graph.output_tensors()
-    found = [Lifetime(var, -1, end, True) for var in inputs]
+    found = {var.name: Lifetime(var, -1, end, True) for var in inputs}
     for number, layer in enumerate(layers):
-        name = layer.output.name
-        reads = [index for index, reader in enumerate(layers) if name in {var.name for var in reader.inputs}]
-        last = end if name in outputs else max(reads, default=number)
-        found.append(Lifetime(layer.output, number, last, name in outputs))
-    return tuple(found)
+        for name in {var.root: None for var in layer.inputs}:
+            found[name] = replace(found[name], last=max(found[name].last, number))
+        name = layer.output.root
+        life = found.get(name) or Lifetime(whole_var(graph, name), number, number, name in outputs)
+        found[name] = replace(life, last=end if life.fixed else number)
+    return tuple(found.values())
 
 
 def place_variables(lives: Sequence[Lifetime], resident: frozenset[str], arch: Arch) -> dict[str, Place]:

@@ -1,12 +1,18 @@
-"""Pass: cut off the end of the network that the machine does not compute; the driver runs it with onnxruntime."""
+"""Pass: cut off the end of the network that the machine does not compute; the driver runs it with onnxruntime.
+
+Softmax and the like at the end are always the host's; with ``--host-fallback`` whatever else is refused, and all that
+reads it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from weft.compiler.errors import refuse_node
+from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.frontend.onnx_writer import part_to_onnx
+from weft.compiler.passes.operators import USE_HOST
 
 STARTS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
 """Operators that begin the host's part."""
@@ -29,9 +35,36 @@ class HostPart:
     operators: tuple[str, ...]
 
 
-def split_host(graph: Graph) -> tuple[Graph, HostPart | None]:
-    """The machine's graph and the host's part, None when there is nothing for the host to do."""
-    host = _host_nodes(graph)
+def fall_back(graph: Graph, attempt: Callable[[Graph], object]) -> tuple[Graph, HostPart | None]:
+    """The largest part that ``attempt`` accepts, and the rest for the host: nodes that it refuses, and their readers.
+
+    Raises CompileError when nothing is left for the machine, or for what is no node's fault.
+    """
+    forced: set[str] = set()
+    while True:
+        machine, host = split_host(graph, frozenset(forced), anything=True)
+        if not machine.nodes:
+            first = next(node for node in graph.nodes if node.name in forced)
+            raise refuse_node(first, "with --host-fallback", "nothing left for the machine",
+                              "a network that begins with supported operators",
+                              "compile without --host-fallback to see why")
+        try:
+            attempt(machine)
+        except CompileError as error:
+            if not error.node or error.node in forced or all(node.name != error.node for node in graph.nodes):
+                raise
+            forced.add(error.node)
+            continue
+        return machine, host
+
+
+def split_host(graph: Graph, forced: frozenset[str] = frozenset(), anything: bool = False,
+               ) -> tuple[Graph, HostPart | None]:
+    """The machine's graph and the host's part, None when there is nothing for the host to do.
+
+    ``forced`` names nodes that are the host's; with ``anything`` any operator may stand behind the host's.
+    """
+    host = _host_nodes(graph, forced, anything)
     if not host:
         return graph, None
     made = {name for node in host for name in node.outputs}
@@ -47,17 +80,17 @@ def split_host(graph: Graph) -> tuple[Graph, HostPart | None]:
     return rest.replace(outputs=tuple(ports)), part
 
 
-def _host_nodes(graph: Graph) -> list[Node]:
+def _host_nodes(graph: Graph, forced: frozenset[str], anything: bool) -> list[Node]:
     host: list[Node] = []
     made: set[str] = set()
     for node in graph.nodes:
         behind = made.intersection(node.inputs)
-        if not behind and node.op not in STARTS:
+        if not behind and node.op not in STARTS and node.name not in forced:
             continue
-        if node.op not in FOLLOWS:
+        if node.op not in FOLLOWS and not anything:
             raise refuse_node(node, "behind an operator that runs on the host", f"input {min(behind)!r}",
                               f"only {', '.join(sorted(FOLLOWS))} behind {', '.join(sorted(STARTS))}",
-                              "cut the model before the host's operators and run the rest on the host")
+                              USE_HOST)
         host.append(node)
         made.update(filter(None, node.outputs))
     return host

@@ -14,7 +14,8 @@ from typing import Any
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 
-USE_HOST = "rewrite this part with supported operators, or cut the model here and run the rest on the host"
+ON_HOST = "run the network from here on the host (--host-fallback)"
+USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
 @dataclass(frozen=True)
@@ -27,50 +28,93 @@ class Rule:
 
 @dataclass(frozen=True)
 class Operator:
-    """``attributes`` by name; ``constants`` the inputs that must be known when compiling; ``rank`` of input 0."""
+    """``attributes`` by name; ``constants`` the inputs that must be known when compiling; ``rank`` of input 0.
+
+    ``outputs``: more than the first may be read.
+    """
 
     attributes: dict[str, Rule]
     constants: tuple[int, ...] = ()
     rank: int | None = None
+    outputs: bool = False
 
 
 def only(*values: Any) -> Rule:
     return Rule(" or ".join(map(repr, values)), lambda value: value in values)
 
 
-def plane(count: int, least: int) -> Rule:
-    """``count`` integers, each at least ``least``."""
-    return Rule(f"{count} integers of at least {least}",
-                lambda value: len(value) == count and all(number >= least for number in value))
+def plane(least: int) -> Rule:
+    """Integers, each at least ``least``."""
+    return Rule(f"integers of at least {least}", lambda value: all(number >= least for number in value))
 
 
 ANY = Rule("any value", lambda value: True)
+AT_LEAST_1 = Rule("at least 1", lambda value: value >= 1)
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-WINDOW = {"kernel_shape": plane(2, 1), "strides": plane(2, 1), "dilations": plane(2, 1), "pads": plane(4, 0),
-          "auto_pad": AUTO_PAD}
+WINDOW = {"kernel_shape": plane(1), "strides": plane(1), "dilations": plane(1), "pads": plane(0), "auto_pad": AUTO_PAD}
+AXES = {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": ANY}
 
 OPERATORS: dict[str, Operator] = {
+    "Abs": Operator({}),
     "Add": Operator({}),
-    "AveragePool": Operator({**WINDOW, "ceil_mode": only(0), "count_include_pad": only(0, 1)}, rank=4),
+    "AveragePool": Operator({**WINDOW, "ceil_mode": only(0, 1), "count_include_pad": only(0, 1)}),
     "BatchNormalization": Operator({"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)},
                                    (1, 2, 3, 4)),
-    "Clip": Operator({"min": only(0.0), "max": ANY}, (1, 2)),
-    "Conv": Operator({**WINDOW, "group": Rule("at least 1", lambda value: value >= 1)}, (1, 2), 4),
-    "Div": Operator({}, (1,)),
-    "Dropout": Operator({"ratio": ANY, "seed": ANY}),
+    "Clip": Operator({"min": ANY, "max": ANY}, (1, 2)),
+    "Concat": Operator({"axis": ANY}),
+    "Conv": Operator({**WINDOW, "group": AT_LEAST_1}, (1, 2)),
+    "ConvTranspose": Operator({**WINDOW, "group": AT_LEAST_1, "output_padding": plane(0), "output_shape": plane(1)},
+                              (1, 2)),
+    "DepthToSpace": Operator({"blocksize": ANY, "mode": ANY}),
+    "Div": Operator({}),
+    "Dropout": Operator({"ratio": ANY, "seed": ANY}, (1, 2)),
+    "Elu": Operator({"alpha": ANY}),
+    "Exp": Operator({}),
+    "Expand": Operator({}, (1,)),
     "Flatten": Operator({"axis": ANY}),
-    "Gemm": Operator({"alpha": ANY, "beta": ANY, "transA": only(0), "transB": only(0, 1)}, (1, 2), 2),
-    "GlobalAveragePool": Operator({}, rank=4),
+    "Gather": Operator({"axis": ANY}, (1,)),
+    "Gelu": Operator({"approximate": ANY}),
+    "Gemm": Operator({"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, (1, 2), 2),
+    "GlobalAveragePool": Operator({}),
+    "GlobalMaxPool": Operator({}),
+    "HardSigmoid": Operator({"alpha": ANY, "beta": ANY}),
+    "HardSwish": Operator({}),
     "Identity": Operator({}),
-    "LeakyRelu": Operator({"alpha": Rule("above 0 and below 1", lambda value: 0 < value < 1)}),
-    "MatMul": Operator({}, (1,), 2),
-    "MaxPool": Operator({**WINDOW, "ceil_mode": only(0, 1), "storage_order": only(0)}, rank=4),
+    "LeakyRelu": Operator({"alpha": ANY}),
+    "MatMul": Operator({}, (1,)),
+    "Max": Operator({}),
+    "MaxPool": Operator({**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
+    "Mean": Operator({}),
+    "Min": Operator({}),
+    "Mish": Operator({}),
     "Mul": Operator({}),
+    "Neg": Operator({}),
+    "PRelu": Operator({}, (1,)),
+    "Pad": Operator({"mode": only("constant", "reflect", "edge", "wrap"), "value": ANY, "pads": ANY}, (1, 2, 3)),
+    "Reciprocal": Operator({}),
+    "ReduceMax": Operator(AXES, (1,)),
+    "ReduceMean": Operator(AXES, (1,)),
+    "ReduceSum": Operator(AXES, (1,)),
     "Relu": Operator({}),
     "Reshape": Operator({"allowzero": ANY}, (1,)),
+    "Resize": Operator({"antialias": ANY, "axes": ANY, "coordinate_transformation_mode": ANY, "cubic_coeff_a": ANY,
+                        "exclude_outside": ANY, "extrapolation_value": ANY, "keep_aspect_ratio_policy": ANY,
+                        "mode": ANY, "nearest_mode": ANY}, (1, 2, 3)),
+    "Selu": Operator({"alpha": ANY, "gamma": ANY}),
+    "Sigmoid": Operator({}),
+    "Slice": Operator({"axes": ANY, "starts": ANY, "ends": ANY}, (1, 2, 3, 4)),
+    "Softplus": Operator({}),
+    "SpaceToDepth": Operator({"blocksize": ANY, "mode": ANY}),
+    "Split": Operator({"axis": ANY, "num_outputs": ANY, "split": ANY}, (1,), outputs=True),
+    "Sqrt": Operator({}),
     "Squeeze": Operator({"axes": ANY}, (1,)),
-    "Sub": Operator({}, (1,)),
+    "Sub": Operator({}),
+    "Sum": Operator({}),
+    "Tanh": Operator({}),
+    "Tile": Operator({}, (1,)),
+    "Transpose": Operator({"perm": ANY}),
     "Unsqueeze": Operator({"axes": ANY}, (1,)),
+    "Upsample": Operator({"mode": ANY, "scales": ANY}, (1,)),
 }
 
 
@@ -86,7 +130,7 @@ def check_supported(graph: Graph) -> Graph:
         _check_attributes(node, operator)
         _check_inputs(graph, node, operator)
         unread = [name for name in node.outputs[1:] if name and (name in consumers or name in outputs)]
-        if unread:
+        if unread and not operator.outputs:
             raise refuse_node(node, f"output {unread[0]!r}", "read by another node", "only the first output is read",
                               USE_HOST)
     return graph

@@ -1,30 +1,47 @@
-"""Windows of convolutions and pools: padding made explicit."""
+"""Windows of convolutions and pools: one axis becomes two, padding is made explicit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.rewrite import Place, Rewrite
+
+
+def two_axes(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:
+    """A kernel over one or two axes as (height, width)."""
+    rank = len(state.graph.shapes[node.input(0)])
+    if rank not in (3, 4) or len(kernel) != rank - 2:
+        raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.graph.shapes[node.input(0)]),
+                            "3 or 4 dimensions (networks over one or two axes)")
+    return (1, kernel[0]) if rank == 3 else (kernel[0], kernel[1])
+
+
+def pair(node: Node, name: str, default: int = 1) -> tuple[int, int]:
+    """An attribute of one or two integers as (height, width)."""
+    value = tuple(node.attributes.get(name, ())) or (default,) * 2
+    return (default, value[0]) if len(value) == 1 else (value[0], value[1])
+
+
+def four(node: Node, name: str) -> tuple[int, int, int, int]:
+    """Padding as (top, left, bottom, right)."""
+    value = tuple(node.attributes.get(name, ())) or (0, 0, 0, 0)
+    return (0, value[0], 0, value[1]) if len(value) == 2 else (value[0], value[1], value[2], value[3])
 
 
 def window_attributes(node: Node, kernel: Sequence[int], size: Sequence[int]) -> dict[str, Any]:
     """strides, dilations and pads (top, left, bottom, right) of a node over an image of ``size``."""
-    if tuple(node.attributes.get("kernel_shape", kernel)) != tuple(kernel):
-        raise refuse_node(node, "attribute kernel_shape", node.attributes["kernel_shape"],
-                          f"the shape of the weights, {tuple(kernel)}", "correct the model")
-    strides = tuple(node.attributes.get("strides", (1, 1)))
-    dilations = tuple(node.attributes.get("dilations", (1, 1)))
-    pads = _pads(node, kernel, size, strides, dilations)
-    return {"strides": strides, "dilations": dilations, "pads": pads}
+    strides, dilations = pair(node, "strides"), pair(node, "dilations")
+    return {"strides": strides, "dilations": dilations, "pads": _pads(node, kernel, size, strides, dilations)}
 
 
 def _pads(node: Node, kernel: Sequence[int], size: Sequence[int], strides: Sequence[int],
           dilations: Sequence[int]) -> tuple[int, ...]:
     mode = node.attributes.get("auto_pad", "NOTSET")
     if mode == "NOTSET":
-        return tuple(node.attributes.get("pads", (0, 0, 0, 0)))
+        return four(node, "pads")
     if mode == "VALID":
         return (0, 0, 0, 0)
     before, after = [], []
@@ -46,8 +63,22 @@ def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[in
                               "reduce pads, or set ceil_mode=0")
 
 
-def average_divisor_ok(node: Node, pads: Sequence[int]) -> None:
-    """Every window must have the same divisor, so padding must count."""
-    if any(pads) and not node.attributes.get("count_include_pad", 0):
-        raise refuse_node(node, "attribute pads", tuple(pads), "no padding, or count_include_pad=1",
-                          "set count_include_pad=1 or pad with a Pad node of your own")
+def image_size(state: Rewrite, name: str) -> tuple[int, int, int]:
+    """Batch, height and width of a tensor of 3 or 4 dimensions."""
+    shape = state.graph.shapes[name]
+    return shape[0], (shape[2] if len(shape) == 4 else 1), shape[-1]
+
+
+def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]) -> str:
+    """``run`` on every image of a batch, whose images lie below each other; its results below each other again."""
+    batch, height, width = image_size(state, node.input(0))
+    if batch == 1:
+        return run(source)
+    parts: list[tuple[str, Place]] = []
+    row = 0
+    for number in range(batch):
+        made = run(state.view(node, source, (height, width), number * height * width, width, 1))
+        _, channels, rows, columns = state.shapes[made]
+        parts.append((made, Place(0, row * columns, columns, 1)))
+        row += rows
+    return state.assemble(node, parts, (1, channels, row, columns), "batch")

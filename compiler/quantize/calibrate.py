@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.graph import Graph, Node, Shape
 from weft.compiler.frontend.onnx_writer import session, to_onnx
+from weft.compiler.passes.index import in_memory_order
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""
@@ -22,11 +24,20 @@ BINADES = range(-40, 41)
 
 @dataclass(frozen=True)
 class Range:
-    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more."""
+    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
+
+    ``count`` values, ``squares`` the sum of their squares.
+    """
 
     low: float
     high: float
     at_least: tuple[int, ...]
+    count: int = 0
+    squares: float = 0.0
+
+    @property
+    def root_mean_square(self) -> float:
+        return math.sqrt(self.squares / self.count) if self.count else 0.0
 
     @property
     def magnitude(self) -> float:
@@ -69,9 +80,13 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
     for index in chosen:
-        feed = {port.tensor: samples[port.name][index].reshape(graph.shapes[port.tensor]) for port in graph.inputs}
+        feed = {port.tensor: in_memory_order(samples[port.name][index].reshape(port.shape))[None]
+                for port in graph.inputs}
         values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, feed), strict=True))
         for name, value in {**feed, **{name: values[name] for name in tensors if name in values}}.items():
+            if not np.isfinite(value).all():
+                raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
+                             "finite numbers", "calibrate with inputs of the kind that the network is made for")
             ranges[name] = _widen(ranges.get(name), value)
         for name in sums:
             largest[name] = max(largest[name], float(values[name].max()))
@@ -84,10 +99,11 @@ def _widen(before: Range | None, value: np.ndarray) -> Range:
     exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
     counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
     at_least = counts[::-1].cumsum()[::-1][1:]
+    squares = float((value.astype(np.float64) ** 2).sum())
     if before is None:
-        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()))
+        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()), value.size, squares)
     return Range(min(before.low, float(value.min())), max(before.high, float(value.max())),
-                 tuple((at_least + before.at_least).tolist()))
+                 tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares)
 
 
 def _sum_nodes(graph: Graph, convs: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:
@@ -102,10 +118,15 @@ def _sum_nodes(graph: Graph, convs: list[Node]) -> tuple[list[Node], dict[str, n
     return nodes, constants
 
 
+def sample_shape(shape: Shape) -> Shape:
+    """One sample of an input: without its batch where that is 1."""
+    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+
+
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
     """Standard normal inputs, the same every time: a network whose inputs look otherwise needs calibration."""
     generator = np.random.default_rng(RANDOM_SEED)
-    return {port.name: generator.standard_normal((RANDOM_SAMPLES, *port.shape[1:])).astype(np.float32)
+    return {port.name: generator.standard_normal((RANDOM_SAMPLES, *sample_shape(port.shape))).astype(np.float32)
             for port in graph.inputs}
 
 
@@ -117,9 +138,12 @@ def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np
             raise refuse(f"calibration of input {port.name!r}", f"arrays {', '.join(sorted(inputs)) or 'none'}",
                          f"an array named {port.name!r}", "name the arrays of the .npz after the model's inputs")
         value = np.asarray(inputs[port.name])
-        if value.shape[1:] != port.shape[1:] or not len(value):
+        one = sample_shape(port.shape)
+        if value.shape == one:
+            value = value[None]
+        if value.shape[1:] != one or not value.size:
             raise refuse(f"calibration array {port.name!r}", list(value.shape),
-                         f"[samples, {', '.join(map(str, port.shape[1:]))}]", "give one row a sample")
+                         f"[{', '.join(map(str, ('samples', *one)))}]", "give one row a sample")
         checked[port.name] = value.astype(np.float32)
     if len({len(value) for value in checked.values()}) > 1:
         raise refuse("calibration arrays", "different numbers of samples", "the same number for every input",

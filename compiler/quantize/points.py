@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul
 from weft.compiler.quantize.calibrate import Calibration
+from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.hw.arch import EVERY_STEP, Arch
 
-HEADROOM = 1.25
+HEADROOM = 1.125
 """Computed tensors get room for values this much beyond those seen in calibration."""
 
-SUM_HEADROOM = 2.0
-"""The accumulators get one bit beyond the largest partial sum seen."""
+SUM_HEADROOM = 1.25
+"""The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,15 @@ class LayerPoints:
 
 @dataclass(frozen=True)
 class Points:
-    """``vars``: tensor -> point; ``layers``: in order."""
+    """``vars``: tensor -> point; ``layers``: in order; ``tables``: value tables by the tensor they make.
+
+    ``table_errors``: the largest error of their straight pieces in the range seen.
+    """
 
     vars: Mapping[str, int]
     layers: tuple[LayerPoints, ...]
+    tables: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    table_errors: Mapping[str, float] = field(default_factory=dict)
 
     def text(self) -> str:
         lines = [f"var {name}: {point}" for name, point in self.vars.items()]
@@ -55,12 +61,20 @@ def largest_point(magnitude: float, width: int) -> int:
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool) -> Points:
+                  plain: bool, opset: int) -> Points:
     """Points from ranges; with ``plain``, or on an ``every_step`` machine, the type's own point everywhere."""
-    names = dict.fromkeys(var.name for layer in layers for var in (*layer.inputs, layer.output))
-    if plain or arch.mac_rounding == EVERY_STEP:
-        return _plain(layers, names, arch)
-    return _Chooser(layers, constants, calibration, arch).run(names)
+    names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, layer.output))
+    fixed = plain or arch.mac_rounding == EVERY_STEP
+    points = _plain(layers, names, arch) if fixed else _Chooser(layers, constants, calibration, arch, opset).run(names)
+    tables, errors = {}, {}
+    for layer in layers:
+        if layer.lookup is not None:
+            source, target = points.vars[layer.core.input.root], points.vars[layer.output.root]
+            pieces = make_pieces(layer.name, layer.lookup, calibration.ranges[layer.lookup.source], source, arch,
+                                 opset)
+            tables[layer.output.name] = encode_table(pieces, source, target, arch)
+            errors[layer.output.name] = pieces.error
+    return replace(points, tables=tables, table_errors=errors)
 
 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Points:
@@ -73,19 +87,23 @@ class _Chooser:
     """Starts from the point that each Var's range allows and lowers it where a layer's accumulators cannot follow."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch) -> None:
+                 arch: Arch, opset: int) -> None:
+        self.arch, self.opset = arch, opset
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
 
     def run(self, names: Mapping[str, None]) -> Points:
-        computed = {layer.output.name for layer in self.layers}
-        slopes = {layer.output.name: layer.elementwise.slope for layer in self.layers
-                  if isinstance(layer.elementwise, LeakyRelu)}
+        computed = {layer.output.root for layer in self.layers}
+        before_slope: dict[str, float] = {}
+        for layer in self.layers:
+            if isinstance(layer.elementwise, LeakyRelu):
+                # The SIMD unit sees negative values before they shrink, at the output's point.
+                unshrunk = -self.calibration.ranges[layer.output.name].low / layer.elementwise.slope
+                root = layer.output.root
+                before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
         for name in names:
-            seen = self.calibration.ranges[name]
-            # The SIMD unit sees negative values before they shrink, at the output's point.
-            magnitude = max(seen.high, -seen.low / slopes[name]) if name in slopes else seen.magnitude
+            magnitude = max(self.calibration.ranges[name].magnitude, before_slope.get(name, 0.0))
             headroom = HEADROOM if name in computed else 1.0
             self.points[name] = largest_point(magnitude * headroom, self.width)
         while True:
@@ -95,6 +113,10 @@ class _Chooser:
                 return Points(self.points, numbers)
 
     def _layer(self, layer: Layer) -> LayerPoints:
+        if layer.multiplies:
+            return self._multiply(layer)
+        if layer.lookup is not None:
+            return self._lookup(layer)
         core = self._mat_mul if isinstance(layer.core, MatMul) else self._load
         weights, accumulators = core(layer)
         bias = accumulators
@@ -102,11 +124,31 @@ class _Chooser:
             magnitude = float(np.abs(self.constants[layer.core.bias]).max())
             bias = self._within(largest_point(magnitude, self.width), accumulators)
         for var in (*(add.input for add in layer.adds), layer.output):
-            self.points[var.name] = self._within(self.points[var.name], accumulators)
-        entering = bias if isinstance(layer.core, MatMul) else self.points[layer.core.input.name]
+            self.points[var.root] = self._within(self.points[var.root], accumulators)
+        entering = bias if isinstance(layer.core, MatMul) else self.points[layer.core.input.root]
         return LayerPoints(weights, bias, accumulators, accumulators - entering,
-                           tuple(accumulators - self.points[add.input.name] for add in layer.adds),
-                           accumulators - self.points[layer.output.name])
+                           tuple(accumulators - self.points[add.input.root] for add in layer.adds),
+                           accumulators - self.points[layer.output.root])
+
+    def _multiply(self, layer: Layer) -> LayerPoints:
+        """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
+        left, right = (self.points[var.root] for var in layer.inputs)
+        output, point = layer.output.root, self.arch.number.point
+        self.points[output] = min(self.points[output], left + right - point)
+        excess = left + right - point - self.points[output]
+        loss = (excess // 2, excess - excess // 2)
+        leave = max(loss)
+        return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), leave)
+
+    def _lookup(self, layer: Layer) -> LayerPoints:
+        """The table's slopes must fit at the point that takes the input's to the output's."""
+        assert layer.lookup is not None
+        source, output = self.points[layer.core.input.root], layer.output.root
+        pieces = make_pieces(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], source, self.arch,
+                             self.opset)
+        steepest = largest_point(float(np.abs(pieces.slopes).max()), self.width)
+        self.points[output] = min(self.points[output], source - self.arch.number.point + steepest)
+        return LayerPoints(0, 0, source, 0, (), 0)
 
     def _within(self, point: int, accumulators: int) -> int:
         """A point from which the accumulators' is reached by a shift left that their width allows."""
@@ -119,17 +161,33 @@ class _Chooser:
         core = layer.core
         assert isinstance(core, MatMul)
         weights = np.abs(self.constants[core.weights].astype(np.float64))
-        activations = self.points[core.input.name]
+        activations = self.points[core.input.root]
         seen = (self.calibration.sums[core.weights] + self._added(layer)) * SUM_HEADROOM
         worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
         limit = largest_point(min(seen, float(worst)), self.accumulator_width)
-        point = min(largest_point(float(weights.max()), self.width), limit - activations)
+        most = largest_point(float(weights.max()), self.width)
+        activations -= self._concession(core, weights, activations, most, limit)
+        self.points[core.input.root] = activations
+        point = min(most, limit - activations)
         return point, activations + point
 
+    def _concession(self, core: MatMul, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
+        """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
+        errors of either, relative to its size, shall be least together."""
+        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
+        if not all(sizes):
+            return 0
+
+        def error(bits: int) -> float:
+            points = activations - bits, min(most, limit - activations + bits)
+            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
+
+        return min(range(self.width // 2), key=error)
+
     def _load(self, layer: Layer) -> tuple[int, int]:
-        names = [var.name for var in layer.inputs]
-        total = sum(self.calibration.ranges[name].magnitude for name in names) * HEADROOM
+        names = [var.root for var in layer.inputs]
+        total = sum(self.calibration.ranges[var.name].magnitude for var in layer.inputs) * HEADROOM
         limit = largest_point(total, self.accumulator_width)
         accumulators = min(max(self.points[name] for name in names), limit)
         for name in names:

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from weft.compiler.backend.report import CompileReport
     from weft.compiler.run.session import Progress as Tell
     from weft.compiler.run.session import RunResult
+
+
+WANTED_DECIBELS = 45
+"""Signal to noise below which a report gives advice."""
 
 
 @contextlib.contextmanager
@@ -94,5 +98,37 @@ def print_compiled(report: CompileReport) -> None:
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
         "instructions": f"{report.instructions:,}",
+        **({} if report.host is None else {"on the host": f"{', '.join(report.host.operators)}; reads "
+                                           f"{', '.join(report.host.inputs)}"}),
         **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
     })
+
+
+def print_layers(rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each layer: what ``--report`` found. Advice where a layer loses most."""
+    table = [("layer", "kind", "range", "point", "saturations", "SNR dB")]
+    for row in rows:
+        decibels = row["signal_to_noise"]
+        table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
+                      str(row["points"]["output"]), str(row["saturations"]),
+                      "exact" if decibels is None else f"{decibels:.1f}"))
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    for line in table:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    for text in advice(rows):
+        print(text)
+
+
+def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What would help most, in words."""
+    found = []
+    saturated = [row["name"] for row in rows if row["saturations"]]
+    if saturated:
+        found.append(f"{len(saturated)} layers saturate, first {saturated[0]!r}: give calibration inputs that show "
+                     "their whole range")
+    noisy = [row for row in rows if row["signal_to_noise"] is not None]
+    worst = min(noisy, key=lambda row: float(row["signal_to_noise"]), default=None)
+    if worst is not None and worst["signal_to_noise"] < WANTED_DECIBELS:
+        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {WANTED_DECIBELS}: a "
+                     "wider data type would help")
+    return found

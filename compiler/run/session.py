@@ -201,7 +201,8 @@ class Session:
                 many = many or given.ndim == len(shape) + 1
                 arrays[spec.name] = self._check_raw(spec.name, split_batch(spec.name, given, shape, batched=False))
             else:
-                arrays[spec.name] = split_batch(spec.name, given, self._shape(spec), batched=True)
+                user = self._shape(spec)
+                arrays[spec.name] = split_batch(spec.name, given, user, batched=user[:1] == (1,))
         counts = {name: len(array) for name, array in arrays.items()}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} with {count} images" for name, count in counts.items())

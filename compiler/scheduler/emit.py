@@ -11,7 +11,7 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
 from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.simd import emit_elementwise, emit_pool
+from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
 from weft.compiler.scheduler.slots import Slots
 from weft.compiler.scheduler.spans import Axis, Box, Span, View, between, groups, spans
 from weft.compiler.scheduler.stages import Step, layer_steps
@@ -39,7 +39,7 @@ class LayerEmitter:
         self.shape, self.layer, self.arch, self.plan, self.points = shape, shape.layer, shape.arch, plan, points
         self.variables, self.residents = variables, residents
         need, tiling = plan.need, plan.tiling
-        base = 1 if shape.consts.operand is not None else 0
+        base = shape.consts.local_vectors
         self.operand = 0
         self.strips = Slots(base, need.strip, tiling.buffers)
         base += tiling.buffers * need.strip
@@ -48,7 +48,7 @@ class LayerEmitter:
         self.stagings = Slots(base, need.staging, tiling.buffers)
         base += tiling.buffers * need.staging
         self.residuals = Slots(base, need.residual, tiling.buffers)
-        self.accumulators = Slots(self.operand + (shape.consts.operand is not None), need.accumulators, tiling.buffers)
+        self.accumulators = Slots(self.operand + shape.consts.operands, need.accumulators, tiling.buffers)
 
     # -- order -----------------------------------------------------------------------------------------------------
     def operations(self) -> Operations:
@@ -85,10 +85,15 @@ class LayerEmitter:
 
     # -- loads -----------------------------------------------------------------------------------------------------
     def _load_operand(self) -> Operations:
-        if self.shape.consts.operand is not None:
-            local = Address(Space.LOCAL, 0)
-            yield lir.DataMove(True, local, Address(Space.CONSTS, self.shape.consts.operand), 1)
-            yield lir.DataMove(False, local, Address(Space.ACCUMULATORS, self.operand), 1, self.points.leave_shift)
+        consts, local = self.shape.consts, Address(Space.LOCAL, 0)
+        if consts.operands:
+            yield lir.DataMove(True, local, Address(Space.CONSTS, consts.operand), consts.operands)
+            yield lir.DataMove(False, local, Address(Space.ACCUMULATORS, self.operand), consts.operands,
+                               self.points.leave_shift)
+        for number in range(consts.tables):
+            depth = self.arch.lut_depth
+            yield lir.DataMove(True, local, Address(Space.CONSTS, consts.operand + number * depth), depth)
+            yield lir.LoadLut(local, number, depth)
 
     def _prepare(self, step: Step) -> Prepared:
         loads: list[lir.Operation] = []
@@ -100,16 +105,20 @@ class LayerEmitter:
         return Prepared(step, strip, pieces, residuals, tuple(loads))
 
     def _whole(self, var: Var, base: int) -> View:
-        return View(base, Box((0, var.tiles(self.arch.array_size)), (0, var.height), (0, var.width)))
+        box = Box((0, var.tiles(self.arch.array_size)), (0, var.height), (0, var.width))
+        if var.part is None:
+            return View(base, box)
+        part = var.part
+        return View(base + part.tile * part.pixels + part.offset, box, (part.pixels, part.pitch, part.step))
 
     def _input(self, var: Var, box: Box, slots: Slots, key: object, loads: list[lir.Operation]) -> View:
         """Where a box of a Var lies in local memory, loaded if need be."""
-        if var.name in self.residents:
-            return self._whole(var, self.residents[var.name])
+        if var.root in self.residents:
+            return self._whole(var, self.residents[var.root])
         base, fill = slots.take(key)
         view = View(base, box)
         if fill and box.vectors:
-            loads += self._move(True, box, view, self._whole(var, self.variables[var.name]), Space.VARS)
+            loads += self._move(True, box, view, self._whole(var, self.variables[var.root]), Space.VARS)
         return view
 
     def _weight_pieces(self, step: Step, loads: list[lir.Operation]) -> dict[int, int]:
@@ -135,16 +144,16 @@ class LayerEmitter:
 
     def _residuals(self, step: Step, core: Box, loads: list[lir.Operation]) -> tuple[View, ...]:
         views: list[View] = []
-        streamed = [add for add in self.layer.adds if add.input.name not in self.residents]
+        streamed = [add for add in self.layer.adds if add.input.root not in self.residents]
         base, fill = self.residuals.take(self._stage_key(step)) if streamed else (0, False)
         for add in self.layer.adds:
-            if add.input.name in self.residents:
-                views.append(self._whole(add.input, self.residents[add.input.name]))
+            if add.input.root in self.residents:
+                views.append(self._whole(add.input, self.residents[add.input.root]))
                 continue
             views.append(View(base, core))
             base += core.vectors
             if fill:
-                whole = self._whole(add.input, self.variables[add.input.name])
+                whole = self._whole(add.input, self.variables[add.input.root])
                 loads += self._move(True, core, views[-1], whole, Space.VARS)
         return tuple(views)
 
@@ -169,6 +178,13 @@ class LayerEmitter:
             for output in range(*step.region.tiles):
                 yield from self._mat_muls(prepared, output, result)
         if not step.last:
+            return
+        if self.layer.multiplies:
+            second = View(base + core.vectors, core)
+            yield from self._move(False, core, prepared.residuals[0], second, Space.ACCUMULATORS,
+                                  self.points.add_shifts[0])
+            yield from emit_multiply(result, second, self.points.leave_shift, self.arch)
+            yield from self._finish(step, result)
             return
         for view, shift in zip(prepared.residuals, self.points.add_shifts, strict=True):
             yield from self._move(False, core, view, result, Space.ACCUMULATORS, shift, accumulate=True)
@@ -215,7 +231,7 @@ class LayerEmitter:
         near = strip.address(tile.input_tile, row, column)
         far = result.address(output, rows[0], columns[0])
         axes = [Axis(rows[1] - rows[0], window.strides[0] * strip.pitch, result.pitch),
-                Axis(columns[1] - columns[0], window.strides[1], 1)]
+                Axis(columns[1] - columns[0], window.strides[1] * strip.step, 1)]
         for span in spans(axes, self.arch):
             yield span._replace(near=near + span.near, far=far + span.far)
 
@@ -226,14 +242,16 @@ class LayerEmitter:
             pooled = View(result.base + result.box.vectors, region)
             yield from emit_pool(self.layer.pool, result, pooled, shift, self.arch)
             result = pooled
+        if self.layer.lookup is not None:
+            yield from emit_lookup(result, shift, self.arch)
         if self.layer.elementwise is not None:
             yield from emit_elementwise(self.layer.elementwise, self.operand, result, shift, self.arch)
         var = self.layer.output
-        if var.name in self.residents:
-            view = self._whole(var, self.residents[var.name])
+        if var.root in self.residents:
+            view = self._whole(var, self.residents[var.root])
             yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
             return
         base, _ = self.stagings.take(self._stage_key(step))
         view = View(base, region)
         yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
-        yield from self._move(False, region, view, self._whole(var, self.variables[var.name]), Space.VARS)
+        yield from self._move(False, region, view, self._whole(var, self.variables[var.root]), Space.VARS)

@@ -72,16 +72,16 @@ class LayerShape:
 
     @cached_property
     def input_is_resident(self) -> bool:
-        return self.layer.core.input.name in self.resident
+        return self.layer.core.input.root in self.resident
 
     @cached_property
     def output_is_resident(self) -> bool:
-        return self.layer.output.name in self.resident
+        return self.layer.output.root in self.resident
 
     @cached_property
     def streamed_adds(self) -> int:
         """Residuals that come from DRAM0."""
-        return sum(add.input.name not in self.resident for add in self.layer.adds)
+        return sum(add.input.root not in self.resident for add in self.layer.adds)
 
     # -- regions ---------------------------------------------------------------------------------------------------
     def core_region(self, region: Box) -> Box:

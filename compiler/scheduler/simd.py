@@ -42,14 +42,35 @@ def _minimum(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Opera
 
 
 def _leaky_relu(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
-    """max(x, slope * x). The product overwrites the slope, which a loop restores; without one it is fetched again."""
-    loops = arch.simd_loop_depth >= 2
+    """max(x, slope * x), the slope as a product of two for the sake of its precision. The product overwrites the first,
+    which a loop restores; without one it is fetched again."""
+    loops = arch.simd_loop_depth >= 3
     for low, high in [(0, view.box.vectors)] if loops else groups(view.box.vectors, 1):
         address = Address(Space.ACCUMULATORS, view.base + low)
         yield _fetch(operand, shift)
+        second = Address(Space.ACCUMULATORS, operand + 1)
         body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, address),
+                Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, second, hold=True),
                 Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, shift, address, address)]
         yield from _repeat(body, high - low, 1, arch)
+
+
+def emit_multiply(view: View, second: View, shift: int, arch: Arch) -> Iterator[Operation]:
+    """view = view * second; both lie densely."""
+    left, right = (Address(Space.ACCUMULATORS, entry.base) for entry in (view, second))
+    body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, right),
+            Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, shift, left, left)]
+    yield from _repeat(body, view.box.vectors, 1, arch)
+
+
+def emit_lookup(view: View, shift: int, arch: Arch) -> Iterator[Operation]:
+    """The value at the nearest key, plus the distance to it times the slope there."""
+    address = Address(Space.ACCUMULATORS, view.base)
+    distance, value, slope = REGISTER, REGISTER + 1, REGISTER + 2
+    body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, shift, address),
+            Simd(SimdOpcode.MULTIPLY, distance, slope, distance, shift),
+            Simd(SimdOpcode.ADD, distance, value, 0, shift, write=address)]
+    yield from _repeat(body, view.box.vectors, 1, arch)
 
 
 BODIES: dict[type, Callable[[int, View, int, Arch], Iterator[Operation]]] = {
@@ -98,11 +119,13 @@ def _repeat(body: list[Simd], count: int, read_stride: int, arch: Arch) -> Itera
     encodable = not read_stride & (read_stride - 1) and read_stride.bit_length() <= arch.stride1_depth
     if count > 1 and encodable and len(body) <= arch.simd_loop_depth:
         yield SimdLoop(count, len(body), body[0].shift)
-        yield from (replace(operation, read_stride=read_stride) for operation in body)
+        yield from (operation if operation.hold else replace(operation, read_stride=read_stride)
+                    for operation in body)
         return
     for number in range(count):
         for operation in body:
-            yield replace(operation, read=_advance(operation.read, number * read_stride),
+            advance = 0 if operation.hold else number * read_stride
+            yield replace(operation, hold=False, read=_advance(operation.read, advance),
                           write=_advance(operation.write, number))
 
 

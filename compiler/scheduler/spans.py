@@ -49,23 +49,29 @@ class Box:
 
 @dataclass(frozen=True)
 class View:
-    """Where a box of a tensor lies in some memory: densely from ``base``, columns innermost."""
+    """Where a box of a tensor lies in some memory: from ``base``, columns innermost; densely, or as a part of another
+    tensor with ``walk``: vectors from tile to tile, row to row, column to column."""
 
     base: int
     box: Box
+    walk: tuple[int, int, int] | None = None
 
     @property
     def pitch(self) -> int:
-        return self.box.columns[1] - self.box.columns[0]
+        return self.walk[1] if self.walk else self.box.columns[1] - self.box.columns[0]
 
     @property
     def tile_pitch(self) -> int:
-        return self.box.pixels
+        return self.walk[0] if self.walk else self.box.pixels
+
+    @property
+    def step(self) -> int:
+        return self.walk[2] if self.walk else 1
 
     def address(self, tile: int, row: int, column: int) -> int:
         box = self.box
         return (self.base + (tile - box.tiles[0]) * self.tile_pitch + (row - box.rows[0]) * self.pitch
-                + column - box.columns[0])
+                + (column - box.columns[0]) * self.step)
 
 
 def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
@@ -109,7 +115,7 @@ def between(box: Box, near: View, far: View) -> list[Axis]:
     """Axes of a copy of ``box`` between two views that both hold it."""
     return [Axis(box.tiles[1] - box.tiles[0], near.tile_pitch, far.tile_pitch),
             Axis(box.rows[1] - box.rows[0], near.pitch, far.pitch),
-            Axis(box.columns[1] - box.columns[0], 1, 1)]
+            Axis(box.columns[1] - box.columns[0], near.step, far.step)]
 
 
 def part_count(count: int, size: int) -> int:

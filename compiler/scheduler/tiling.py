@@ -119,11 +119,11 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
     weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
     staging = 0 if shape.output_is_resident else output_pixels * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
-    accumulators = (core_pixels + (output_pixels if shape.layer.pool else 0)) * tiling.outputs
-    operand = shape.consts.operand is not None
+    second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
+    accumulators = (core_pixels + second) * tiling.outputs
     return Need(strip, weights, staging, residual, accumulators,
-                tiling.buffers * (strip + staging + residual) + tiling.weight_slots * weights + operand,
-                tiling.buffers * accumulators + operand)
+                tiling.buffers * (strip + staging + residual) + tiling.weight_slots * weights
+                + shape.consts.local_vectors, tiling.buffers * accumulators + shape.consts.operands)
 
 
 def fits(shape: LayerShape, tiling: Tiling) -> bool:

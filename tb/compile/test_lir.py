@@ -20,23 +20,27 @@ from weft.tb.compile.run_model import BASE, ModelMaker
 LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS
 
 
+ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
+
+
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
     """A small network with everything in it, after all steps."""
     maker = ModelMaker((1, 12, 9, 8))
     name = maker.node("Add", maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1)), "x")
     name = maker.node("MaxPool", name, kernel_shape=(3, 3), strides=(2, 2))
+    name = maker.node("Tanh", name)
     maker.node("Clip", maker.conv(name, 12, 4, (2, 2), strides=(2, 1)), maker.constant(np.float32(0)),
                maker.constant(np.float32(2)))
     path = maker.save(tmp_path_factory.mktemp("lir") / "model.onnx")
-    found = pipeline.State(path, BASE, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
+    found = pipeline.State(path, ARCH, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
     for step in pipeline.STEPS:
         found = step.run(found)
     return found
 
 
 def check(state: pipeline.State, operations: list[lir.Operation]) -> None:
-    verify(operations, BASE, [state.layout.dram0["x"]], len(state.consts.vectors))
+    verify(operations, ARCH, [state.layout.dram0["x"]], len(state.consts.vectors))
 
 
 def test_text_comes_back(state: pipeline.State) -> None:
@@ -87,9 +91,9 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.CONSTS), "nothing wrote"),
     "first MatMul lost": (removed(lir.MatMul, anything), "nothing wrote"),
     "first MatMul accumulates": (replaced(lir.MatMul, anything, accumulate=True), "nothing wrote"),
-    "beyond local memory": (replaced(lir.LoadWeight, anything, local=Address(LOCAL, BASE.local_depth - 1)), "beyond"),
+    "beyond local memory": (replaced(lir.LoadWeight, anything, local=Address(LOCAL, ARCH.local_depth - 1)), "beyond"),
     "beyond the accumulators": (
-        replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, BASE.accumulator_depth)), "beyond"),
+        replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, ARCH.accumulator_depth)), "beyond"),
     "beyond the constants": (
         replaced(lir.DataMove, lambda move: move.far.space is Space.CONSTS, far=Address(Space.CONSTS, 10_000)),
         "nothing wrote"),
@@ -98,9 +102,9 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "shift missing": (replaced(lir.DataMove, lambda move: move.far.space is ACCUMULATORS, shift=None), "a shift"),
     "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is VARS, relu=True), "relu goes"),
     "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
-    "loop too long": (replaced(lir.SimdLoop, anything, body=BASE.simd_loop_depth + 1), "a body of"),
+    "loop too long": (replaced(lir.SimdLoop, anything, body=ARCH.simd_loop_depth + 1), "a body of"),
     "register never written": (removed(lir.Simd, lambda entry: entry.opcode.name == "MOVE"), "nothing wrote"),
-    "register beyond": (replaced(lir.Simd, anything, destination=2), "writes SIMD register 2"),
+    "register beyond": (replaced(lir.Simd, anything, destination=4), "writes SIMD register 4"),
     "register not there": (replaced(lir.Simd, lambda entry: entry.opcode.name == "MAX", right=2), "nothing wrote"),
     "ends inside a loop": (lambda operations: operations.__delitem__(slice(index_of(
         operations, lir.SimdLoop, anything) + 2, None)), "ends inside a loop"),
@@ -126,15 +130,15 @@ def test_overlapping_places() -> None:
 
 
 def test_assemble_is_the_isas(state: pipeline.State) -> None:
-    instructions, starts = encode(state.schedule.operations, BASE)
-    assert assemble(instructions, BASE) == Isa(BASE).assemble(instructions) == state.program
+    instructions, starts = encode(state.schedule.operations, ARCH)
+    assert assemble(instructions, ARCH) == Isa(ARCH).assemble(instructions) == state.program
     assert len(starts) == len(state.schedule.operations)
 
 
 def test_configure_only_where_a_value_changes(state: pipeline.State) -> None:
-    values: dict[int, int] = {register: spec.reset for register, spec in Isa(BASE).registers.items()}
-    for instruction in Isa(BASE).disassemble(state.program):
+    values: dict[int, int] = {register: spec.reset for register, spec in Isa(ARCH).registers.items()}
+    for instruction in Isa(ARCH).disassemble(state.program):
         if instruction.opcode == Opcode.CONFIGURE:
             assert values[instruction.operand0] != instruction.operand1
             values[instruction.operand0] = instruction.operand1
-    assert values == {register: spec.reset for register, spec in Isa(BASE).registers.items()}
+    assert values == {register: spec.reset for register, spec in Isa(ARCH).registers.items()}

@@ -1,0 +1,70 @@
+"""Where the elements of a tensor lie: data movement as arithmetic on index arrays, while compiling.
+
+In memory a tensor is channels x height x width. ``default_place`` gives that form of every shape: axis 1 is the
+channels, the last axis the width, everything else (a batch, too) rows. Where elements lie otherwise an index array of
+the tensor's own shape says it: element -> flat position in the memory tensor, FILL for a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from weft.compiler.frontend.graph import Node, Shape
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
+
+FILL = -1
+"""The index of an element that is a constant."""
+
+
+def default_place(shape: Shape) -> tuple[int, int, int, int]:
+    """1 x channels x height x width."""
+    if len(shape) < 2:
+        return 1, 1, 1, math.prod(shape)
+    batch, channels, *rest = shape
+    return 1, channels, batch * math.prod(rest[:-1]), rest[-1] if rest else 1
+
+
+def default_index(shape: Shape) -> np.ndarray:
+    """The index array of a tensor that lies as ``default_place`` says."""
+    if len(shape) < 2:
+        return np.arange(math.prod(shape)).reshape(shape)
+    return np.moveaxis(np.arange(math.prod(shape)).reshape(shape[1], shape[0], *shape[2:]), 0, 1)
+
+
+def in_memory_order(values: np.ndarray) -> np.ndarray:
+    """Values of a tensor, one per element -> channels x height x width of its default place."""
+    flat = np.empty(values.size, values.dtype)
+    flat[default_index(values.shape).ravel()] = values.ravel()
+    return flat.reshape(default_place(values.shape)[1:])
+
+
+def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[int, np.ndarray],
+                   attributes: Mapping[str, Any]) -> list[np.ndarray]:
+    """The outputs of an operator that moves elements, run on their indices; ``constants`` by input number."""
+    names = [f"i{number}" if name else "" for number, name in enumerate(node.inputs)]
+    made = node.replace(inputs=tuple(names), outputs=tuple(f"o{number}" for number in range(len(node.outputs))),
+                        attributes=attributes)
+    weights = [numpy_helper.from_array(np.asarray(value), names[number]) for number, value in constants.items()]
+    graph = helper.make_graph(
+        [_node(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
+        [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+    feed = {names[0]: data.astype(np.float32)}
+    try:
+        results = session(onnx.shape_inference.infer_shapes(model)).run(None, feed)
+    except Exception:  # an opset that onnxruntime does not know yet; its errors have no common type
+        results = ReferenceEvaluator(model).run(None, feed)
+    return [np.rint(result).astype(np.int64) for result in results]
+
+
+def input_order(shape: Shape) -> tuple[int, ...] | None:
+    """Where each element of an input lies; None when they lie in order."""
+    order = default_index(shape).ravel()
+    return None if np.array_equal(order, np.arange(order.size)) else tuple(order.tolist())

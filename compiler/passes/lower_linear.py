@@ -1,0 +1,210 @@
+"""Convolutions, fully connected layers, normalisations: each handler's docstring names its ONNX operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.index import default_place
+from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.take import exact, image
+from weft.compiler.passes.windows import four, image_size, pair, per_image, two_axes, window_attributes
+
+
+def conv(state: Rewrite, node: Node) -> None:
+    """Conv: any kernel, stride, dilation, group, padding."""
+    weights = state.constant(node.input(1))
+    kernel = two_axes(state, node, weights.shape[2:])
+    if tuple(node.attributes.get("kernel_shape", weights.shape[2:])) != weights.shape[2:]:
+        raise state.refusal(node, "attribute kernel_shape", node.attributes["kernel_shape"],
+                            f"the shape of the weights, {weights.shape[2:]}")
+    weights = weights.reshape(*weights.shape[:2], *kernel)
+    bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
+    _, height, width = image_size(state, node.input(0))
+    _, *outputs = image_size(state, node.output)
+    group = node.attributes.get("group", 1)
+    source, channels = image(state, node, node.input(0))
+    if channels is not None:
+        weights, group = spread(weights, group, channels, state.shapes[source][1]), 1
+    attributes = {**window_attributes(node, kernel, (height, width)), "group": group}
+    macs = state.constant(node.input(1)).size * outputs[0] * outputs[1]
+
+    def run(tensor: str) -> str:
+        made = state.conv(node, tensor, weights, bias, outputs, **attributes)
+        state.nodes[-1] = state.nodes[-1].replace(macs=macs)
+        return made
+
+    state.hold(node.output, per_image(state, node, source, run))
+
+
+def spread(weights: np.ndarray, group: int, channels: np.ndarray, count: int) -> np.ndarray:
+    """Weights without groups over ``count`` channels, of which the convolution's own are at ``channels``."""
+    outputs, per_group = weights.shape[:2]
+    made = np.zeros((outputs, count, *weights.shape[2:]), weights.dtype)
+    for number in range(group):
+        rows = slice(number * outputs // group, (number + 1) * outputs // group)
+        for place, channel in enumerate(channels[number * per_group:(number + 1) * per_group]):
+            made[rows, channel] += weights[rows, place]
+    return made
+
+
+# -- transposed convolution ----------------------------------------------------------------------------------------
+def conv_transpose(state: Rewrite, node: Node) -> None:
+    """ConvTranspose: output pixels of one phase (position modulo the stride) are a dense convolution of their own."""
+    weights = state.constant(node.input(1))
+    kernel = two_axes(state, node, weights.shape[2:])
+    group = node.attributes.get("group", 1)
+    inputs, per_group = weights.shape[:2]
+    split = weights.reshape(group, inputs // group, per_group, *kernel)
+    weights = split.transpose(0, 2, 1, 3, 4).reshape(group * per_group, inputs // group, *kernel)
+    bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
+    begin = _transposed_pads(state, node, kernel)
+    source = exact(state, node, node.input(0))
+    made = per_image(state, node, source, lambda tensor: _phases(state, node, tensor, weights, bias, group, begin))
+    state.hold(node.output, made)
+
+
+def _transposed_pads(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:
+    """What is cut off above and left."""
+    mode = node.attributes.get("auto_pad", "NOTSET")
+    if mode == "VALID":
+        return 0, 0
+    if mode == "NOTSET" and "output_shape" not in node.attributes:
+        return four(node, "pads")[:2]
+    strides, dilations, extra = pair(node, "strides"), pair(node, "dilations"), pair(node, "output_padding", 0)
+    size, outputs = image_size(state, node.input(0))[1:], image_size(state, node.output)[1:]
+    begin = []
+    for axis in range(2):
+        total = strides[axis] * (size[axis] - 1) + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        total = max(total - outputs[axis], 0)
+        begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+    return begin[0], begin[1]
+
+
+def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
+            begin: tuple[int, int]) -> str:
+    strides, dilations = pair(node, "strides"), pair(node, "dilations")
+    outputs = image_size(state, node.output)[1:]
+    parts: list[tuple[str, Place]] = []
+    for row in range(min(strides[0], outputs[0])):
+        for column in range(min(strides[1], outputs[1])):
+            taps = [_taps(weights.shape[2 + axis], strides[axis], dilations[axis], begin[axis] + phase)
+                    for axis, phase in enumerate((row, column))]
+            size = tuple(-(-(outputs[axis] - phase) // strides[axis]) for axis, phase in enumerate((row, column)))
+            made = _phase(state, node, tensor, weights, bias, group, taps, (size[0], size[1]))
+            parts.append((made, Place(0, row * outputs[1] + column, strides[0] * outputs[1], strides[1])))
+    if len(parts) == 1:
+        return parts[0][0]
+    return state.assemble(node, parts, (1, len(weights), *outputs), "phases")
+
+
+def _taps(kernel: int, stride: int, dilation: int, position: int) -> list[tuple[int, int]]:
+    """(tap of the kernel, input pixel relative to the output's number) of outputs at a position of the full image."""
+    return [(tap, (position - tap * dilation) // stride) for tap in range(kernel)
+            if (position - tap * dilation) % stride == 0]
+
+
+def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
+           taps: Sequence[Sequence[tuple[int, int]]], size: tuple[int, int]) -> str:
+    """One dense convolution; where it starts or ends inside the image, the rest of the image is left out."""
+    low = [min((at for _, at in line), default=0) for line in taps]
+    extent = [max((at for _, at in line), default=0) - low[axis] + 1 for axis, line in enumerate(taps)]
+    own = np.zeros((*weights.shape[:2], *extent))
+    for tap_y, at_y in taps[0]:
+        for tap_x, at_x in taps[1]:
+            own[:, :, at_y - low[0], at_x - low[1]] += weights[:, :, tap_y, tap_x]
+    return windowed(state, node, tensor, own, bias, low, (1, 1), size, group)
+
+
+def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, first: Sequence[int],
+             strides: Sequence[int], size: tuple[int, int], group: int, part: str = "phase") -> str:
+    """A convolution whose first window begins at pixel ``first`` (may be outside) and that makes ``size`` pixels."""
+    width = state.shapes[tensor][3]
+    begin, count, pads = [0, 0], [0, 0], [0, 0, 0, 0]
+    for axis in range(2):
+        length = state.shapes[tensor][2 + axis]
+        end = first[axis] + (size[axis] - 1) * strides[axis] + weights.shape[2 + axis]
+        begin[axis] = min(max(first[axis], 0), length - 1)
+        last = max(min(end, length), begin[axis] + 1)
+        count[axis] = last - begin[axis]
+        pads[axis], pads[axis + 2] = begin[axis] - first[axis], end - last
+    if min(pads) < 0:  # the windows see nothing of the image
+        zero = np.zeros((len(weights), weights.shape[1], 1, 1))
+        one = state.view(node, tensor, (1, 1), 0, width, 1)
+        return state.conv(node, one, zero, bias, size, part, group=group, pads=(size[0] - 1, size[1] - 1, 0, 0))
+    inner = state.view(node, tensor, count, begin[0] * width + begin[1], width, 1)
+    return state.conv(node, inner, weights, bias, size, part, group=group, strides=tuple(strides), pads=tuple(pads))
+
+
+# -- fully connected -----------------------------------------------------------------------------------------------
+def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray, transposed: bool = False) -> None:
+    """Rows times ``matrix`` (inputs x outputs). One row: the kernel is the image which it was before; more: pixels."""
+    shape = state.graph.shapes[node.input(0)]
+    if len(shape) == 2 and shape[0] == 1 and not transposed:
+        held = state.held[node.input(0)]
+        _, *memory = state.shapes[held.tensor]
+        features = state.index(node.input(0)).reshape(-1)
+        if (features >= 0).all():
+            weights = np.zeros((matrix.shape[1], int(np.prod(memory))))
+            np.add.at(weights.T, features, matrix)
+            made = state.conv(node, held.tensor, weights.reshape(-1, *memory), bias, (1, 1))
+            state.hold(node.output, made)
+            return
+    source = exact(state, node, node.input(0))
+    _, channels, height, width = state.shapes[source]
+    made = state.conv(node, source, matrix.T.reshape(-1, channels, 1, 1), bias, (height, width))
+    state.hold(node.output, made)
+
+
+def gemm(state: Rewrite, node: Node) -> None:
+    """Gemm: alpha, beta, transA, transB; a bias a column (the same for every row)."""
+    matrix = state.constant(node.input(1)).astype(np.float64) * node.attributes.get("alpha", 1.0)
+    matrix = matrix.T if node.attributes.get("transB", 0) else matrix
+    bias = np.zeros(1)
+    if node.input(2):
+        bias = state.constant(node.input(2)) * node.attributes.get("beta", 1.0)
+        rows = np.broadcast_to(bias, state.graph.shapes[node.output])
+        if not (rows == rows[:1]).all():
+            raise state.refusal(node, f"shape of bias {node.input(2)!r}", list(bias.shape),
+                                f"one number a column, [{matrix.shape[1]}]")
+        bias = rows[0]
+    if node.attributes.get("transA", 0):
+        name = f"{node.output}/transposed"
+        held = state.held[node.input(0)]
+        state.declare(name, state.shape(node.input(0))[::-1])
+        state.hold(name, held.tensor, state.index(node.input(0)).T)
+        node = node.replace(inputs=(name, *node.inputs[1:]))
+    _matrix(state, node, matrix, np.broadcast_to(bias.reshape(-1), matrix.shape[1]))
+
+
+def mat_mul(state: Rewrite, node: Node) -> None:
+    """MatMul of a tensor with a constant matrix (or vector) on its right side; whatever is before the last axis of the
+    tensor are rows."""
+    matrix = state.constant(node.input(1))
+    if matrix.ndim > 2:
+        raise state.refusal(node, f"shape of constant {node.input(1)!r}", list(matrix.shape), "a matrix")
+    matrix = matrix.reshape(len(matrix), -1)
+    rows = state.index(node.input(0)).reshape(-1, len(matrix))
+    names = (f"{node.output}/rows", f"{node.output}/product")
+    state.declare(names[0], rows.shape)
+    state.declare(names[1], (len(rows), matrix.shape[1]))
+    held = state.held[node.input(0)]
+    plain = held.where is None and state.graph.shapes[node.input(0)] == rows.shape
+    state.hold(names[0], held.tensor, None if plain else rows, held.fill)
+    _matrix(state, node.replace(inputs=names[:1], outputs=names[1:]), matrix, np.zeros(matrix.shape[1]))
+    shape = state.graph.shapes[node.output]
+    same = shape == state.graph.shapes[names[1]]
+    state.hold(node.output, state.held[names[1]].tensor, None if same else state.index(names[1]).reshape(shape))
+
+
+def batch_normalization(state: Rewrite, node: Node) -> None:
+    """BatchNormalization, as it is when the network is used: one factor and one offset a channel."""
+    gamma, beta, mean, variance = (state.constant(name).astype(np.float64) for name in node.inputs[1:5])
+    factor = gamma / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
+    source = exact(state, node, node.input(0))
+    if default_place(state.graph.shapes[node.input(0)])[1] != len(gamma):
+        raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.shape(node.input(0))),
+                            f"{len(gamma)} channels on axis 1")
+    state.hold(node.output, state.scale(node, source, factor, beta - mean * factor))

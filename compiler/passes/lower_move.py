@@ -1,0 +1,135 @@
+"""Operators that move elements: index arrays while compiling, nothing at run time until an operator needs an order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.index import FILL, default_index, default_place, in_memory_order, run_on_indices
+from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.take import PIECES, Walk, boxes, exact
+
+SMALL_ENOUGH = 1 << 24
+"""Indices run through onnxruntime as float32."""
+
+
+def dropout(state: Rewrite, node: Node) -> None:
+    """Dropout, as it is when the network is used: the tensor itself."""
+    if node.input(2) and state.constant(node.input(2)).any():
+        raise state.refusal(node, f"input 2 ({node.input(2)!r}, training_mode)", True, "False")
+    alias(state, node)
+
+
+def alias(state: Rewrite, node: Node) -> None:
+    """Identity: the tensor itself."""
+    held = state.held[node.input(0)]
+    state.hold(node.output, held.tensor, held.where, held.fill)
+
+
+def move(state: Rewrite, node: Node) -> None:
+    """Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace, SpaceToDepth:
+    the operator itself, run on indices."""
+    _moved(state, node, {}, 0.0)
+
+
+def pad(state: Rewrite, node: Node) -> None:
+    """Pad: constant, reflect, edge, wrap."""
+    fill, constants, attributes = 0.0, {}, dict(node.attributes)
+    if attributes.get("mode", "constant") == "constant":
+        if state.graph.opset >= 11:
+            fill = float(state.constant(node.input(2)).reshape(-1)[0]) if node.input(2) else 0.0
+            constants[2] = np.array(FILL, np.float32)
+            node = node.replace(inputs=(*(node.inputs + ("", ""))[:2], "fill", *node.inputs[3:]))
+        else:
+            fill = attributes.get("value", 0.0)
+            attributes["value"] = float(FILL)
+    held = state.held[node.input(0)]
+    if fill != held.fill and held.where is not None and (held.where == FILL).any():
+        state.hold(node.input(0), exact(state, node, node.input(0)))
+    _moved(state, node.replace(attributes=attributes), constants, fill)
+
+
+def _moved(state: Rewrite, node: Node, constants: dict[int, np.ndarray], fill: float) -> None:
+    index = state.index(node.input(0))
+    if index.size > SMALL_ENOUGH:
+        raise state.refusal(node, "elements of input 0", index.size, f"at most {SMALL_ENOUGH}")
+    known = {number: state.constant(name) for number, name in enumerate(node.inputs)
+             if name and number and number not in constants}
+    held = state.held[node.input(0)]
+    try:
+        results = run_on_indices(node, state.graph.opset, index, {**known, **constants}, node.attributes)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise state.refusal(node, "attributes and constants", reason, "what ONNX allows") from None
+    for name, result in zip(node.outputs, results, strict=True):
+        plain = result.size == np.prod(state.shapes[held.tensor]) and np.array_equal(
+            in_memory_order(result).ravel(), np.arange(result.size))
+        same = plain and in_memory_order(result).shape == state.shapes[held.tensor][1:]
+        state.hold(name, held.tensor, None if same else result, fill if constants or fill else held.fill)
+
+
+# -- concatenation -------------------------------------------------------------------------------------------------
+def concat(state: Rewrite, node: Node) -> None:
+    """Concat on any axis: its inputs are written where the result lies. Channels start at a lane 0 each, so that the
+    result may have unused ones in between."""
+    shape = state.graph.shapes[node.output]
+    axis = node.attributes["axis"] % len(shape)
+    names = [name for name in node.inputs if name]
+    constant = next((name for name in names if state.is_constant(name)), None)
+    if constant is not None:
+        raise state.refusal(node, f"input {constant!r}", "a constant", "tensors computed at run time")
+    if len(names) == 1:
+        alias(state, node)
+    elif axis == 1:
+        _concat_channels(state, node, names)
+    else:
+        _concat_pixels(state, node, names, axis)
+
+
+def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
+    parts: list[tuple[str, Place]] = []
+    channels: list[np.ndarray] = []
+    used = 0
+    for name in names:
+        tensor = exact(state, node, name)
+        parts.append((tensor, state.whole(tensor)._replace(channel=used)))
+        count = state.shapes[tensor][1]
+        channels.append(used + np.arange(count))
+        end, used = used + count, used + -(-count // state.lanes) * state.lanes
+    size = state.shapes[parts[0][0]][2:]
+    made = state.assemble(node, parts, (1, end, *size))
+    chosen = np.concatenate(channels)
+    pixels = size[0] * size[1]
+    memory = chosen[:, None] * pixels + np.arange(pixels)
+    index = memory.ravel()[default_index(state.graph.shapes[node.output])]
+    state.hold(node.output, made, None if end == len(chosen) else index)
+
+
+def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> None:
+    _, _, height, width = default_place(state.graph.shapes[node.output])
+    parts: list[tuple[str, Place]] = []
+    begin = 0
+    for name in names:
+        tensor = exact(state, node, name)
+        length = state.graph.shapes[name][axis]
+        inside = np.take(default_index(state.graph.shapes[node.output]), range(begin, begin + length), axis)
+        target = in_memory_order(inside)[0] % (height * width)
+        begin += length
+        for rows, columns in boxes(np.ones(target.shape, bool), [target]):
+            parts.append(_box(state, node, tensor, target, rows, columns, (height, width)))
+            if len(parts) > PIECES:
+                raise state.refusal(node, "concatenation", f"more than {PIECES} pieces", f"at most {PIECES}")
+    channels = state.shapes[parts[0][0]][1]
+    state.hold(node.output, state.assemble(node, parts, (1, channels, height, width)))
+
+
+def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk, columns: Walk,
+         size: tuple[int, int]) -> tuple[str, Place]:
+    """A box of the pixels of ``tensor``, and its place."""
+    own = state.shapes[tensor][3]
+    view = state.view(node, tensor, (rows.length, columns.length), rows.first * own + columns.first, rows.stride * own,
+                      columns.stride)
+    corner = int(target[rows.first, columns.first])
+    down = int(target[rows.first + rows.stride, columns.first]) - corner if rows.length > 1 else size[1]
+    right = int(target[rows.first, columns.first + columns.stride]) - corner if columns.length > 1 else 1
+    return view, Place(0, corner, down, right)

@@ -1,0 +1,293 @@
+"""Pools, reductions, resizing: windows and weighted sums over pixels.
+
+What is linear and treats rows and columns apart (average pools, Resize, sums) is one matrix over rows and one over
+columns; outputs whose weights are alike become one depthwise convolution.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
+from weft.compiler.passes.index import default_index, default_place
+from weft.compiler.passes.lower_linear import windowed
+from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.take import PIECES, Walk, boxes, exact
+from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
+
+
+# -- weighted sums over rows and columns -----------------------------------------------------------------------------
+class Line(NamedTuple):
+    """Outputs ``walk`` of one axis: output number n is the sum of ``weights`` x inputs from first + n * stride on."""
+
+    walk: Walk
+    weights: tuple[float, ...]
+    first: int
+    stride: int
+
+
+def lines(matrix: np.ndarray) -> list[Line]:
+    """A matrix [outputs, inputs] as few walks of outputs with like weights."""
+    classes: dict[tuple[float, ...], list[tuple[int, int]]] = {}
+    for output, row in enumerate(matrix):
+        used = np.flatnonzero(row)
+        first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        classes.setdefault(tuple(np.round(row[first:last], 9).tolist()), []).append((output, first))
+    found = []
+    for weights, entries in classes.items():
+        member, source = np.zeros((1, len(matrix)), bool), np.zeros((1, len(matrix)), np.int64)
+        for output, first in entries:
+            member[0, output], source[0, output] = True, first
+        for _, walk in boxes(member, [source]):
+            stride = int(source[0, walk.first + walk.stride]) - int(source[0, walk.first]) if walk.length > 1 else 1
+            found.append(Line(walk, weights, int(source[0, walk.first]), stride))
+    return found
+
+
+def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns: np.ndarray) -> str:
+    """rows x image x columns transposed, for every channel."""
+    _, channels, *_ = state.shapes[tensor]
+    size = (len(rows), len(columns))
+    parts: list[tuple[str, Place]] = []
+    pairs = list(itertools.product(lines(rows), lines(columns)))
+    if len(pairs) > PIECES:
+        raise state.refusal(node, "output pixels", f"{len(pairs)} kinds of weights", f"at most {PIECES}")
+    for row, column in pairs:
+        kernel = np.outer(row.weights, column.weights)
+        weights = np.broadcast_to(kernel, (channels, 1, *kernel.shape))
+        made = windowed(state, node, tensor, weights, np.zeros(1), (row.first, column.first),
+                        (row.stride, column.stride), (row.walk.length, column.walk.length), channels, "weighted")
+        parts.append((made, Place(0, row.walk.first * size[1] + column.walk.first, row.walk.stride * size[1],
+                                  column.walk.stride)))
+    return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, channels, *size))
+
+
+# -- pools ---------------------------------------------------------------------------------------------------------
+def max_pool(state: Rewrite, node: Node) -> None:
+    """MaxPool: pads, dilations, ceil_mode."""
+    kernel = two_axes(state, node, node.attributes["kernel_shape"])
+    _, *size = image_size(state, node.input(0))
+    _, *outputs = image_size(state, node.output)
+    attributes = window_attributes(node, kernel, size)
+    no_window_empty(node, attributes, size, outputs)
+    _maximum(state, node, kernel, outputs, **attributes, ceil_mode=node.attributes.get("ceil_mode", 0))
+
+
+def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: Any) -> None:
+    full: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), **attributes,
+            "kernel_shape": tuple(kernel)}
+    source = exact(state, node, node.input(0))
+    plain = not any(full["pads"]) and full["dilations"] == (1, 1)
+    whole = tuple(outputs) == (1, 1) and min(kernel) > 1 and plain
+
+    def pool(tensor: str) -> str:
+        channels = state.shapes[tensor][1]
+        if whole:  # row by row first, so that few vectors are in the accumulators at a time
+            line = {**full, "kernel_shape": (1, kernel[1])}
+            tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, kernel[0], 1), "rows")
+            return state.emit(node, "MaxPool", [tensor], {**full, "kernel_shape": (kernel[0], 1)}, (1, channels, 1, 1))
+        return state.emit(node, "MaxPool", [tensor], full, (1, channels, *outputs))
+
+    state.hold(node.output, per_image(state, node, source, pool))
+
+
+def global_max_pool(state: Rewrite, node: Node) -> None:
+    """GlobalMaxPool."""
+    _, *size = image_size(state, node.input(0))
+    two_axes(state, node, state.graph.shapes[node.input(0)][2:])
+    _maximum(state, node, size, (1, 1))
+
+
+def average_pool(state: Rewrite, node: Node) -> None:
+    """AveragePool: pads, dilations, ceil_mode, count_include_pad."""
+    kernel = two_axes(state, node, node.attributes["kernel_shape"])
+    batch, *size = image_size(state, node.input(0))
+    _, *outputs = image_size(state, node.output)
+    attributes = window_attributes(node, kernel, size)
+    counted = bool(node.attributes.get("count_include_pad", 0))
+    source = exact(state, node, node.input(0))
+    channels = state.shapes[source][1]
+    if _all_alike(attributes, kernel, size, outputs, counted):
+        weights = np.full((channels, 1, *kernel), 1 / math.prod(kernel))
+        made = per_image(state, node, source, lambda tensor: state.conv(
+            node, tensor, weights, np.zeros(1), outputs, group=channels, **attributes))
+    else:
+        rows, columns = (_averages(axis, kernel, size, outputs, counted, attributes) for axis in range(2))
+        made = weighted(state, node, source, np.kron(np.eye(batch), rows), columns)
+    state.hold(node.output, made)
+
+
+def _all_alike(attributes: dict, kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int],
+               counted: bool) -> bool:
+    """Whether every window has the same divisor."""
+    pads = attributes["pads"]
+    ends = [(outputs[axis] - 1) * attributes["strides"][axis] - pads[axis]
+            + (kernel[axis] - 1) * attributes["dilations"][axis] + 1 for axis in range(2)]
+    return (counted or not any(pads)) and all(ends[axis] <= size[axis] + pads[axis + 2] for axis in range(2))
+
+
+def _averages(axis: int, kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int], counted: bool,
+              attributes: dict) -> np.ndarray:
+    """[outputs, inputs] of one axis, each row divided by how many taps count."""
+    before, after = attributes["pads"][axis], attributes["pads"][axis + 2]
+    matrix = np.zeros((outputs[axis], size[axis]))
+    for output in range(outputs[axis]):
+        first = output * attributes["strides"][axis] - before
+        taps = first + attributes["dilations"][axis] * np.arange(kernel[axis])
+        inside = taps[(taps >= 0) & (taps < size[axis])]
+        counting = int((taps < size[axis] + after).sum()) if counted else len(inside)
+        matrix[output, inside] = 1 / max(counting, 1)
+    return matrix
+
+
+# -- reductions ----------------------------------------------------------------------------------------------------
+def _axes(state: Rewrite, node: Node) -> list[int]:
+    rank = len(state.graph.shapes[node.input(0)])
+    axes = node.attributes.get("axes")
+    if node.input(1):
+        axes = state.constant(node.input(1)).tolist()
+    if not axes:
+        return [] if node.attributes.get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted({axis % rank for axis in axes})
+
+
+def _hold_reduced(state: Rewrite, node: Node, tensor: str, kept: tuple[int, ...]) -> None:
+    """``tensor`` has the shape with the reduced axes kept; the output may be without them."""
+    shape = state.graph.shapes[node.output]
+    state.hold(node.output, tensor, None if shape == kept else default_index(kept).reshape(shape))
+
+
+def reduce_sum(state: Rewrite, node: Node) -> None:
+    """ReduceSum over any axes."""
+    _reduce(state, node, False)
+
+
+def reduce_mean(state: Rewrite, node: Node) -> None:
+    """ReduceMean over any axes; GlobalAveragePool over all but the first two."""
+    _reduce(state, node, True)
+
+
+def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
+    shape = state.graph.shapes[node.input(0)]
+    axes = list(range(2, len(shape))) if node.op == "GlobalAveragePool" else _axes(state, node)
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    tensor = exact(state, node, node.input(0))
+    lying = (*(1,) * (2 - len(shape)), *shape) if len(shape) < 2 else shape
+    _, channels, height, width = default_place(shape)
+    middle = [1] if len(shape) < 2 else [lying[0], *lying[2:-1]]
+    reduced = [1 if number in axes else size
+               for number, size in zip([0, *range(2, len(shape) - 1)], middle, strict=False)]
+    rows = _sums(middle, reduced if len(shape) > 1 else [1])
+    last = len(shape) - 1
+    columns = _sums([width], [1 if last in axes and last != 1 else width])
+    divisor = math.prod(shape[axis] for axis in axes) if divide else 1
+    over_channels = 1 in axes and len(shape) > 1
+    scale = divisor if not over_channels else divisor / channels if divide else 1
+    made = weighted(state, node, tensor, rows / scale, columns)
+    if over_channels:
+        _, _, *size = state.shapes[made]
+        made = state.conv(node, made, np.full((1, channels, 1, 1), 1 / channels if divide else 1.0), np.zeros(1), size)
+    _hold_reduced(state, node, made, kept)
+
+
+def _sums(sizes: Sequence[int], kept: Sequence[int]) -> np.ndarray:
+    """0/1 matrix that sums a flattened array over the axes whose kept size is 1."""
+    target = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), sizes).ravel()
+    return (np.arange(math.prod(kept))[:, None] == target).astype(np.float64)
+
+
+def reduce_max(state: Rewrite, node: Node) -> None:
+    """ReduceMax over any axes: they become the width of an image, and that one window."""
+    shape = state.graph.shapes[node.input(0)]
+    axes = _axes(state, node)
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    if not axes:
+        held = state.held[node.input(0)]
+        state.hold(node.output, held.tensor, held.where, held.fill)
+        return
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    index = state.index(node.input(0))
+    if 1 not in axes and shape[0] == 1 and 0 not in axes and len(shape) == 4 and axes == [2, 3]:
+        flat, kernel = shape, (shape[2], shape[3])
+    else:
+        count = math.prod(shape[axis] for axis in axes)
+        flat = (1, math.prod(shape[axis] for axis in others), 1, count)
+        index, kernel = index.transpose(*others, *axes).reshape(flat), (1, count)
+    name = f"{node.output}/flat"
+    state.declare(name, flat)
+    state.declare(f"{name}/max", (*flat[:2], 1, 1))
+    held = state.held[node.input(0)]
+    state.hold(name, held.tensor, index, held.fill)
+    pooled = node.replace(inputs=(name,), outputs=(f"{name}/max",))
+    _maximum(state, pooled, kernel, (1, 1))
+    tensor = state.held[f"{name}/max"].tensor
+    state.hold(node.output, tensor, np.arange(math.prod(kept)).reshape(state.graph.shapes[node.output]))
+
+
+# -- resizing --------------------------------------------------------------------------------------------------------
+def resize(state: Rewrite, node: Node) -> None:
+    """Resize, Upsample over height and width: nearest, linear, cubic, every coordinate mode."""
+    shape, wanted = state.graph.shapes[node.input(0)], state.graph.shapes[node.output]
+    if len(shape) != 4 or shape[:2] != wanted[:2]:
+        raise state.refusal(node, "shapes", f"{list(shape)} to {list(wanted)}",
+                            "4 dimensions, of which height and width change")
+    if node.attributes.get("extrapolation_value", 0.0):
+        raise state.refusal(node, "attribute extrapolation_value", node.attributes["extrapolation_value"], "0")
+    _need_clear_scale(state, node, shape, wanted)
+    rows, columns = (_response(state, node, axis) for axis in (2, 3))
+    source = exact(state, node, node.input(0))
+    state.hold(node.output, weighted(state, node, source, np.kron(np.eye(shape[0]), rows), columns))
+
+
+def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:
+    """With align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
+    aligned = node.attributes.get("coordinate_transformation_mode") == "align_corners"
+    scales = state.constant(node.input(2)) if node.input(2) else np.ones(0)
+    if not aligned or scales.size != 4:
+        return
+    for axis in (2, 3):
+        if abs(shape[axis] * float(scales[axis]) - wanted[axis]) > 1e-3:
+            raise state.refusal(node, "scales with align_corners", scales.tolist(),
+                                f"scales that give whole sizes from {list(shape)}")
+
+
+def _response(state: Rewrite, node: Node, axis: int) -> np.ndarray:
+    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each."""
+    size = list(state.graph.shapes[node.input(0)])
+    count = size[axis]
+    data = np.zeros((count, *size[2:]), np.float32)
+    bright = np.arange(count)
+    data[(bright, bright) if axis == 2 else (bright, slice(None), bright)] = 1
+    results = [_resized(state, node, image[None, None]) for image in data]
+    images = np.stack([result[0, 0] for result in results])  # inputs x height x width
+    images = images if axis == 2 else images.transpose(0, 2, 1)
+    lit = np.abs(images).sum((0, 1)).argmax()
+    return np.asarray(images[:, :, lit].T, np.float64)
+
+
+def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
+    weights = []
+    for number, name in enumerate(node.inputs[1:], 1):
+        if not name:
+            continue
+        value = state.constant(name)
+        if node.op == "Resize" and number == 3 and "axes" not in node.attributes and value.size == 4:
+            value = np.array([1, 1, *value[2:]], value.dtype)
+        weights.append(numpy_helper.from_array(value, name))
+    declared = [helper.make_tensor_value_info(node.input(0), TensorProto.FLOAT, data.shape)]
+    graph = helper.make_graph([_node(node)], "resize", declared, [onnx.ValueInfoProto(name=node.output)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", state.graph.opset)], ir_version=IR_VERSION)
+    try:
+        engine = session(onnx.shape_inference.infer_shapes(model))
+        return np.asarray(engine.run(None, {node.input(0): data})[0])
+    except Exception as error:
+        raise state.refusal(node, "attributes", str(error).strip().splitlines()[0],
+                            "what onnxruntime computes") from None

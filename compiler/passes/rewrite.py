@@ -1,0 +1,159 @@
+"""The graph while it is rewritten: what every tensor of the model has become, and how canonical nodes are made.
+
+Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
+MaxPool there are two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its
+input) and ``Assemble`` (parts written into one tensor at ``places``: first channel, offset, pitch, step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compiler.errors import CompileError, refuse_node
+from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.passes.index import default_index
+from weft.compiler.passes.operators import USE_HOST
+
+NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+
+
+class Held(NamedTuple):
+    """A tensor of the model lies in ``tensor``: as its shape's default place (None), or as the index array ``where``
+    says, with ``fill`` where that has no place."""
+
+    tensor: str
+    where: np.ndarray | None
+    fill: float = 0.0
+
+
+class Place(NamedTuple):
+    """Where a part lies in an assembled tensor: channels from ``channel``, pixels as in a View."""
+
+    channel: int
+    offset: int
+    pitch: int
+    step: int
+
+
+@dataclass
+class Rewrite:
+    """``held``: tensor of the model -> where it lies now. ``lanes`` of the array: channels align to them."""
+
+    graph: Graph
+    lanes: int
+    held: dict[str, Held] = field(default_factory=dict)
+    images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    fixed: set[str] = field(default_factory=set)
+    """Tensors that cannot become a part: inputs, views, assembled ones, parts already."""
+    parts: set[str] = field(default_factory=set)
+
+    # -- tensors of the model --------------------------------------------------------------------------------------
+    def constant(self, name: str) -> np.ndarray:
+        return self.graph.constants[name]
+
+    def is_constant(self, name: str) -> bool:
+        return self.graph.is_constant(name)
+
+    def shape(self, name: str) -> Shape:
+        return tuple(self.constant(name).shape) if self.is_constant(name) else self.graph.shapes[name]
+
+    def hold(self, name: str, tensor: str, index: np.ndarray | None = None, fill: float = 0.0) -> None:
+        self.held[name] = Held(tensor, index, fill)
+
+    def index(self, name: str) -> np.ndarray:
+        held = self.held[name]
+        return default_index(self.graph.shapes[name]) if held.where is None else held.where
+
+    def declare(self, name: str, shape: Shape) -> None:
+        """A tensor that the model does not have, on the way to one that it has."""
+        self.graph = self.graph.replace(shapes={**self.graph.shapes, name: tuple(shape)})
+
+    def index_of_shape(self, name: str) -> np.ndarray:
+        """The index array of a tensor that lies as its shape says, in a tensor with more channels behind its own."""
+        return default_index(self.graph.shapes[name])
+
+    def refusal(self, node: Node, detail: str, found: object, allowed: str) -> CompileError:
+        return refuse_node(node, detail, found, allowed, USE_HOST)
+
+    # -- canonical nodes -------------------------------------------------------------------------------------------
+    def emit(self, node: Node, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], shape: Shape,
+             part: str = "") -> str:
+        """A node that makes the tensor of ``node``'s output, or a ``part`` on the way to it. Returns its name."""
+        wish = f"{node.output}/{part}" if part else node.output
+        name, number = wish, 1
+        while name in self.shapes:
+            name, number = f"{wish}.{number}", number + 1
+        self.nodes.append(Node(node.name, op, tuple(inputs), (name,), dict(attributes),
+                               node.op if part in ("", "phase") else ""))
+        self.shapes[name] = shape
+        return name
+
+    def conv(self, node: Node, source: str, weights: np.ndarray, bias: np.ndarray, size: Sequence[int],
+             part: str = "", **attributes: Any) -> str:
+        """A Conv; ``attributes`` besides stride 1, no padding, group 1."""
+        full = {"group": 1, **NO_WINDOW, **attributes, "kernel_shape": tuple(weights.shape[2:])}
+        name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
+        names = [f"{name}/weights", f"{name}/bias"]
+        bias = np.broadcast_to(bias, len(weights))
+        self.constants.update(zip(names, (weights.astype(np.float32), bias.astype(np.float32)), strict=True))
+        self.nodes[-1] = self.nodes[-1].replace(inputs=(source, *names))
+        return name
+
+    def scale(self, node: Node, source: str, scale: np.ndarray | float, shift: np.ndarray | float = 0.0,
+              part: str = "") -> str:
+        """x * scale + shift, one number a channel or one for all."""
+        _, channels, height, width = self.shapes[source]
+        weights = np.broadcast_to(np.asarray(scale, np.float64), channels).reshape(channels, 1, 1, 1)
+        return self.conv(node, source, weights, np.asarray(shift, np.float64), (height, width), part, group=channels)
+
+    def relu(self, node: Node, source: str, part: str = "") -> str:
+        return self.emit(node, "Relu", [source], {}, self.shapes[source], part)
+
+    def add(self, node: Node, left: str, right: str, part: str = "") -> str:
+        return self.emit(node, "Add", [left, right], {}, self.shapes[left], part)
+
+    def limit(self, node: Node, source: str, maximum: float, part: str = "") -> str:
+        """The source limited to 0..maximum."""
+        name = self.emit(node, "Clip", [source], {}, self.shapes[source], part)
+        names = [f"{name}/min", f"{name}/max"]
+        self.constants.update(zip(names, np.array((0, maximum), np.float32), strict=True))
+        self.nodes[-1] = self.nodes[-1].replace(inputs=(source, *names))
+        return name
+
+    def view(self, node: Node, source: str, size: Sequence[int], offset: int, pitch: int, step: int) -> str:
+        """Pixels of ``source`` as another tensor, or the source itself where it is the same."""
+        _, channels, height, width = self.shapes[source]
+        if (tuple(size), offset, step) == ((height, width), 0, 1) and (pitch == width or height == 1):
+            return source
+        crosses = offset % width + (size[1] - 1) * step >= width or (pitch % width and size[0] > 1)
+        if source in self.parts and crosses:
+            source = self.scale(node, source, 1.0, part="copy")
+        name = self.emit(node, "View", [source], {"offset": offset, "pitch": pitch, "step": step},
+                         (1, channels, *size), "view")
+        self.fixed |= {name, source}
+        return name
+
+    def assemble(self, node: Node, parts: Sequence[tuple[str, Place]], shape: Shape, part: str = "") -> str:
+        """One tensor of ``parts``; what cannot be written in place is copied."""
+        tensors, places = [], []
+        for tensor, place in parts:
+            if tensor in self.fixed:
+                tensor = self.scale(node, tensor, 1.0, part="copy")
+            self.fixed.add(tensor)
+            self.parts.add(tensor)
+            tensors.append(tensor)
+            places.append(tuple(place))
+        name = self.emit(node, "Assemble", tensors, {"places": tuple(places)}, shape, part)
+        self.fixed.add(name)
+        return name
+
+    def whole(self, tensor: str) -> Place:
+        """The place of a part that is everything."""
+        return Place(0, 0, self.shapes[tensor][3], 1)

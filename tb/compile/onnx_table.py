@@ -1,0 +1,58 @@
+"""The table of operators in compiler/OPERATORS.md, made from the ONNX backend's node tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from weft.compiler.passes.operators import OPERATORS
+from weft.tb.compile.onnx_nodes import ARCH, HOST, PASSED, REFUSED, SCOPE, TOLERANCE, Outcome, outcomes, short
+
+PLACE = Path(__file__).resolve().parents[2] / "compiler" / "OPERATORS.md"
+
+HEAD = f"""# Operators
+
+Made by `scripts/operators_table.py`; `make test-onnx` runs the cases and checks that this page is what comes out.
+
+The cases are the ONNX backend's node tests that compute on float32 tensors, one node each, for the operators below.
+They are compiled for {ARCH.array_size} lanes of {ARCH.data_type} with value tables of {ARCH.lut_depth} entries,
+calibrated with the case's own input. *passed*: the golden machine's output is within {TOLERANCE} of its largest
+magnitude. *on host*: it is the end of the network, which onnxruntime computes. *refused*: the compiler says why.
+Weights, bounds and shapes, which a case gives as inputs, are constants here.
+
+"""
+
+
+def table() -> str:
+    """The whole page."""
+    found = list(outcomes())
+    by_op = {op: [outcome for outcome in found if outcome.op == op] for op in SCOPE}
+    rows = ["| operator | passed | on host | refused |", "|---|---|---|---|"]
+    rows += [_row(op, entries) for op, entries in sorted(by_op.items())]
+    total = Counter(outcome.status for outcome in found)
+    rows.append(f"| all {len(found)} | {total[PASSED]} | {total[HOST]} | {total[REFUSED]} |")
+    return HEAD + "\n".join(rows) + "\n\n## Refusals\n\n" + _refusals(found) + "\n" + _attributes()
+
+
+def _row(op: str, entries: Sequence[Outcome]) -> str:
+    count = Counter(entry.status for entry in entries)
+    return f"| {op} | {count[PASSED] or ''} | {count[HOST] or ''} | {count[REFUSED] or ''} |"
+
+
+def _refusals(found: Sequence[Outcome]) -> str:
+    messages: dict[str, list[str]] = {}
+    for outcome in found:
+        if outcome.status == REFUSED:
+            messages.setdefault(short(outcome.detail), []).append(outcome.case)
+    return "".join(f"* {message}\n  ({', '.join(names)})\n" for message, names in sorted(messages.items()))
+
+
+def _attributes() -> str:
+    """What is honoured, from the compiler's own table."""
+    lines = ["## Attributes honoured", ""]
+    for op, rule in sorted(OPERATORS.items()):
+        values = ", ".join(f"`{name}` ({entry.text})" for name, entry in rule.attributes.items()) or "none"
+        constants = f"; constant inputs: {', '.join(map(str, rule.constants))}" if rule.constants else ""
+        lines.append(f"* **{op}**: {values}{constants}")
+    return "\n".join(lines) + "\n"

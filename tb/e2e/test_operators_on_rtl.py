@@ -1,0 +1,40 @@
+"""Operators whose instructions the other networks do not use, on the generated hardware: every word as golden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.compiler.run.session import RTL, Session
+from weft.tb.compile import test_movement as movement
+from weft.tb.compile.run_model import BASE, ModelMaker
+
+ARCH = BASE.replace(dram0_depth=1 << 14, dram1_depth=1 << 14, local_depth=1024, accumulator_depth=256, lut_count=2,
+                    lut_depth=64, simd_registers_depth=3)
+
+
+def tables(maker: ModelMaker) -> None:
+    """Two value tables, one after the other, and a product."""
+    name = maker.conv("x", 6, 9, (3, 3))
+    maker.node("Mul", maker.node("Sigmoid", name), maker.node("Tanh", name))
+
+
+NETWORKS = [tables, movement.concat_of_convolutions, movement.depth_to_space, movement.bilinear,
+            movement.transposed_convolution, movement.slopes, movement.gates]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_network_on_rtl(network: Callable[[ModelMaker], None], tmp_path: Path) -> None:
+    maker = ModelMaker((1, 6, 9, 8), seed=1, opset=14)
+    network(maker)
+    samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": samples})
+    result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
