@@ -38,16 +38,16 @@ class Network:
 
 
 NETWORKS = {
-    "mnist_cntk_cnn": Network(786_560, 45, 100, 10),
-    "mlperf_tiny_resnet8": Network(12_501_632, 45, 10),
+    "mnist_cntk_cnn": Network(786_560, 60, 100, 10),
+    "mlperf_tiny_resnet8": Network(12_501_632, 60, 10),
     "mlperf_tiny_vww_mobilenetv1_025": Network(7_489_664, 45, 15),
-    "resnet20_cifar10": Network(40_813_184, 45, 10),
-    "fsrcnn_x2": Network(33_390_592, 45, 4, 1, classes=False),
-    "fsrcnn_x2_deconv": Network(33_390_592, 45, 4, 1, classes=False),
-    "yolo_fastest_1_1_coco_320": Network(125_437_600, 45, 3, 1, classes=False),
+    "resnet20_cifar10": Network(40_813_184, 62, 10),
+    "fsrcnn_x2": Network(33_390_592, 67, 4, 1, classes=False),
+    "fsrcnn_x2_deconv": Network(33_390_592, 67, 4, 1, classes=False),
+    "yolo_fastest_1_1_coco_320": Network(125_437_600, 48, 3, 1, classes=False),
     "mobilenetv2_1.0_224": Network(300_775_552, 45, 12, 1, samples="input_u8"),
-    "squeezenet_v1_0_dc": Network(861_339_936, 45, 12, 1),
-    "resnet20v2_cifar": Network(66_200_000, 45, 10, input="input_1", samples="inputs"),
+    "squeezenet_v1_0_dc": Network(861_339_936, 50, 12, 1),
+    "resnet20v2_cifar": Network(66_200_000, 65, 10, input="input_1", samples="inputs"),
 }
 
 
