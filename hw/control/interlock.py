@@ -144,7 +144,7 @@ class UnitQueue(wiring.Component):
         layout = self.o.payload.shape()
         m.submodules.operations = operations = fifo.SyncFIFOBuffered(width=layout.size, depth=self._depth)
         slots = [Signal(self._waits, name=f"waits{k}") for k in range(self._depth)]  # a ring
-        head, tail = Signal(range(self._depth)), Signal(range(self._depth))
+        head, tail = (Signal(range(self._depth), name=name) for name in ("head", "tail"))
         count = Signal(range(self._depth + 1))
         push, pop = self.i.valid & self.i.ready, self.o.valid & self.o.ready
         clear = Cat(slot.as_value() == 0 for slot in slots)

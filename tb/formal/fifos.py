@@ -15,7 +15,7 @@ from weft.hw.timing import LOCAL_READ_LATENCY
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero
 from weft.tb.formal.prove import BOUNDED, Proof
-from weft.tb.formal.streams import buffered_fifo
+from weft.tb.formal.streams import buffered_fifo, unit_queue_ring
 
 
 class Mark:
@@ -60,6 +60,7 @@ def unit_queue(broken: Broken | None = None) -> Harness:
     inside = harness.block(block, broken=broken)
     level = buffered_fifo(harness, inside, "operations")
     mark = Mark(harness, block.i.valid & block.i.ready, block.o.valid & block.o.ready, block.i.payload.operation, level)
+    head = unit_queue_ring(harness, inside, depth)
     shown = inside("operations.r_rdy")
     place = Signal(3)
     harness.m.d.comb += place.eq(inside("operations.consume") + mark.ahead - shown)
@@ -77,7 +78,8 @@ def unit_queue(broken: Broken | None = None) -> Harness:
             harness.m.d.sync += left.eq(left - 1)
         kept = [data.View(block.i.payload.waits.shape(), inside(f"waits{slot}"))[name] for slot in range(depth)]
         for slot, waits in enumerate(kept):
-            harness.always(~mark.inside | (mark.ahead != slot) | (waits == left), f"waits_{name}_{slot}")
+            here = mark.inside & ((head + mark.ahead == slot) | (head + mark.ahead == slot + depth))
+            harness.always(~here | (waits == left), f"waits_{name}_{slot}")
         harness.always(~(mark.inside & (mark.ahead == 0) & block.o.valid) | (left == 0), f"waited_for_{name}")
     return harness
 

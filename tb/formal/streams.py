@@ -53,8 +53,16 @@ def buffered_fifo(harness: Harness, inside: Inside, path: str) -> Any:
     return level + shown
 
 
+def unit_queue_ring(harness: Harness, inside: Inside, depth: int) -> Value:
+    """The invariant that ties a UnitQueue's places to its count; returns where its oldest operation is."""
+    head, tail, count = inside("head"), inside("tail"), inside("count")
+    harness.always((count <= depth) & ((head + count == tail) | (head + count == tail + depth)), "ring")
+    return head
+
+
 def queue_counts(harness: Harness, block: UnitQueue, inside: Inside) -> None:
     harness.always(inside("count") == buffered_fifo(harness, inside, "operations"), "count_is_level")
+    unit_queue_ring(harness, inside, 4)
 
 
 def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str) -> None:
