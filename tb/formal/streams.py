@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from weft.hw.array.load_weight_unit import LoadWeightUnit
