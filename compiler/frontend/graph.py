@@ -77,9 +77,6 @@ class Graph:
                 readers.setdefault(name, []).append(node)
         return readers
 
-    def producers(self) -> dict[str, Node]:
-        return {name: node for node in self.nodes for name in node.outputs}
-
     def output_tensors(self) -> frozenset[str]:
         return frozenset(port.tensor for port in self.outputs)
 
@@ -113,12 +110,3 @@ class Graph:
 
 def _shape(shape: Shape) -> str:
     return "[" + "x".join(map(str, shape)) + "]"
-
-
-def fresh_name(graph: Graph, wish: str) -> str:
-    """A tensor name that the graph does not use yet."""
-    used = set(graph.shapes) | set(graph.constants)
-    name, number = wish, 1
-    while name in used:
-        name, number = f"{wish}.{number}", number + 1
-    return name

