@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -22,7 +22,7 @@ from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
-from weft.hw.control.interlock import Interlock
+from weft.hw.control.interlock import DRAM_UNITS, Interlock
 from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
@@ -125,17 +125,15 @@ class Core(wiring.Component):
 
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
                    interlock: Interlock, units: dict) -> None:
-        for name in interlock.DRAM_UNITS:
-            m.d.comb += [
-                getattr(supervisor, f"{name}_error").eq(units[name].error),
-                getattr(supervisor, f"{name}_program_counter").eq(getattr(interlock, f"{name}_program_counter")),
-            ]
+        for name in DRAM_UNITS:
+            m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
         moving = [getattr(unit, port) for unit in units.values() for port in ("local_read", "local_write")
                   if hasattr(unit, port)]
-        buses_busy = Cat(*(units[name].busy for name in interlock.DRAM_UNITS)).any()
+        buses_busy = Cat(*(units[name].busy for name in DRAM_UNITS)).any()
         m.d.comb += [
-            supervisor.program_error.eq(program.error),
-            supervisor.program_program_counter.eq(decoder.program_counter),
+            supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),
+            supervisor.blamed_program_counter.eq(Mux(
+                interlock.blamed.any(), interlock.blamed_program_counter, decoder.program_counter)),
             supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
             supervisor.fault_program_counter.eq(decoder.fault_program_counter),
             supervisor.fetching.eq(program.busy | fetch.busy), supervisor.decoding.eq(decoder.busy),

@@ -90,6 +90,12 @@ _HIDE = ("rename -hide w:*", "rename -hide c:*")
 names when the result of abc9 is put back."""
 
 
+_AREA = "scratchpad -copy abc9.script.default.area abc9.script"
+"""For counts: LUT mapping for area. Place and route gets yosys's own choice, which is for speed."""
+_SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
+"""Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
+
+
 def run_yosys(script: str, folder: Path, name: str) -> None:
     """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails.
 
@@ -122,8 +128,11 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         (folder / "harness.v").write_text(_harness(ports))
         kept, top, hide = [TOP], HARNESS, ()  # names make the timing report readable
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
+    else:
+        script.insert(0, _AREA)
     synth = _SYNTH[family].format(top=top)
-    script += [f"{synth} -run begin:map_luts", *hide, f"{synth} -run map_luts:",
+    script += [f"{synth} -run begin:fine", _SMALL_ADDERS, f"{synth} -run fine:map_luts", *hide,
+               f"{synth} -run map_luts:",
                f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())

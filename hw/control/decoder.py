@@ -1,7 +1,8 @@
 """Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
 
-Three stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
+Four stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
 *Extend*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories' depths.
+*Give*: what is legal, to the interlock.
 Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
 behind it.
 """
@@ -40,7 +41,7 @@ class Decoder(wiring.Component):
     ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
     is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
     ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number
-    of the next instruction. Latency: 3 cycles from i to o.
+    of the next instruction. Latency: 4 cycles from i to o.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -64,14 +65,15 @@ class Decoder(wiring.Component):
             "far_dram1": 1})
         self._check_stage = data.StructLayout({
             **self._extend_stage.members, "extent0": extent[0], "extent1": extent[1]})
-        read_valid, extend_valid, check_valid = (Signal(name=f"{name}_valid") for name in ("read", "extend", "check"))
+        read_valid, extend_valid, check_valid, give_valid = (
+            Signal(name=f"{name}_valid") for name in ("read", "extend", "check", "give"))
         raw = Signal.like(self.i.payload)
         extend, check = Signal(self._extend_stage), Signal(self._check_stage)
         stop = self.fault | self.halt
         check_ready, extend_ready, read_ready = Signal(), Signal(), Signal()
         hold = Signal()  # a DRAM window moves only when nothing is under way
         m.d.comb += [
-            self.busy.eq(read_valid | extend_valid | check_valid),
+            self.busy.eq(read_valid | extend_valid | check_valid | give_valid),
             extend_ready.eq(~check_valid | check_ready),
             read_ready.eq((~extend_valid | extend_ready) & ~hold & ~stop),
             self.i.ready.eq((~read_valid | read_ready) & ~stop),
@@ -85,10 +87,11 @@ class Decoder(wiring.Component):
             m.d.sync += check_valid.eq(extend_valid)
         with m.If(self.halt):
             m.d.sync += [read_valid.eq(0), extend_valid.eq(0), check_valid.eq(0)]
-        self._read(m, raw, read_valid & read_ready, extend, hold, ~extend_valid & ~check_valid & self.drained)
+        empty = ~extend_valid & ~check_valid & ~give_valid & self.drained
+        self._read(m, raw, read_valid & read_ready, extend, hold, empty)
         with m.If(extend_ready):
             self._extend(m, extend, check)
-        self._check(m, check, check_valid, check_ready)
+        self._check(m, check, check_valid, check_ready, give_valid)
         return m
 
     def _extent_width(self, operand: data.Layout) -> int:
@@ -196,9 +199,9 @@ class Decoder(wiring.Component):
             m.d.sync += check[f"extent{index}"].eq(
                 (size << operand.stride_log2) + product(extend.issue.rows_m1, operand.pitch))
 
-    # -- check -----------------------------------------------------------------------------------------------------
-    def _check(self, m: Module, check, valid, ready) -> None:
-        """Last addresses against depths; a fault stops, a legal instruction goes to its unit or ends here."""
+    # -- check and give --------------------------------------------------------------------------------------------
+    def _check(self, m: Module, check, valid, ready, give_valid) -> None:
+        """Last addresses against depths; a fault stops, a legal instruction goes on."""
         arch, issue = self._arch, check.issue
         last0, last1 = issue.operand0.base + check.extent0, issue.operand1.base + check.extent1
         on_chip1 = issue.range1 & ~check.far_dram0 & ~check.far_dram1
@@ -213,24 +216,34 @@ class Decoder(wiring.Component):
         form = {cause: check.cause == cause for cause in Cause if 0 < cause <= Cause.LOOP_BODY and cause not in beyond}
         cause = Signal(5, name="check_cause")
         legal = cause == Cause.NONE
+        leaves, given = Signal(), Signal()
         m.d.comb += [
             cause.eq(first_cause({**form, **beyond})),
-            self.o.valid.eq(valid & legal & check.to_unit & ~self.fault & ~self.halt),
-            ready.eq(~self.fault & ~self.halt & (~check.to_unit | ~legal | self.o.ready)),
-            self.retired.eq(valid & legal & ready),
-            self.o.payload.eq(issue),
-            self.o.payload.operand0.last.eq(last0), self.o.payload.operand1.last.eq(last1),
-            self.o.payload.size_m1.eq(check.size),
+            ready.eq(~self.fault & ~self.halt & (~legal | ~give_valid | given)),
+            leaves.eq(valid & legal & ready),
         ]
-        weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
-        m.d.comb += self.o.payload.swap.eq(weights_waiting)
-        with m.If(self.o.valid & self.o.ready):
-            with m.If(issue.unit == UNIT_NAMES.index("load_weight")):
-                m.d.sync += weights_waiting.eq(1)
-            with m.If(issue.unit == UNIT_NAMES.index("mat_mul")):
-                m.d.sync += weights_waiting.eq(0)
         with m.If(valid & ~legal & ~self.fault):
             m.d.sync += [self.fault.eq(1), self.cause.eq(cause), self.fault_program_counter.eq(issue.program_counter)]
+        out, to_unit = self.o.payload, Signal()
+        weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
+        with m.If(leaves):
+            m.d.sync += [
+                out.eq(issue), out.operand0.last.eq(last0), out.operand1.last.eq(last1), out.size_m1.eq(check.size),
+                out.swap.eq(weights_waiting), to_unit.eq(check.to_unit),
+            ]
+            with m.If(check.to_unit):
+                loads, uses = (issue.unit == UNIT_NAMES.index(name) for name in ("load_weight", "mat_mul"))
+                m.d.sync += weights_waiting.eq(loads | (weights_waiting & ~uses))
+        self._give(m, give_valid, leaves, given, to_unit)
+
+    def _give(self, m: Module, valid, arrives, given, to_unit) -> None:
+        """NoOp and Configure end here. What is legal goes on after a fault behind it, but not after a halt."""
+        halted = self.halt & ~self.fault
+        m.d.comb += [
+            self.o.valid.eq(valid & to_unit & ~halted), given.eq(valid & (~to_unit | self.o.ready) & ~halted),
+            self.retired.eq(given),
+        ]
+        m.d.sync += valid.eq((arrives | (valid & ~given)) & ~halted)
 
 
 def any_opcode(view: InstructionView, *opcodes: Opcode):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
 from weft.hw.arch import Arch, bits_to_count
@@ -41,56 +41,82 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     })
 
 
+SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
+TILE_FIELDS = ("rows_m1", "swap", "window", "cache")
+"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of."""
+
+
+def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
+    """What a queue keeps of an issue: all that the operations of these units are made of."""
+    issue, simd = issue_layout(arch), "simd" in units
+    operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
+    operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
+                for name in ("operand0", "operand1")}
+    fields = ("size_m1", "flags", "enter_shift", "leave_shift", *(SIMD_FIELDS if simd else TILE_FIELDS))
+    return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
+
+
+def queue_fields(layout: data.StructLayout, issue) -> dict:
+    """The fields of :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its last."""
+    operands = {name: {field: issue[name][field] for field in layout[name].shape.members}
+                for name in ("operand0", "operand1")}
+    backwards = issue.unit == UNIT_NAMES.index("load_weight")
+    operands["operand0"]["base"] = Mux(backwards, issue.operand0.last, issue.operand0.base)
+    return {**operands, **{name: issue[name] for name in layout.members if name not in operands}}
+
+
 def _walk(walk, operand) -> list:
     return [walk.base.eq(operand.base), walk.stride_log2.eq(operand.stride_log2), walk.pitch.eq(operand.pitch)]
 
 
-def _tile(operation, issue, far: str) -> list:
-    return [operation.size_m1.eq(issue.size_m1), operation.rows_m1.eq(issue.rows_m1),
-            *_walk(operation.local, issue.operand0), *_walk(operation[far], issue.operand1)]
+def _tile(operation, queued, far: str) -> list:
+    return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(queued.rows_m1),
+            *_walk(operation.local, queued.operand0), *_walk(operation[far], queued.operand1)]
 
 
-def _load_weight(operation, issue) -> list:
-    return [operation.size_m1.eq(issue.size_m1), operation.rows_m1.eq(0), operation.local.base.eq(issue.operand0.last),
-            operation.local.stride_log2.eq(issue.operand0.stride_log2),
-            operation.zeroes.eq(issue.flags[0]), operation.zero_bias.eq(issue.flags[1])]
+def _load_weight(operation, queued) -> list:
+    return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(0),
+            operation.local.base.eq(queued.operand0.base),
+            operation.local.stride_log2.eq(queued.operand0.stride_log2),
+            operation.zeroes.eq(queued.flags[0]), operation.zero_bias.eq(queued.flags[1])]
 
 
-def _mat_mul(operation, issue) -> list:
-    return [*_tile(operation, issue, "accumulator"), operation.accumulate.eq(issue.flags[0]),
-            operation.zeroes.eq(issue.flags[1]), operation.swap.eq(issue.swap),
-            operation.enter_shift.eq(issue.enter_shift)]
+def _mat_mul(operation, queued) -> list:
+    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[0]),
+            operation.zeroes.eq(queued.flags[1]), operation.swap.eq(queued.swap),
+            operation.enter_shift.eq(queued.enter_shift)]
 
 
-def _move_out(operation, issue) -> list:
+def _move_out(operation, queued) -> list:
     """Flows 12 and 14: bit 1 is the ReLU."""
-    return [*_tile(operation, issue, "accumulator"), operation.relu.eq(issue.flags[1]),
-            operation.leave_shift.eq(issue.leave_shift)]
+    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[1]),
+            operation.leave_shift.eq(queued.leave_shift)]
 
 
-def _move_in(operation, issue) -> list:
+def _move_in(operation, queued) -> list:
     """Flows 13 and 15: bit 1 accumulates."""
-    return [*_tile(operation, issue, "accumulator"), operation.accumulate.eq(issue.flags[1]),
-            operation.enter_shift.eq(issue.enter_shift)]
+    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[1]),
+            operation.enter_shift.eq(queued.enter_shift)]
 
 
-def _dram(operation, issue) -> list:
-    return [*_tile(operation, issue, "dram"), operation.window.eq(issue.window), operation.cache.eq(issue.cache)]
+def _dram(operation, queued) -> list:
+    return [*_tile(operation, queued, "dram"), operation.window.eq(queued.window), operation.cache.eq(queued.cache)]
 
 
-def _simd(operation, issue) -> list:
+def _simd(operation, queued) -> list:
     width = len(operation.left)
-    sub = issue.sub
+    sub = queued.sub
     return [
-        operation.kind.eq(issue.simd_kind),
-        *(operation[name].eq(issue.flags[bit]) for bit, name in enumerate(("read", "write", "accumulate", "hold"))),
-        operation.write_address.eq(issue.operand0.base), operation.write_stride_log2.eq(issue.operand0.stride_log2),
-        operation.read_address.eq(issue.operand1.base), operation.read_stride_log2.eq(issue.operand1.stride_log2),
+        operation.kind.eq(queued.simd_kind),
+        *(operation[name].eq(queued.flags[bit]) for bit, name in enumerate(("read", "write", "accumulate", "hold"))),
+        operation.write_address.eq(queued.operand0.base), operation.write_stride_log2.eq(queued.operand0.stride_log2),
+        operation.read_address.eq(queued.operand1.base), operation.read_stride_log2.eq(queued.operand1.stride_log2),
         operation.destination.eq(sub[:width]), operation.right.eq(sub[width:2 * width]),
         operation.left.eq(sub[2 * width:3 * width]), operation.opcode.eq(sub[3 * width:]),
-        operation.enter_shift.eq(issue.enter_shift), operation.leave_shift.eq(issue.leave_shift),
-        operation.iterations_m1.eq(issue.size_m1), operation.body_m1.eq(issue.body_m1), operation.table.eq(issue.table),
-        operation.local_base.eq(issue.operand0.base), operation.local_stride_log2.eq(issue.operand0.stride_log2),
+        operation.enter_shift.eq(queued.enter_shift), operation.leave_shift.eq(queued.leave_shift),
+        operation.iterations_m1.eq(queued.size_m1), operation.body_m1.eq(queued.body_m1),
+        operation.table.eq(queued.table),
+        operation.local_base.eq(queued.operand0.base), operation.local_stride_log2.eq(queued.operand0.stride_log2),
     ]
 
 
@@ -100,6 +126,6 @@ _OPERATIONS = {
 }
 
 
-def fill_operation(unit: str, operation, issue) -> list:
-    """Statements that fill a unit's operation from a decoded instruction."""
-    return _OPERATIONS[unit](operation, issue)
+def fill_operation(unit: str, operation, queued) -> list:
+    """Statements that fill a unit's operation from what its queue kept."""
+    return _OPERATIONS[unit](operation, queued)

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
 from weft.hw.isa import Cause
+from weft.hw.memory.arbiter import lowest_set
 
 BUS_CAUSES = {
     "dram0_read": Cause.DRAM0_READ_RESPONSE, "dram0_write": Cause.DRAM0_WRITE_RESPONSE,
@@ -18,11 +19,11 @@ BUS_CAUSES = {
 
 
 class Supervisor(wiring.Component):
-    """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses with
-    ``{name}_program_counter`` from the buses; ``fetching``, ``decoding``, ``executing``: levels, work is there;
-    ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction came in or left the
-    decoder, an operation was done, a vector was read or written; ``start``: a new program begins; ``abort``:
-    stop as after an error, to be reset.
+    """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses from the buses, with
+    ``blamed_program_counter`` for the one that counts, ``blamed`` (one-hot); ``fetching``, ``decoding``,
+    ``executing``: levels, work is there; ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction
+    came in or left the decoder, an operation was done, a vector was read or written; ``start``: a new program begins;
+    ``abort``: stop as after an error, to be reset.
 
     Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped
     and drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with
@@ -37,7 +38,7 @@ class Supervisor(wiring.Component):
         super().__init__({
             "fault": In(1), "fault_cause": In(5), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in BUS_CAUSES},
-            **{f"{name}_program_counter": In(32) for name in BUS_CAUSES},
+            "blamed": Out(len(BUS_CAUSES)), "blamed_program_counter": In(32),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
@@ -62,16 +63,19 @@ class Supervisor(wiring.Component):
     def _errors(self, m: Module) -> None:
         """Keep the first error: a fault of the decoder, or an error response, which is that of an older instruction
         and goes first."""
+        errors = Cat(*(getattr(self, f"{name}_error") for name in BUS_CAUSES))
+        m.d.comb += self.blamed.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
             with m.If(self.fault):
                 m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
                              self.error_program_counter.eq(self.fault_program_counter)]
-            for name, cause in BUS_CAUSES.items():
-                with m.If(getattr(self, f"{name}_error")):
-                    m.d.sync += [self.stop.eq(1), self.cause.eq(cause),
-                                 self.error_program_counter.eq(getattr(self, f"{name}_program_counter"))]
+            for index, cause in enumerate(BUS_CAUSES.values()):
+                with m.If(self.blamed[index]):
+                    m.d.sync += self.cause.eq(cause)
+            with m.If(self.blamed.any()):
+                m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.blamed_program_counter)]
 
     def _progress(self, m: Module) -> None:
         """Done, timeout, tracepoint."""

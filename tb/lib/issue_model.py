@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
 from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.units import UNITS, Memory, conflict
 from weft.tb.lib.block_bench import Model, Ports, Source, from_bits, to_bits
 
 Range = tuple[int, int]
 """First and last address."""
-FREE_LATENCY = 2
-"""Cycles from an operation issued to its unit's stream valid when nothing conflicts."""
+FREE_LATENCY = 3
+"""Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
+FETCH_CYCLES = {name: 2 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+"""From one operation taken to the next one there."""
+TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
+"""Other queues that may fetch from the same memory first."""
 
 
 @dataclass(eq=False)
@@ -130,6 +135,8 @@ class Units(Model):
         self.outstanding = dict.fromkeys(UNIT_NAMES, 0)
         self.changes: list[tuple[str, int, int]] = []
         """(Unit, change of queued, change of outstanding) at the end of the cycle."""
+        self.blamed: int | None = None
+        """Which of DRAM_UNITS is asked for its program counter."""
 
     @property
     def finished(self) -> bool:
@@ -151,11 +158,14 @@ class Units(Model):
             if ends:
                 running.popleft()[0].done = ports.cycle
                 self.changes.append((name, 0, -1))
+        self.blamed = next((index for index, name in enumerate(DRAM_UNITS) if ports[f"{name}_done"]), None)
+        ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
 
     def watch(self, ports: Ports) -> None:
         assert ports["idle"] == (not any(self.outstanding.values()))
+        if self.blamed is not None:
+            self._program_counter(ports, DRAM_UNITS[self.blamed])
         for name in UNIT_NAMES:
-            self._program_counter(ports, name)
             if not ports[f"{name}.valid"]:
                 continue
             assert self.coming[name], f"{name} is offered an operation that was never issued"
@@ -172,8 +182,9 @@ class Units(Model):
             assert when is not None and when < now, (
                 f"{name} starts at {now}, but {earlier.unit} is {event} at {when}: {operation.fields} {earlier.fields}")
         seen = [getattr(earlier, event) for earlier, event in operation.may]
-        free = [operation.issued + FREE_LATENCY, *([operation.before.started + 1] if operation.before else []),
-                *(when + 1 for when in seen if when is not None)]
+        there = [operation.issued + FREE_LATENCY,
+                 *([operation.before.started + FETCH_CYCLES[name]] if operation.before else [])]
+        free = [max(there) + TURNS[name], *(when + 1 for when in seen if when is not None)]
         assert now <= max(free), f"{name} could have started at {max(free)}, not {now}"
         found = from_bits(self.layouts[name], ports[f"{name}.payload"])
         wrong = {key: (found[key], value) for key, value in self.expected(operation).items() if found[key] != value}
@@ -191,6 +202,5 @@ class Units(Model):
         self.running[name].append((operation, max(earliest, now) + 1 + self.rng.randrange(self.busy_cycles)))
 
     def _program_counter(self, ports: Ports, name: str) -> None:
-        if name.startswith("dram") and ports[f"{name}_done"]:
-            done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
-            assert ports[f"{name}_program_counter"] == done.fields["program_counter"]
+        done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
+        assert ports["blamed_program_counter"] == done.fields["program_counter"]

@@ -15,7 +15,7 @@ from weft.tb.lib.block_bench import RESET, Bench, Cycles, Ports
 
 LEVELS = ("fetching", "decoding", "executing")
 OUTPUTS = ("stop", "quiet", "error", "cause", "error_program_counter", "idle", "running", "done", "timed_out", "traced",
-           "cycles", "instructions")
+           "cycles", "instructions", "blamed")
 Inputs = dict[str, int]
 
 
@@ -50,7 +50,7 @@ def run(inputs: Callable[[int], Inputs], count: int = 40) -> list[Inputs]:
 
 
 ERRORS = {"decoder": ({"fault": 1, "fault_cause": Cause.LOOP_BODY, "fault_program_counter": 77}, Cause.LOOP_BODY),
-          **{name: ({f"{name}_error": 1, f"{name}_program_counter": 77}, cause) for name, cause in BUS_CAUSES.items()}}
+          **{name: ({f"{name}_error": 1, "blamed_program_counter": 77}, cause) for name, cause in BUS_CAUSES.items()}}
 
 
 @pytest.mark.parametrize("source", ERRORS)
@@ -65,6 +65,14 @@ def test_an_error_stops_and_the_first_one_is_kept(source: str) -> None:
     for each in seen[6:31]:
         assert (each["stop"], each["cause"], each["error_program_counter"]) == (1, cause, 77)
     assert (seen[31]["stop"], seen[31]["cause"]) == (0, Cause.NONE)
+
+
+def test_of_errors_on_several_buses_at_once_the_first_in_the_table_is_blamed() -> None:
+    given = {"dram0_write_error": 1, "dram1_read_error": 1, "program_error": 1, "blamed_program_counter": 77}
+    seen = run(lambda cycle: given if cycle == 5 else {})
+    assert [cycle for cycle, each in enumerate(seen) if each["blamed"]] == [5]
+    assert seen[5]["blamed"] == 1 << list(BUS_CAUSES).index("dram0_write")
+    assert (seen[6]["cause"], seen[6]["error_program_counter"]) == (Cause.DRAM0_WRITE_RESPONSE, 77)
 
 
 def test_error_is_raised_when_what_runs_is_drained_and_quiet_when_the_program_is_too() -> None:
@@ -143,14 +151,15 @@ class Reference:
         """Outputs of this cycle; moves on to the next."""
         state = self.state
         running = given["executing"] or (not state["stop"] and (given["fetching"] or given["decoding"]))
-        outputs = {**state, "running": running, "idle": not running,
+        blamed = [index for index, name in enumerate(BUS_CAUSES) if given.get(f"{name}_error")]
+        outputs = {**state, "blamed": 1 << blamed[0] if blamed else 0, "running": running, "idle": not running,
                    "error": state["stop"] and not given["executing"] and state["cause"] != 0,
                    "quiet": state["stop"] and not given["executing"] and not given["fetching"]}
         after = dict(state)
         errors = [name for name in ERRORS if given.get("fault" if name == "decoder" else f"{name}_error")]
         if errors and not state["stop"]:
             name = errors[0]
-            prefix = "fault" if name == "decoder" else name
+            prefix = "fault" if name == "decoder" else "blamed"
             after["cause"] = given["fault_cause"] if name == "decoder" else BUS_CAUSES[name]
             after["error_program_counter"] = given[f"{prefix}_program_counter"]
         after["stop"] = state["stop"] or bool(errors) or given["abort"]

@@ -1,0 +1,182 @@
+"""What is outstanding: the operations of one unit that were issued and are not done, and who must wait for them."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.arch import Arch, bits_to_count
+from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.units import UNITS, Access, Memory, conflict
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
+def range_layout(issue: data.Layout) -> data.StructLayout:
+    """What a tracker keeps of an operation."""
+    widths = [issue[f"operand{index}"].shape["base"].width for index in (0, 1)]
+    return data.StructLayout({
+        "first0": widths[0], "last0": widths[0], "local0": 1, "accumulators0": 1,
+        "first1": widths[1], "last1": widths[1], "range1": 1,
+    })
+
+
+def range_of(issue) -> dict:
+    """The fields of :func:`range_layout` from a decoded instruction."""
+    return {
+        "first0": issue.operand0.base, "last0": issue.operand0.last,
+        "local0": issue.local0, "accumulators0": issue.accumulators0,
+        "first1": issue.operand1.base, "last1": issue.operand1.last, "range1": issue.range1,
+    }
+
+
+def operand_valid(ranges, operand: int, memory: Memory):
+    """Whether this operand is a range of ``memory`` (operand 1's memory follows from the unit)."""
+    if operand == 1:
+        return ranges.range1
+    return ranges.local0 if memory is Memory.LOCAL else ranges.accumulators0
+
+
+def overlap(left, left_operand: int, right, right_operand: int, width: int):
+    """Compared in the bits of a memory's address: ranges lie inside their memory."""
+    def inside(first, last):
+        return first[:width] <= last[:width]
+
+    return (inside(left[f"first{left_operand}"], right[f"last{right_operand}"])
+            & inside(right[f"first{right_operand}"], left[f"last{left_operand}"]))
+
+
+def address_width(arch: Arch, memory: Memory) -> int:
+    """Bits that tell the vectors of a memory apart."""
+    return {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width,
+            Memory.DRAM0: bits_to_count(arch.dram0_depth), Memory.DRAM1: bits_to_count(arch.dram1_depth)}[memory]
+
+
+def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
+    """Pairs of accesses of two units that must keep their order. Only LoadLUT takes the SIMD unit to local memory."""
+    def accesses(name: str) -> list[Access]:
+        return [access for access in UNITS[name].accesses
+                if arch.lut_count or name != "simd" or access.memory is not Memory.LOCAL]
+
+    return [(ours, theirs) for ours in accesses(unit) for theirs in accesses(other) if conflict(ours, theirs)]
+
+
+def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:
+    """The other units with which an operation of ``unit`` can conflict over a memory."""
+    return tuple(other for other in UNIT_NAMES if other != unit and conflicts(arch, unit, other))
+
+
+# -- trackers ----------------------------------------------------------------------------------------------------------
+def after(pointer, depth: int):
+    """The place behind ``pointer`` in a ring."""
+    return Mux(pointer == depth - 1, 0, pointer + 1)
+
+
+def done_layout(depth: int) -> data.StructLayout:
+    """``happens`` in this cycle, to what is at ``place`` of a ring."""
+    return data.StructLayout({"happens": 1, "place": range(depth)})
+
+
+def wait_layout(depth: int) -> data.StructLayout:
+    """Whether to wait (``needed``) until what is at ``place`` of a ring is done."""
+    return data.StructLayout({"needed": 1, "place": range(depth)})
+
+
+class Ring(wiring.Component):
+    """Places of things that begin and end in order. ``push`` fills place ``newest`` (only while ``room``).
+
+    ``done`` empties the oldest place; ``event`` says which. ``hits``: places that something new conflicts with, empty
+    ones do not matter. ``wait``, a cycle later: whether one of them is not done yet, that cycle's ``done`` included,
+    and the newest of them.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        super().__init__({
+            "push": In(1), "done": In(1), "hits": In(depth), "room": Out(1), "empty": Out(1),
+            "newest": Out(range(depth)), "event": Out(done_layout(depth)), "wait": Out(wait_layout(depth)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        used, hit = Signal(self.depth), Signal(self.depth)
+        oldest = Signal(range(self.depth))
+        entering, leaving = Signal(self.depth), Signal(self.depth)
+        m.d.comb += [
+            entering.eq(self.push << self.newest), leaving.eq(self.done << oldest),
+            self.room.eq(~used.all()), self.empty.eq(~used.any()),
+            self.event.happens.eq(self.done), self.event.place.eq(oldest),
+            self.wait.needed.eq((hit & ~leaving).any()), self.wait.place.eq(self._newest_hit(m, hit)),
+        ]
+        m.d.sync += [used.eq((used | entering) & ~leaving), hit.eq(self.hits & used & ~leaving)]
+        for pointer, moves in ((oldest, self.done), (self.newest, self.push)):
+            with m.If(moves):
+                m.d.sync += pointer.eq(after(pointer, self.depth))
+        return m
+
+    def _newest_hit(self, m: Module, hit):
+        """Nothing is pushed here in the cycle in which something of another unit is compared, nor could it be older:
+        so ``newest`` is still as it was then."""
+        place = Signal(range(self.depth))
+        with m.Switch(self.newest):
+            for newest in range(self.depth):
+                with m.Case(newest):
+                    found = Const(newest, len(place))
+                    for index in (*range(newest, self.depth), *range(newest)):  # from the oldest to the newest
+                        found = Mux(hit[index], index, found)
+                    m.d.comb += place.eq(found)
+        return place
+
+
+class Tracker(wiring.Component):
+    """The outstanding operations of one unit with their ranges.
+
+    ``push`` with ``ranges`` adds one (only while ``room``) at place ``newest``, ``done`` takes the oldest away.
+    ``wait``: what ``new``, an operation of unit ``new_unit``, offered in the cycle before, has to wait for here.
+    """
+
+    def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
+        self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, UNITS[unit].outstanding
+        super().__init__({
+            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(range(len(UNITS))),
+            "room": Out(1), "empty": Out(1), "newest": Out(range(self.depth)),
+            "event": Out(done_layout(self.depth)), "wait": Out(wait_layout(self.depth)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.ring = ring = Ring(self.depth)
+        entries = [Signal(self._ranges, name=f"entry{k}", reset_less=True) for k in range(self.depth)]
+        with m.If(self.push), m.Switch(ring.newest):
+            for index, entry in enumerate(entries):
+                with m.Case(index):
+                    m.d.sync += entry.eq(self.ranges)
+        asked = self._asked()
+        m.d.comb += [
+            ring.push.eq(self.push), ring.done.eq(self.done),
+            ring.hits.eq(Cat(*(self._conflict(entry, asked) for entry in entries))),
+            *(getattr(self, name).eq(getattr(ring, name)) for name in ("room", "empty", "newest", "event", "wait")),
+        ]
+        return m
+
+    def _asked(self) -> dict[tuple[Access, int], object]:
+        """(our access, their operand) -> whether ``new`` touches the same memory there in a way that conflicts."""
+        asked: dict[tuple[Access, int], object] = {}
+        for number, name in enumerate(UNIT_NAMES):
+            if name == self._unit:
+                continue
+            for ours, theirs in conflicts(self._arch, self._unit, name):
+                here = (self.new_unit == number) & operand_valid(self.new, theirs.operand, theirs.memory)
+                asked[ours, theirs.operand] = asked.get((ours, theirs.operand), Const(0, 1)) | here
+        return asked
+
+    def _conflict(self, entry, asked: dict):
+        """Whether the new operation conflicts with this entry. A MatMul takes its weights from every load before it."""
+        result = Const(0, 1)
+        if self._unit == "load_weight":
+            result = self.new_unit == UNIT_NAMES.index("mat_mul")
+        for (ours, theirs), wanted in asked.items():
+            width = address_width(self._arch, ours.memory)
+            result = result | (wanted & operand_valid(entry, ours.operand, ours.memory)
+                               & overlap(entry, ours.operand, self.new, theirs, width))
+        return result

@@ -1,0 +1,102 @@
+"""The operations that wait for their unit, and the memory that keeps them."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.control.tracker import after, done_layout, wait_layout
+from weft.hw.memory.arbiter import RoundRobin
+from weft.hw.memory.local import select
+
+
+class UnitQueue(wiring.Component):
+    """Order and waits of one unit's operations; what they are lies in an :class:`OperationMemory`.
+
+    ``rings``: what can end a wait, and in how many places. ``reserve`` takes a place (only while ``room``); a later
+    ``push`` stores the operation at ``tail`` with its ``waits``, which ``events`` end. ``wanted``: the operation at
+    ``next`` may be fetched into the head register, ``fetch``: it is. ``valid``: it is there and waits for nothing;
+    ``ready`` takes it. ``refill``: wanted already when the head is taken, for one operation a cycle instead of one
+    every two.
+    """
+
+    def __init__(self, depth: int, rings: dict[str, int], *, refill: bool) -> None:
+        self.depth, self._refill = depth, refill
+        self._rings = tuple(rings)
+        waits = data.StructLayout({name: wait_layout(size) for name, size in rings.items()})
+        super().__init__({
+            "reserve": In(1), "push": In(1), "waits": In(waits), "room": Out(1), "tail": Out(range(depth)),
+            "events": In(data.StructLayout({name: done_layout(size) for name, size in rings.items()})),
+            "wanted": Out(1), "next": Out(range(depth)), "fetch": In(1),
+            "valid": Out(1), "ready": In(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
+        stored, reserved = Signal(self.depth), Signal(range(self.depth + 1))
+        head, there = Signal(range(self.depth)), Signal()
+        taken, entering, leaving = Signal(), Signal(self.depth), Signal(self.depth)
+        waiting = Cat(Cat(slot[name].needed for name in self._rings).any() for slot in slots)
+        fetchable = (~there | taken) if self._refill else ~there
+        m.d.comb += [
+            self.room.eq(reserved != self.depth), self.wanted.eq(stored.bit_select(self.next, 1) & fetchable),
+            self.valid.eq(there & ~waiting.bit_select(head, 1)), taken.eq(self.valid & self.ready),
+            entering.eq(self.push << self.tail), leaving.eq(self.fetch << self.next),
+        ]
+        m.d.sync += [
+            reserved.eq(reserved + self.reserve - taken), stored.eq((stored | entering) & ~leaving),
+            there.eq(self.fetch | (there & ~taken)),
+        ]
+        with m.If(self.push):
+            m.d.sync += self.tail.eq(after(self.tail, self.depth))
+        with m.If(self.fetch):
+            m.d.sync += [head.eq(self.next), self.next.eq(after(self.next, self.depth))]
+        for slot, enters in zip(slots, entering, strict=True):
+            for name in self._rings:
+                event, wait = self.events[name], slot[name]
+                with m.If(enters):
+                    m.d.sync += wait.eq(self.waits[name])
+                with m.Elif(event.happens & (event.place == wait.place)):
+                    m.d.sync += wait.needed.eq(0)
+        return m
+
+
+class OperationMemory(wiring.Component):
+    """What the operations of several queues are: one written and one fetched a cycle, all queues in turn.
+
+    Queue k of ``depths`` writes ``operation`` at its ``tail[k]`` when ``push[k]`` (one of them), and has what lies at
+    ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``.
+    """
+
+    def __init__(self, operation: data.Layout, depths: tuple[int, ...]) -> None:
+        self._operation, self._depths = operation, depths
+        count, places = len(depths), data.ArrayLayout(range(max(depths)), len(depths))
+        super().__init__({
+            "push": In(count), "operation": In(operation), "tail": In(places),
+            "wanted": In(count), "next": In(places), "fetch": Out(count),
+            "heads": Out(data.ArrayLayout(operation, count)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        rows = sum(self._depths)
+        m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])
+        m.submodules.turns = turns = RoundRobin(len(self._depths))
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        m.d.comb += [
+            turns.requests.eq(self.wanted), turns.advance.eq(1), self.fetch.eq(turns.grant),
+            write.en.eq(self.push.any()), write.data.eq(self.operation),
+            write.addr.eq(self._row(self.push, self.tail)), read.addr.eq(self._row(self.fetch, self.next)),
+        ]
+        for index, fetched in enumerate(self.fetch):
+            with m.If(fetched):
+                m.d.sync += self.heads[index].eq(read.data)
+        return m
+
+    def _row(self, chosen, places):
+        """The row of the chosen queue's place: each queue has its own rows, one queue behind the other."""
+        firsts = [sum(self._depths[:index]) for index in range(len(self._depths))]
+        return select(chosen, [first + place for first, place in zip(firsts, places, strict=True)])
