@@ -92,6 +92,27 @@ names when the result of abc9 is put back."""
 
 _AREA = "scratchpad -copy abc9.script.default.area abc9.script"
 """For counts: LUT mapping for area. Place and route gets yosys's own choice, which is for speed."""
+_ADDERS = """(* techmap_celltype = "$add" *)
+module sum (A, B, Y);
+  parameter A_SIGNED = 0;
+  parameter B_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter B_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  input [B_WIDTH-1:0] B;
+  output [Y_WIDTH-1:0] Y;
+  wire [Y_WIDTH-1:0] propagate, carry;
+  \\$alu #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH), .Y_WIDTH(Y_WIDTH))
+    alu (.A(A), .B(B), .BI(1'b0), .CI(1'b0), .X(propagate), .Y(Y), .CO(carry));
+endmodule
+"""
+"""Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
+each bit where a carry chain takes one."""
+_CARRY_CHAINS = "techmap -map adders.v"
+_STEPS = {"xc7": ((), "fine"), "ecp5": (("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
+"""What has to happen to sums before they become carry chains (to lose their unused bits), and the step of yosys's own
+script that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
 """Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
@@ -130,9 +151,11 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
+    (folder / "adders.v").write_text(_ADDERS)
     synth = _SYNTH[family].format(top=top)
-    script += [f"{synth} -run begin:fine", _SMALL_ADDERS, f"{synth} -run fine:map_luts", *hide,
-               f"{synth} -run map_luts:",
+    narrow, fine = _STEPS[family]
+    script += [f"{synth} -run begin:coarse", *narrow, _CARRY_CHAINS, f"{synth} -run coarse:{fine}", _SMALL_ADDERS,
+               f"{synth} -run {fine}:map_luts", *hide, f"{synth} -run map_luts:",
                f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())

@@ -1,8 +1,8 @@
 """Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
 
-Four stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
-*Extend*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories' depths.
-*Give*: what is legal, to the interlock.
+Five stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
+*Multiply* and *sum*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories'
+depths. *Give*: what is legal, to the interlock.
 Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
 behind it.
 """
@@ -23,6 +23,9 @@ from weft.hw.operations import SimdKind
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
 
+TERMS_IN_A_GROUP = 4
+"""Of a product's terms, one for each bit of a factor: how many are added in the stage that makes them."""
+
 UNIT_OF_FLOW = {
     DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
     DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
@@ -41,7 +44,7 @@ class Decoder(wiring.Component):
     ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
     is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
     ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number
-    of the next instruction. Latency: 4 cycles from i to o.
+    of the next instruction. Latency: 5 cycles from i to o.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -58,39 +61,46 @@ class Decoder(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         issue = issue_layout(self._arch)
-        extent = [unsigned(self._extent_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
+        extents = [unsigned(self._extent_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
-        self._extend_stage = data.StructLayout({
-            "issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1,
-            "far_dram1": 1})
-        self._check_stage = data.StructLayout({
-            **self._extend_stage.members, "extent0": extent[0], "extent1": extent[1]})
-        read_valid, extend_valid, check_valid, give_valid = (
-            Signal(name=f"{name}_valid") for name in ("read", "extend", "check", "give"))
+        multiply_stage = {"issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
+                          "far_dram0": 1, "far_dram1": 1}
+        groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
+        summands = {f"summands{k}": data.ArrayLayout(extent, groups + 1) for k, extent in enumerate(extents)}
+        sum_stage = {**multiply_stage, **summands}
+        check_stage = {**multiply_stage, **{f"extent{k}": extent for k, extent in enumerate(extents)}}
+        multiply, add, check = (Signal(data.StructLayout(stage), name=name) for name, stage in (
+            ("multiply", multiply_stage), ("sum", sum_stage), ("check", check_stage)))
         raw = Signal.like(self.i.payload)
-        extend, check = Signal(self._extend_stage), Signal(self._check_stage)
+        read_valid, multiply_valid, sum_valid, check_valid, give_valid = (
+            Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check", "give"))
+        read_ready, multiply_ready, sum_ready, check_ready = (
+            Signal(name=f"{name}_ready") for name in ("read", "multiply", "sum", "check"))
         stop = self.fault | self.halt
-        check_ready, extend_ready, read_ready = Signal(), Signal(), Signal()
         hold = Signal()  # a DRAM window moves only when nothing is under way
+        behind = Cat(multiply_valid, sum_valid, check_valid, give_valid).any()
         m.d.comb += [
-            self.busy.eq(read_valid | extend_valid | check_valid | give_valid),
-            extend_ready.eq(~check_valid | check_ready),
-            read_ready.eq((~extend_valid | extend_ready) & ~hold & ~stop),
+            self.busy.eq(read_valid | behind),
+            sum_ready.eq(~check_valid | check_ready), multiply_ready.eq(~sum_valid | sum_ready),
+            read_ready.eq((~multiply_valid | multiply_ready) & ~hold & ~stop),
             self.i.ready.eq((~read_valid | read_ready) & ~stop),
             self.accepted.eq(self.i.valid & self.i.ready),
         ]
         with m.If(self.i.ready):
             m.d.sync += [read_valid.eq(self.i.valid), raw.eq(self.i.payload)]
-        with m.If(~extend_valid | extend_ready):
-            m.d.sync += extend_valid.eq(read_valid & read_ready)
-        with m.If(extend_ready):
-            m.d.sync += check_valid.eq(extend_valid)
+        with m.If(~multiply_valid | multiply_ready):
+            m.d.sync += multiply_valid.eq(read_valid & read_ready)
+        with m.If(multiply_ready):
+            m.d.sync += [sum_valid.eq(multiply_valid), *(add[name].eq(multiply[name]) for name in multiply_stage)]
+            self._multiply(m, multiply, add)
+        with m.If(sum_ready):
+            m.d.sync += [
+                check_valid.eq(sum_valid), *(check[name].eq(add[name]) for name in multiply_stage),
+                *(check[f"extent{k}"].eq(sum_of(list(add[f"summands{k}"]))) for k in (0, 1)),
+            ]
         with m.If(self.halt):
-            m.d.sync += [read_valid.eq(0), extend_valid.eq(0), check_valid.eq(0)]
-        empty = ~extend_valid & ~check_valid & ~give_valid & self.drained
-        self._read(m, raw, read_valid & read_ready, extend, hold, empty)
-        with m.If(extend_ready):
-            self._extend(m, extend, check)
+            m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
+        self._read(m, raw, read_valid & read_ready, multiply, hold, ~behind & self.drained)
         self._check(m, check, check_valid, check_ready, give_valid)
         return m
 
@@ -101,7 +111,7 @@ class Decoder(wiring.Component):
         return max(along, across) + 1
 
     # -- read ------------------------------------------------------------------------------------------------------
-    def _read(self, m: Module, raw, leaves, extend, hold, empty) -> None:
+    def _read(self, m: Module, raw, leaves, out, hold, empty) -> None:
         view = InstructionView(self.isa, raw)
         m.submodules.registers = registers = ConfigRegisters(self._arch, len(view.operands[0]), len(view.operands[1]))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
@@ -126,20 +136,20 @@ class Decoder(wiring.Component):
             with m.If(loop):
                 m.d.sync += [loop_iterations.eq(view.operands[0]), loop_oversize.eq(self._oversize(view.operands[0]))]
             m.d.sync += [
-                extend.cause.eq(cause),
-                *self._addresses(view, registers, extend),
-                *self._sizes(view, registers, extend, in_loop, loop_iterations, loop_oversize),
-                *self._details(view, registers, extend.issue, in_loop, loop_left),
-                extend.to_unit.eq(~any_opcode(view, Opcode.NO_OP, Opcode.CONFIGURE)),
+                out.cause.eq(cause),
+                *self._addresses(view, registers, out),
+                *self._sizes(view, registers, out, in_loop, loop_iterations, loop_oversize),
+                *self._details(view, registers, out.issue, in_loop, loop_left),
+                out.to_unit.eq(~any_opcode(view, Opcode.NO_OP, Opcode.CONFIGURE)),
             ]
 
     @staticmethod
     def _oversize(raw):
         return raw[SIZE_WIDTH:].any() if len(raw) > SIZE_WIDTH else Const(0, 1)
 
-    def _addresses(self, view: InstructionView, registers, extend) -> list:
+    def _addresses(self, view: InstructionView, registers, out) -> list:
         """Operands, their pitches, and which memories they are in."""
-        issue, zeroes = extend.issue, view.flags[1]
+        issue, zeroes = out.issue, view.flags[1]
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
         reads_weights = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flags[0]
@@ -151,11 +161,11 @@ class Decoder(wiring.Component):
             issue.local0.eq((mat_mul & ~zeroes) | move | reads_weights | view.opcode_is(Opcode.LOAD_LUT)),
             issue.accumulators0.eq(simd & view.flags[1]),
             issue.range1.eq(mat_mul | move | (simd & view.flags[0])),
-            extend.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
-            extend.far_dram1.eq(view.flow_is(DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)),
+            out.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
+            out.far_dram1.eq(view.flow_is(DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)),
         ]
 
-    def _sizes(self, view, registers, extend, in_loop, loop_iterations, loop_oversize) -> list:
+    def _sizes(self, view, registers, out, in_loop, loop_iterations, loop_oversize) -> list:
         """``size``: vectors - 1 along the stride. Zeroes shifted in beyond a full column change nothing: clamped."""
         mat_mul, move = view.opcode_is(Opcode.MAT_MUL), view.opcode_is(Opcode.DATA_MOVE)
         load, simd = view.opcode_is(Opcode.LOAD_WEIGHT), view.opcode_is(Opcode.SIMD)
@@ -164,15 +174,15 @@ class Decoder(wiring.Component):
         zeroes = load & view.flags[0]
         weights = Mux(zeroes & (view.operands[1] > most), most, view.operands[1][:SIZE_WIDTH])
         return [
-            extend.size.eq(Mux(mat_mul | move, view.operands[2][:SIZE_WIDTH],
+            out.size.eq(Mux(mat_mul | move, view.operands[2][:SIZE_WIDTH],
                                Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
                                                       Mux(simd & in_loop, loop_iterations,
                                                           Mux(loop, view.operands[0][:SIZE_WIDTH], 0)))))),
-            extend.oversize.eq(((mat_mul | move) & self._oversize(view.operands[2]))
+            out.oversize.eq(((mat_mul | move) & self._oversize(view.operands[2]))
                                | (load & ~zeroes & self._oversize(view.operands[1]))
                                | (simd & in_loop & loop_oversize)),
-            extend.flat1.eq(simd & view.flags[3]),
-            extend.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
+            out.flat1.eq(simd & view.flags[3]),
+            out.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
         ]
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
@@ -189,15 +199,15 @@ class Decoder(wiring.Component):
             issue.table.eq(view.operands[1]),
         ]
 
-    # -- extend ----------------------------------------------------------------------------------------------------
-    def _extend(self, m: Module, extend, check) -> None:
-        """Extent of an operand: (size - 1) x stride + (rows - 1) x pitch."""
-        m.d.sync += [check[name].eq(extend[name]) for name in self._extend_stage.members]
-        sizes = extend.size, Mux(extend.flat1, 0, extend.size)
+    # -- multiply --------------------------------------------------------------------------------------------------
+    def _multiply(self, m: Module, multiply, add) -> None:
+        """Extent of an operand, in summands: (size - 1) x stride + (rows - 1) x pitch."""
+        sizes = multiply.size, Mux(multiply.flat1, 0, multiply.size)
         for index, size in enumerate(sizes):
-            operand = extend.issue[f"operand{index}"]
-            m.d.sync += check[f"extent{index}"].eq(
-                (size << operand.stride_log2) + product(extend.issue.rows_m1, operand.pitch))
+            operand, summands = multiply.issue[f"operand{index}"], add[f"summands{index}"]
+            products = partial_products(multiply.issue.rows_m1, operand.pitch)
+            m.d.sync += [summand.eq(value) for summand, value in zip(
+                summands, (size << operand.stride_log2, *products), strict=True)]
 
     # -- check and give --------------------------------------------------------------------------------------------
     def _check(self, m: Module, check, valid, ready, give_valid) -> None:
@@ -219,7 +229,7 @@ class Decoder(wiring.Component):
         leaves, given = Signal(), Signal()
         m.d.comb += [
             cause.eq(first_cause({**form, **beyond})),
-            ready.eq(~self.fault & ~self.halt & (~legal | ~give_valid | given)),
+            ready.eq(~self.fault & ~self.halt & (~give_valid | given)),
             leaves.eq(valid & legal & ready),
         ]
         with m.If(valid & ~legal & ~self.fault):
@@ -260,9 +270,14 @@ def unit_index(view: InstructionView):
     return result
 
 
-def product(left, right):
-    """Unsigned product in adders: a multiplication sign would take one of the array's DSP blocks."""
+def partial_products(left, right) -> list:
+    """Unsigned product in a few summands: a multiplication sign would take one of the array's DSP blocks."""
     terms = [Mux(bit, right, 0) << index for index, bit in enumerate(left)]
+    return [sum_of(terms[index:index + TERMS_IN_A_GROUP]) for index in range(0, len(terms), TERMS_IN_A_GROUP)]
+
+
+def sum_of(terms: list):
+    """As a tree, for speed."""
     while len(terms) > 1:
-        terms = [sum(terms[index:index + 2], Const(0, 1)) for index in range(0, len(terms), 2)]
+        terms = [sum(terms[index + 1:index + 2], terms[index]) for index in range(0, len(terms), 2)]
     return terms[0]

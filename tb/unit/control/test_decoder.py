@@ -18,7 +18,7 @@ from weft.tb.lib.decode_reference import DecodeReference, Fields
 from weft.tb.lib.random_program import possible_causes, random_illegal, random_program
 from weft.tb.lib.random_words import RandomWords
 
-LATENCY = 4
+LATENCY = 5
 TINY = Arch.load("tiny")
 MACHINES = {
     "tiny": TINY,
