@@ -53,9 +53,12 @@ def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None)
 
 @app.command("compile")
 def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a frozen TensorFlow graph (.pb).",
+                                          show_default=False)],
     arch: ArchOption,
-    output: FolderOption,
+    folder: Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")],
+    output: Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
+                                        "network ends at; needed for a .pb.")] = "",
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
@@ -73,19 +76,20 @@ def compile_command(
     from weft.compiler.pipeline import compile_model
 
     machine = override(Arch.load(arch), overrides)
-    calibration = calibration_inputs(calibrate, model) if calibrate else None
-    for folder in filter(None, (output, dump_dir)):
-        make_folder(folder)
+    outputs = tuple(filter(None, map(str.strip, output.split(","))))
+    calibration = calibration_inputs(calibrate, model, outputs) if calibrate else None
+    for path in filter(None, (folder, dump_dir)):
+        make_folder(path)
     with console.progress() as progress:
-        report = compile_model(model, machine, output, name=name, calibration=calibration, plain=plain,
-                               host_fallback=host_fallback,
-                               dump_dir=dump_dir, progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
+                               host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
+                               progress=lambda step: progress(f"compiling: {step}", 0, 0))
         rows = list(report.layers)
         if report_file:
             from weft.compiler.run.probe import layer_signals
 
             progress("running every layer on golden", 0, 0)
-            signals = layer_signals(model, machine, calibration, plain, host_fallback)
+            signals = layer_signals(model, machine, calibration, plain, host_fallback, outputs)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             write_text(report_file, json.dumps(rows, indent=1) + "\n")
     console.print_compiled(report)
@@ -165,12 +169,12 @@ def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
     return arch.replace(**values) if values else arch
 
 
-def calibration_inputs(path: Path, model: Path) -> dict[str, np.ndarray]:
+def calibration_inputs(path: Path, model: Path, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
-    from weft.compiler.frontend.onnx_reader import read_onnx
+    from weft.compiler.frontend.reader import read_model
 
     arrays = read_arrays(path, "calibration file")
-    return choose(arrays, [port.name for port in read_onnx(model).inputs], path, "calibration file")
+    return choose(arrays, [port.name for port in read_model(model, outputs).inputs], path, "calibration file")
 
 
 def make_folder(path: Path) -> None:

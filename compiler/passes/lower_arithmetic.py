@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Node, Shape
-from weft.compiler.passes.index import default_place, in_memory_order
+from weft.compiler.passes.index import FILL, default_place, in_memory_order
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import broadcast, exact, image
 
@@ -29,6 +29,34 @@ def per_channel(state: Rewrite, node: Node, name: str, shape: Shape) -> np.ndarr
     return np.asarray(value[:, 0, 0])
 
 
+def _operands(state: Rewrite, node: Node) -> tuple[list[str], list[np.ndarray], np.ndarray | None]:
+    """Tensors of like order, constants as one number a channel of them, and where the result's elements lie. A lone
+    tensor stays as it lies, so that images with channels last are scaled where they are."""
+    names, constants = _split(state, node)
+    shape = state.graph.shapes[node.output]
+    if len(names) == 1 and constants and state.graph.shapes[names[0]] == shape:
+        held = state.held[names[0]]
+        numbers = [_per_channel_there(state, names[0], np.broadcast_to(state.constant(name), shape))
+                   for name in constants]
+        found = [entry for entry in numbers if entry is not None]
+        if len(found) == len(numbers):
+            return [held.tensor], found, held.where
+    return _tensors(state, node, names), [per_channel(state, node, name, shape) for name in constants], None
+
+
+def _per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
+    """``values`` for a tensor's elements as one number for each channel of where they lie, None where that is not so.
+    Channels that nobody uses get the number of another."""
+    index = state.index(name).ravel()
+    _, channels, height, width = state.shapes[state.held[name].tensor]
+    channel = index // (height * width)
+    numbers = np.full(channels, np.nan)
+    numbers[channel] = values.ravel()
+    if (index == FILL).any() or not np.array_equal(numbers[channel], values.ravel()):
+        return None
+    return np.where(np.isnan(numbers), numbers[channel[0]], numbers)
+
+
 def _tensors(state: Rewrite, node: Node, names: Sequence[str]) -> list[str]:
     """Tensors broadcast to the output's shape. Those that lie alike stay as they are."""
     shape = state.graph.shapes[node.output]
@@ -47,52 +75,43 @@ def mean(state: Rewrite, node: Node) -> None:
 
 
 def _weighted(state: Rewrite, node: Node, weight: float) -> None:
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    total, *rest = _tensors(state, node, names)
+    (total, *rest), constants, index = _operands(state, node)
     for number, tensor in enumerate(rest):
         total = state.add(node, total, tensor, "sum" if number < len(rest) - 1 or constants or weight != 1 else "")
-    shift = np.sum([per_channel(state, node, name, shape) for name in constants], axis=0)
     if constants or weight != 1:
-        total = state.scale(node, total, weight, shift * weight)
-    state.hold(node.output, total)
+        total = state.scale(node, total, weight, np.sum(constants, axis=0) * weight)
+    state.hold(node.output, total, index)
 
 
 def sub(state: Rewrite, node: Node) -> None:
     """Sub."""
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    tensors = _tensors(state, node, names)
+    tensors, constants, index = _operands(state, node)
     if not constants:
         made = state.add(node, state.scale(node, tensors[1], -1.0, part="negative"), tensors[0])
     else:
-        value = per_channel(state, node, constants[0], shape)
         first = state.is_constant(node.input(0))
-        made = state.scale(node, tensors[0], -1.0 if first else 1.0, value if first else -value)
-    state.hold(node.output, made)
+        made = state.scale(node, tensors[0], -1.0 if first else 1.0, constants[0] if first else -constants[0])
+    state.hold(node.output, made, index)
 
 
 def mul(state: Rewrite, node: Node) -> None:
     """Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    tensors = _tensors(state, node, names)
+    tensors, constants, index = _operands(state, node)
     if constants:
-        made = state.scale(node, tensors[0], per_channel(state, node, constants[0], shape))
+        made = state.scale(node, tensors[0], constants[0])
     else:
         made = state.emit(node, "Mul", tensors, {}, state.shapes[tensors[0]])
-    state.hold(node.output, made)
+    state.hold(node.output, made, index)
 
 
 def div(state: Rewrite, node: Node) -> None:
     """Div by a constant."""
     if not state.is_constant(node.input(1)):
         raise state.refusal(node, f"input 1 ({node.input(1)!r})", "a tensor computed at run time", "a constant")
-    value = per_channel(state, node, node.input(1), state.graph.shapes[node.output])
-    if not value.all():
+    if not state.constant(node.input(1)).all():
         raise state.refusal(node, f"constant {node.input(1)!r}", 0, "no zeros")
-    source = _tensors(state, node, [node.input(0)])[0]
-    state.hold(node.output, state.scale(node, source, 1 / value))
+    tensors, constants, index = _operands(state, node)
+    state.hold(node.output, state.scale(node, tensors[0], 1 / constants[0]), index)
 
 
 # -- extremes ------------------------------------------------------------------------------------------------------
