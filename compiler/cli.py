@@ -70,20 +70,31 @@ def compile_command(
                                                      "write range, point, saturations, SNR of layers.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
+                                        "changes the result (exit code 2).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     overrides: SetOption = None,
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
     from weft.compiler.pipeline import compile_model
+    from weft.compiler.run.check import Checker
 
+    checker = Checker() if check else None
     machine = override(Arch.load(arch), overrides)
     outputs = tuple(filter(None, map(str.strip, output.split(","))))
     calibration = calibration_inputs(calibrate, model, outputs) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
     with console.progress() as progress:
-        report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
-                               host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
-                               progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        try:
+            report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
+                                   host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
+                                   watch=checker.after if checker else None,
+                                   progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        except WeftError:
+            if checker:
+                checker.insist()  # a step that went wrong before says more than what came of it
+            raise
         rows = list(report.layers)
         if report_file:
             from weft.compiler.run.probe import layer_signals
@@ -92,9 +103,17 @@ def compile_command(
             signals = layer_signals(model, machine, calibration, plain, host_fallback, outputs)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             write_text(report_file, json.dumps(rows, indent=1) + "\n")
-    console.print_compiled(report)
-    if report_file:
-        console.print_layers(rows)
+    verdicts = checker.verdicts if checker else []
+    if as_json:
+        print(json.dumps(console.compiled_object(report, rows, verdicts)))
+    else:
+        console.print_compiled(report)
+        if report_file:
+            console.print_layers(rows)
+        if checker:
+            console.print_check(verdicts)
+    if checker:
+        checker.insist()
 
 
 @app.command()

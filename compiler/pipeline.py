@@ -172,7 +172,8 @@ STEPS: tuple[Step, ...] = (
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
                   calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
-                  progress: Callable[[str], None] | None = None) -> CompileReport:
+                  progress: Callable[[str], None] | None = None,
+                  watch: Callable[[Step, State], None] | None = None) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     A ``.pb`` is a frozen TensorFlow graph, everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes)
@@ -180,7 +181,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs what is
-    refused, and all that reads it. ``progress`` hears each step's name.
+    refused, and all that reads it. ``progress`` hears each step's name, ``watch`` sees what each step left.
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)
@@ -192,6 +193,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
         state = step.run(state)
         if dump_dir is not None:
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
+        if watch is not None:
+            watch(step, state)
     return _write(state, output, name or model.stem)
 
 
