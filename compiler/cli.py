@@ -63,8 +63,8 @@ def compile_command(
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
-    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What is refused, and all behind it, runs on "
-                                                "the host (onnxruntime).")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="Softmax, ArgMax, whatever else is refused, "
+                                                "and all behind it, run on the host (onnxruntime).")] = False,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json", 
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR of layers.")] = None,

@@ -147,7 +147,7 @@ class TModel:
         if self.host is not None:
             values["host"] = {"model": base64.b64encode(self.host.model).decode(), "inputs": self.host.inputs,
                               "outputs": self.host.outputs, "passes": self.host.passes,
-                              "operators": self.host.operators}
+                              "operators": self.host.operators, "nodes": self.host.nodes}
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
@@ -252,7 +252,8 @@ def _host_from_json(values: Mapping[str, Any] | None) -> HostPart | None:
     if values is None:
         return None
     return HostPart(base64.b64decode(values["model"]), tuple(values["inputs"]), tuple(values["outputs"]),
-                    tuple(values["passes"]), tuple(values["operators"]))
+                    tuple(values["passes"]), tuple(values["operators"]),
+                    tuple(values.get("nodes", values["operators"])))
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:

@@ -31,7 +31,7 @@ from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
-from weft.compiler.passes.host import HostPart, fall_back, split_host
+from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.quantize.calibrate import Calibration, calibrate
@@ -88,9 +88,15 @@ def _attempt(state: State, graph: Graph) -> None:
 
 
 def _split_host(state: State) -> State:
-    cut = partial(fall_back, attempt=partial(_attempt, state)) if state.host_fallback else split_host
-    graph, host = cut(state.graph)
+    if not state.host_fallback:
+        refuse_host(state.graph)
+        return state
+    graph, host = fall_back(state.graph, partial(_attempt, state))
     return state.replace(graph=graph, host=host)
+
+
+def _host_text(state: State) -> str:
+    return "" if state.host is None else f"on the host: {state.host.text()}\n"
 
 
 def _normalise(state: State) -> State:
@@ -152,7 +158,7 @@ def _encode(state: State) -> State:
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
-    Step("split_host", _split_host, lambda state: state.graph.text()),
+    Step("split_host", _split_host, lambda state: _host_text(state) + state.graph.text()),
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
@@ -180,8 +186,9 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     that the network ends at, by default those that the ONNX file declares; a frozen graph declares none.
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
-    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs what is
-    refused, and all that reads it. ``progress`` hears each step's name, ``watch`` sees what each step left.
+    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
+    ArgMax and what else is refused, and all that reads it; without it they are refused. ``progress`` hears each step's
+    name, ``watch`` sees what each step left.
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)

@@ -99,8 +99,7 @@ def print_compiled(report: CompileReport) -> None:
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
         "instructions": f"{report.instructions:,}",
-        **({} if report.host is None else {"on the host": f"{', '.join(report.host.operators)}; reads "
-                                           f"{', '.join(report.host.inputs)}"}),
+        **({} if report.host is None else {"on the host": report.host.text()}),
         **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
     })
 
@@ -142,7 +141,8 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
     return {
         "name": report.name, "macs": report.macs, "instructions": report.instructions,
         "files": [str(path) for path in (report.model_path, report.program_path, report.data_path)],
-        "host": None if report.host is None else {"operators": report.host.operators, "inputs": report.host.inputs},
+        "host": None if report.host is None else {
+            "nodes": report.host.nodes, "operators": report.host.operators, "inputs": report.host.inputs},
         "warnings": report.warnings, "layers": rows,
         "check": check if verdicts else None,
     }

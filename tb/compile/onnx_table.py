@@ -18,7 +18,8 @@ Made by `scripts/operators_table.py`; `make test-onnx` runs the cases and checks
 The cases are the ONNX backend's node tests that compute on float32 tensors, one node each, for the operators below.
 They are compiled for {ARCH.array_size} lanes of {ARCH.data_type} with value tables of {ARCH.lut_depth} entries,
 calibrated with the case's own input. *passed*: the golden machine's output is within {TOLERANCE} of its largest
-magnitude. *on host*: it is the end of the network, which onnxruntime computes. *refused*: the compiler says why.
+magnitude. *on host*: the end of a network, which onnxruntime computes with `--host-fallback`. *refused*: the compiler
+says why.
 Weights, bounds and shapes, which a case gives as inputs, are constants here.
 
 """

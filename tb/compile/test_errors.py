@@ -76,8 +76,8 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
                            ["shape of constant", "[1, 1, 9, 8]", "one a channel"]),
     "clip": (lambda maker: maker.node("Clip", "x", maker.constant(np.float32(1)), maker.constant(np.float32(-1))),
              ["min and max: found [1.0, -1.0]", "min not above max"]),
-    "behind the host's part": (lambda maker: maker.node("Relu", maker.node("Softmax", "x")),
-                               ["operator Relu, behind an operator that runs on the host"]),
+    "for the host": (lambda maker: maker.node("Relu", maker.node("Softmax", maker.conv("x", 6, 5, (1, 1)))),
+                     ["node 'softmax1', operator Softmax", "'softmax1' (Softmax), 'relu2' (Relu)", "--host-fallback"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(
         np.array([1, 6, 9, 4, 2], np.int64))), maker.normal(2, 6, 3, 1, 1)), ["operator Conv, shape of input 0"]),
 }
