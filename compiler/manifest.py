@@ -213,6 +213,8 @@ def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
 
 def strides_of(index: np.ndarray) -> list[int] | None:
     """The strides of which :func:`positions` makes ``index``, None where it is not so regular."""
+    if not index.size:
+        return None
     start = index.ravel()[0]
     strides = [int(index.take(1, axis).ravel()[0] - start) if size > 1 else 0 for axis, size in enumerate(index.shape)]
     return strides if np.array_equal(index, positions(index.shape, strides)) else None
