@@ -194,13 +194,12 @@ class TModel:
 
     def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
-        from weft.compiler.frontend.onnx_writer import session  # onnxruntime is needed only here
+        from weft.compiler.frontend.onnx_writer import run_model  # onnxruntime is needed only here
 
         if self.host is None:
             return dict(outputs)
         feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
-        made = dict(zip(self.host.outputs, session(self.host.model).run(list(self.host.outputs), feed), strict=True))
-        return {**{name: outputs[name] for name in self.host.passes}, **made}
+        return {**{name: outputs[name] for name in self.host.passes}, **run_model(self.host.model, feed)}
 
 
 def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:

@@ -61,7 +61,8 @@ def _tensorflow() -> Any:
         import tensorflow
         import tf2onnx  # noqa: F401  # the extra is whole or it is not there
     except ImportError as error:
-        raise refuse("TensorFlow graph", f"no Python package {error.name}", "an installation with the extra tensorflow",
+        raise refuse("TensorFlow graph", f"no Python package {error.name or error}",
+                     "an installation with the extra tensorflow",
                      "pip install 'weft[tensorflow]', or convert the model to ONNX elsewhere with tf2onnx") from None
     for name in ("tensorflow", "tf2onnx"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

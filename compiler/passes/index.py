@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.frontend.graph import Graph, Node, Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, run_model
 
 FILL = -1
 """The index of an element that is a constant."""
@@ -59,12 +58,8 @@ def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[
         [_node(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
         [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
-    feed = {names[0]: data.astype(np.float32)}
-    try:
-        results = session(onnx.shape_inference.infer_shapes(model)).run(None, feed)
-    except Exception:  # an opset that onnxruntime does not know yet; its errors have no common type
-        results = ReferenceEvaluator(model).run(None, feed)
-    return [np.rint(result).astype(np.int64) for result in results]
+    results = run_model(onnx.shape_inference.infer_shapes(model), {names[0]: data.astype(np.float32)})
+    return [np.rint(results[name]).astype(np.int64) for name in made.outputs]
 
 
 def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:

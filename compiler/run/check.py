@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
-from weft.compiler.frontend.onnx_writer import session, to_onnx
+from weft.compiler.frontend.onnx_writer import run_model, to_onnx
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Var
@@ -155,16 +156,12 @@ def original(state: State, sample: Mapping[str, np.ndarray]) -> Results:
     if state.model.suffix == FROZEN:
         found = run_frozen(state.model, state.outputs, sample)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
-    engine = session(load_model(state.model, state.outputs))
-    types = {entry.name: TYPES[entry.type] for entry in engine.get_inputs()}
-    names = [entry.name for entry in engine.get_outputs()]
-    given = {name: sample[name].astype(kind) for name, kind in types.items()}
-    return {name: np.asarray(value, np.float64) for name, value in
-            zip(names, engine.run(names, given), strict=True)}
+    model = load_model(state.model, state.outputs)
+    kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+             for value in model.graph.input if value.name in sample}
+    found = run_model(model, {name: sample[name].astype(kind) for name, kind in kinds.items()})
+    return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
-
-TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
-"""onnxruntime's names."""
 
 # -- what each step left -----------------------------------------------------------------------------------------------
 GRAPH, LAYERS, FIXED, STORED, PLACED, LIR, PROGRAM = (
@@ -193,15 +190,12 @@ def newest(state: State) -> tuple[str, object, Run]:
 
 def _run_graph(state: State, sample: Mapping[str, np.ndarray]) -> Results:
     """With the host's part behind it, where there is one."""
-    engine = session(to_onnx(state.graph))
-    names = [entry.name for entry in engine.get_outputs()]
-    tensors = dict(zip(names, engine.run(names, feed(state.graph, sample)), strict=True))
+    tensors = run_model(to_onnx(state.graph), feed(state.graph, sample))
     found = {port.name: gather(np.asarray(tensors[port.tensor]), port.order, port.shape)
              for port in state.graph.outputs}
     if state.host is not None:
         given = {name: found[name].astype(np.float32) for name in state.host.inputs}
-        made = session(state.host.model).run(list(state.host.outputs), given)
-        found |= dict(zip(state.host.outputs, made, strict=True))
+        found |= run_model(state.host.model, given)
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from weft.compiler import lir, pipeline
@@ -76,6 +77,15 @@ def test_nothing_changes_the_result(network: Callable[[ModelMaker], None], arch:
 
 def test_a_batch(tmp_path: Path) -> None:
     run(residual, ARCH, tmp_path, (3, *SHAPE[1:])).insist()
+
+
+def test_an_opset_newer_than_onnxruntime(tmp_path: Path) -> None:
+    """ONNX's own evaluator runs the graphs before the compiler has written them in its own opset."""
+    maker = ModelMaker(SHAPE, opset=onnx.defs.onnx_opset_version())
+    maker.node("ArgMax", maker.node("Flatten", maker.conv("x", 6, 5, (9, 8))), axis=1)
+    checker = Checker()
+    compile_model(maker.save(tmp_path / "net.onnx"), BASE, tmp_path, host_fallback=True, watch=checker.after)
+    checker.insist()
 
 
 def test_plain_points_may_lose_anything(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_command_line(tf: Any, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((3, *SHAPE[1:])).astype(np.float32))
     assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--output", "y", "--calibrate",
                       str(tmp_path / "x.npz")]) == 0
+    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--output", "y", "--check"]) == 0
     assert exit_code(["run", str(tmp_path / "model.tmodel"), "--input", str(tmp_path / "x.npz")]) == 0
 
 
