@@ -13,7 +13,7 @@ NAME := $(basename $(notdir $(ARCH)))
 .PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean formal test-onnx test-tensorflow
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: $(READY)  ## the virtual environment .venv with the pinned packages
 
