@@ -10,10 +10,10 @@ CONTRACT := arch csr errors isa numerics reports timing
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean formal test-onnx
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean formal test-onnx test-tensorflow
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: $(READY)  ## the virtual environment .venv with the pinned packages
 
@@ -48,6 +48,10 @@ test-all: $(READY)  ## everything: long random runs and whole models too
 
 test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
 	@$(PY) -m pytest tb/compile/test_onnx_nodes.py
+
+test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
+	@$(PY) -m pytest tb/compile/test_tensorflow.py
 
 bench-units: $(READY)  ## how close the units come to what is possible: cycles in RTL against bars
 	@$(PY) scripts/bench_units.py

@@ -53,44 +53,67 @@ def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None)
 
 @app.command("compile")
 def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a frozen TensorFlow graph (.pb).",
+                                          show_default=False)],
     arch: ArchOption,
-    output: FolderOption,
+    folder: Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")],
+    output: Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
+                                        "network ends at; needed for a .pb.")] = "",
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
-    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What is refused, and all behind it, runs on "
-                                                "the host (onnxruntime).")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="Softmax, ArgMax, whatever else is refused, "
+                                                "and all behind it, run on the host (onnxruntime).")] = False,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json", 
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR of layers.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
+                                        "changes the result (exit code 2).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     overrides: SetOption = None,
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
     from weft.compiler.pipeline import compile_model
+    from weft.compiler.run.check import Checker
 
+    checker = Checker() if check else None
     machine = override(Arch.load(arch), overrides)
-    calibration = calibration_inputs(calibrate, model) if calibrate else None
-    for folder in filter(None, (output, dump_dir)):
-        make_folder(folder)
+    outputs = tuple(filter(None, map(str.strip, output.split(","))))
+    calibration = calibration_inputs(calibrate, model, outputs) if calibrate else None
+    for path in filter(None, (folder, dump_dir)):
+        make_folder(path)
     with console.progress() as progress:
-        report = compile_model(model, machine, output, name=name, calibration=calibration, plain=plain,
-                               host_fallback=host_fallback,
-                               dump_dir=dump_dir, progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        try:
+            report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
+                                   host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
+                                   watch=checker.after if checker else None,
+                                   progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        except WeftError:
+            if checker:
+                checker.insist()  # a step that went wrong before says more than what came of it
+            raise
         rows = list(report.layers)
         if report_file:
             from weft.compiler.run.probe import layer_signals
 
             progress("running every layer on golden", 0, 0)
-            signals = layer_signals(model, machine, calibration, plain, host_fallback)
+            signals = layer_signals(model, machine, calibration, plain, host_fallback, outputs)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             write_text(report_file, json.dumps(rows, indent=1) + "\n")
-    console.print_compiled(report)
-    if report_file:
-        console.print_layers(rows)
+    verdicts = checker.verdicts if checker else []
+    if as_json:
+        print(json.dumps(console.compiled_object(report, rows, verdicts)))
+    else:
+        console.print_compiled(report)
+        if report_file:
+            console.print_layers(rows)
+        if checker:
+            console.print_check(verdicts)
+    if checker:
+        checker.insist()
 
 
 @app.command()
@@ -165,12 +188,12 @@ def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
     return arch.replace(**values) if values else arch
 
 
-def calibration_inputs(path: Path, model: Path) -> dict[str, np.ndarray]:
+def calibration_inputs(path: Path, model: Path, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
-    from weft.compiler.frontend.onnx_reader import read_onnx
+    from weft.compiler.frontend.reader import read_model
 
     arrays = read_arrays(path, "calibration file")
-    return choose(arrays, [port.name for port in read_onnx(model).inputs], path, "calibration file")
+    return choose(arrays, [port.name for port in read_model(model, outputs).inputs], path, "calibration file")
 
 
 def make_folder(path: Path) -> None:

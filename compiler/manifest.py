@@ -1,8 +1,9 @@
 """``.tmodel``, ``.tprog`` and ``.tdata``: a compiled model on disk, and packing of its inputs and outputs.
 
 The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
-(the user's), ``layout`` ([channels, height, width] in memory), ``point``, and ``order`` where elements do not lie in
-order: runs of [first, step, count] say where in that layout each element of the user's array lies; ``host`` (a small
+(the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where elements do not lie in order either
+``strides``, one for each axis of the user's array, such as those of TensorFlow's channels-last images, or ``order``,
+runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``host`` (a small
 ONNX model which runs behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of
 them and load too.
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.passes.host import HostPart
+from weft.compiler.passes.index import gather, scatter
 from weft.hw.arch import Arch
 
 COMPILE_AGAIN = "compile the model again, and keep its files together"
@@ -44,15 +45,23 @@ class Port:
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point, **({} if self.order is None else {"order": runs(self.order)})}
+                "point": self.point, **self._order_to_json()}
+
+    def _order_to_json(self) -> dict[str, Any]:
+        if self.order is None or self.shape is None:
+            return {}
+        strides = strides_of(np.array(self.order).reshape(self.shape))
+        return {"order": runs(self.order)} if strides is None else {"strides": strides}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Port:
         shape, layout = (tuple(values[key]) if values.get(key) is not None else None for key in ("shape", "layout"))
-        order = values.get("order")
-        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"),
-                   None if order is None else tuple(first + step * number for first, step, count in order
-                                                    for number in range(count)))
+        order: tuple[int, ...] | None = None
+        if values.get("strides") is not None and shape is not None:
+            order = tuple(positions(shape, values["strides"]).ravel().tolist())
+        elif values.get("order") is not None:
+            order = tuple(first + step * number for first, step, count in values["order"] for number in range(count))
+        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"), order)
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ class TModel:
         if self.host is not None:
             values["host"] = {"model": base64.b64encode(self.host.model).decode(), "inputs": self.host.inputs,
                               "outputs": self.host.outputs, "passes": self.host.passes,
-                              "operators": self.host.operators}
+                              "operators": self.host.operators, "nodes": self.host.nodes}
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
@@ -170,11 +179,7 @@ class TModel:
         scalars = self.arch.number.quantize(array, port.point)
         if port.layout is None:
             return scalars
-        if port.order is not None:
-            lying = np.zeros(math.prod(port.layout), scalars.dtype)
-            lying[list(port.order)] = scalars.reshape(-1)
-            scalars = lying
-        return pack(scalars.reshape(port.layout), self.arch.array_size)
+        return pack(scatter(scalars, port.order, port.layout), self.arch.array_size)
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
         """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
@@ -185,18 +190,33 @@ class TModel:
         values = self.arch.number.dequantize(vectors, port.point)
         if port.layout is None or port.shape is None:
             return values
-        values = unpack(values, port.layout).reshape(-1)
-        return (values if port.order is None else values[list(port.order)]).reshape(port.shape)
+        return gather(unpack(values, port.layout), port.order, port.shape)
 
     def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
-        from weft.compiler.frontend.onnx_writer import session  # onnxruntime is needed only here
+        from weft.compiler.frontend.onnx_writer import run_model  # onnxruntime is needed only here
 
         if self.host is None:
             return dict(outputs)
         feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
-        made = dict(zip(self.host.outputs, session(self.host.model).run(list(self.host.outputs), feed), strict=True))
-        return {**{name: outputs[name] for name in self.host.passes}, **made}
+        return {**{name: outputs[name] for name in self.host.passes}, **run_model(self.host.model, feed)}
+
+
+def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+    """An array of ``shape`` in which every element is the sum of its indices times ``strides``."""
+    place: np.ndarray = np.zeros(shape, np.int64)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        place += stride * np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return place
+
+
+def strides_of(index: np.ndarray) -> list[int] | None:
+    """The strides of which :func:`positions` makes ``index``, None where it is not so regular."""
+    if not index.size:
+        return None
+    start = index.ravel()[0]
+    strides = [int(index.take(1, axis).ravel()[0] - start) if size > 1 else 0 for axis, size in enumerate(index.shape)]
+    return strides if np.array_equal(index, positions(index.shape, strides)) else None
 
 
 def runs(order: Sequence[int]) -> list[list[int]]:
@@ -233,7 +253,8 @@ def _host_from_json(values: Mapping[str, Any] | None) -> HostPart | None:
     if values is None:
         return None
     return HostPart(base64.b64decode(values["model"]), tuple(values["inputs"]), tuple(values["outputs"]),
-                    tuple(values["passes"]), tuple(values["operators"]))
+                    tuple(values["passes"]), tuple(values["operators"]),
+                    tuple(values.get("nodes", values["operators"])))
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:

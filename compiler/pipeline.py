@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,8 @@ from weft.compiler.backend.encode import assemble, encode
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.onnx_reader import read_onnx
 from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers import hir
 from weft.compiler.layers.build import build_layers
 from weft.compiler.lir_verifier import verify, verify_places
@@ -31,8 +31,7 @@ from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
-from weft.compiler.passes.host import HostPart, fall_back, split_host
-from weft.compiler.passes.index import input_order
+from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.quantize.calibrate import Calibration, calibrate
@@ -53,6 +52,7 @@ class State:
     inputs: Mapping[str, np.ndarray] | None
     plain: bool
     host_fallback: bool = False
+    outputs: tuple[str, ...] = ()
     graph: Graph = NOT_MADE
     host: HostPart | None = None
     layers: tuple[hir.Layer, ...] = ()
@@ -79,7 +79,7 @@ class Step:
 
 # -- frontend and passes -------------------------------------------------------------------------------------------
 def _read(state: State) -> State:
-    return state.replace(graph=read_onnx(state.model))
+    return state.replace(graph=read_model(state.model, state.outputs))
 
 
 def _attempt(state: State, graph: Graph) -> None:
@@ -88,9 +88,15 @@ def _attempt(state: State, graph: Graph) -> None:
 
 
 def _split_host(state: State) -> State:
-    cut = partial(fall_back, attempt=partial(_attempt, state)) if state.host_fallback else split_host
-    graph, host = cut(state.graph)
+    if not state.host_fallback:
+        refuse_host(state.graph)
+        return state
+    graph, host = fall_back(state.graph, partial(_attempt, state))
     return state.replace(graph=graph, host=host)
+
+
+def _host_text(state: State) -> str:
+    return "" if state.host is None else f"on the host: {state.host.text()}\n"
 
 
 def _normalise(state: State) -> State:
@@ -152,7 +158,7 @@ def _encode(state: State) -> State:
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
-    Step("split_host", _split_host, lambda state: state.graph.text()),
+    Step("split_host", _split_host, lambda state: _host_text(state) + state.graph.text()),
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
@@ -171,17 +177,22 @@ STEPS: tuple[Step, ...] = (
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
                   calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
-                  host_fallback: bool = False, dump_dir: Path | None = None,
-                  progress: Callable[[str], None] | None = None) -> CompileReport:
-    """Compile an ONNX file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
+                  host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
+                  progress: Callable[[str], None] | None = None,
+                  watch: Callable[[Step, State], None] | None = None) -> CompileReport:
+    """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
+
+    A ``.pb`` is a frozen TensorFlow graph, everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes)
+    that the network ends at, by default those that the ONNX file declares; a frozen graph declares none.
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
-    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs what is
-    refused, and all that reads it. ``progress`` hears each step's name.
+    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
+    ArgMax and what else is refused, and all that reads it; without it they are refused. ``progress`` hears each step's
+    name, ``watch`` sees what each step left.
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)
-    state = State(model, arch, calibration, plain, host_fallback)
+    state = State(model, arch, calibration, plain, host_fallback, tuple(outputs))
     for number, step in enumerate(STEPS):
         if progress is not None:
             progress(step.name)
@@ -189,6 +200,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
         state = step.run(state)
         if dump_dir is not None:
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
+        if watch is not None:
+            watch(step, state)
     return _write(state, output, name or model.stem)
 
 
@@ -206,7 +219,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     manifest = TModel(
         name, folder, state.arch, files["tprog"], len(state.program),
         (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
-        _ports(state, state.graph.inputs, False), _ports(state, state.graph.outputs, True), state.host,
+        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
         sum(row["macs"] for row in rows), rows)
     storage = state.arch.number.storage_dtype
     write_files(folder, {
@@ -220,13 +233,13 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
         sum(row["saturated"] for row in rows), _warnings(state, rows), state.host)
 
 
-def _ports(state: State, ports: tuple[Any, ...], outputs: bool) -> tuple[Port, ...]:
+def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
     places = state.layout.dram0
     found = []
     for port in ports:
         place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          state.points.vars[port.tensor], port.order if outputs else input_order(port.shape)))
+                          state.points.vars[port.tensor], port.order))
     return tuple(found)
 
 

@@ -6,6 +6,8 @@ in another) are evened out where the operator is handled, by ``passes/normalise.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +24,25 @@ FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.Tenso
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 
 
-def read_onnx(path: Path) -> Graph:
-    """Read a model file. Raises CompileError for a file that is missing, broken or of an unknown shape."""
+def load_onnx(path: Path, outputs: Sequence[str] = ()) -> onnx.ModelProto:
+    """The model in a file, ending at the tensors ``outputs`` where some are given, its batch fixed.
+
+    Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
+    """
     model = _load(path)
-    opset = _opset(model)
-    _fix_batch(model.graph)
-    model = _infer_shapes(_fold_constants(_infer_shapes(model)))
-    return _to_graph(model, path.stem, opset)
+    _opset(model)
+    if outputs:
+        _choose_outputs(model.graph, outputs)
+    fix_batch(model.graph)
+    return model
+
+
+def to_graph(model: onnx.ModelProto, name: str) -> Graph:
+    """The model as a graph: constants folded, every shape known. Raises CompileError for shapes that are not."""
+    return _to_graph(_infer_shapes(_fold_constants(_infer_shapes(model))), name, _opset(model))
 
 
 def _load(path: Path) -> onnx.ModelProto:
-    if not path.is_file():
-        raise refuse(f"model file {path}", "no such file", "an existing .onnx file", "check the path")
     try:
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
@@ -52,7 +61,30 @@ def _opset(model: onnx.ModelProto) -> int:
     return opset
 
 
-def _fix_batch(graph: onnx.GraphProto) -> None:
+def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
+    made = dict.fromkeys(name for node in graph.node for name in node.output if name)
+    for name in outputs:
+        if name not in made:
+            raise unknown_output(name, [value.name for value in graph.output], list(made))
+    del graph.output[:]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    needed, kept = set(outputs), []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+
+
+def unknown_output(name: str, ends: Sequence[str], names: Sequence[str]) -> CompileError:
+    """The error for an output that a network with these ``ends`` and other ``names`` has not."""
+    near = difflib.get_close_matches(name, names, 1, 0.6)
+    return refuse("--output", repr(name), f"a tensor of the network, such as its ends {', '.join(map(repr, ends))}",
+                  f"did you mean {near[0]!r}?" if near else "choose one of them")
+
+
+def fix_batch(graph: onnx.GraphProto) -> None:
     """A batch that is open becomes 1; any other open dimension is an error."""
     weights = {tensor.name for tensor in graph.initializer}
     for value in graph.input:

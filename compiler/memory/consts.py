@@ -105,7 +105,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         if isinstance(layer.core, MatMul):
             vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
         operand = base + sum(map(len, vectors))
-        operands = _operands(layer, points, arch) if layer.elementwise is not None else []
+        operands = layer_operands(layer, points, arch)
         tables = points.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
         for values in (operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
@@ -119,11 +119,12 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def _operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
+def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
     """An upper limit at the output's point; a slope at the type's own, because Multiply rounds by it: as a factor
     between a half and one, and a power of two."""
     operation = layer.elementwise
-    assert operation is not None
+    if operation is None:
+        return []
     if isinstance(operation, LeakyRelu):
         fraction, exponent = math.frexp(operation.slope)
         exponent = max(exponent, -arch.number.point)

@@ -1,31 +1,28 @@
 """Pass: cut off the end of the network that the machine does not compute; the driver runs it with onnxruntime.
 
-Softmax and the like at the end are always the host's; with ``--host-fallback`` whatever else is refused, and all that
-reads it.
+That is for the user to ask for: ``--host-fallback`` gives the host Softmax and the like, whatever else is refused, and
+all that reads either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.frontend.onnx_writer import part_to_onnx
-from weft.compiler.passes.operators import USE_HOST
 
-STARTS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
-"""Operators that begin the host's part."""
-
-FOLLOWS = STARTS | {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
-"""Operators that may stand behind them."""
+HOST_OPERATORS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
+"""Operators that the machine never computes."""
 
 
 @dataclass(frozen=True)
 class HostPart:
     """A small ONNX model: from outputs of the machine to outputs of the network.
 
-    ``passes`` names the machine's outputs that are the network's too; ``operators`` is for people.
+    ``passes`` names the machine's outputs that are the network's too; ``operators`` and the names of their ``nodes``
+    are for people.
     """
 
     model: bytes
@@ -33,6 +30,26 @@ class HostPart:
     outputs: tuple[str, ...]
     passes: tuple[str, ...]
     operators: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Its nodes, and what of the machine they read."""
+        return f"{_named(self.nodes, self.operators)}; reads {', '.join(map(repr, self.inputs))}"
+
+
+def _named(nodes: Sequence[str], operators: Sequence[str]) -> str:
+    return ", ".join(f"{name!r} ({op})" for name, op in zip(nodes, operators, strict=True))
+
+
+def refuse_host(graph: Graph) -> None:
+    """Raises CompileError, naming the nodes, where a part of the network is only for the host."""
+    host = _host_nodes(graph, frozenset())
+    if host:
+        found = _named([node.name for node in host], [node.op for node in host])
+        raise refuse_node(host[0], "", f"a part that the machine does not compute: {found}",
+                          "operators of the machine (compiler/OPERATORS.md)",
+                          "--host-fallback runs this part on the host, with onnxruntime; --output ends the network "
+                          "before it")
 
 
 def fall_back(graph: Graph, attempt: Callable[[Graph], object]) -> tuple[Graph, HostPart | None]:
@@ -42,9 +59,9 @@ def fall_back(graph: Graph, attempt: Callable[[Graph], object]) -> tuple[Graph, 
     """
     forced: set[str] = set()
     while True:
-        machine, host = split_host(graph, frozenset(forced), anything=True)
+        machine, host = split_host(graph, frozenset(forced))
         if not machine.nodes:
-            first = next(node for node in graph.nodes if node.name in forced)
+            first = next(node for node in graph.nodes if node.name in forced or node.op in HOST_OPERATORS)
             raise refuse_node(first, "with --host-fallback", "nothing left for the machine",
                               "a network that begins with supported operators",
                               "compile without --host-fallback to see why")
@@ -58,13 +75,12 @@ def fall_back(graph: Graph, attempt: Callable[[Graph], object]) -> tuple[Graph, 
         return machine, host
 
 
-def split_host(graph: Graph, forced: frozenset[str] = frozenset(), anything: bool = False,
-               ) -> tuple[Graph, HostPart | None]:
+def split_host(graph: Graph, forced: frozenset[str] = frozenset()) -> tuple[Graph, HostPart | None]:
     """The machine's graph and the host's part, None when there is nothing for the host to do.
 
-    ``forced`` names nodes that are the host's; with ``anything`` any operator may stand behind the host's.
+    ``forced`` names nodes that are the host's, besides HOST_OPERATORS.
     """
-    host = _host_nodes(graph, forced, anything)
+    host = _host_nodes(graph, forced)
     if not host:
         return graph, None
     made = {name for node in host for name in node.outputs}
@@ -74,23 +90,19 @@ def split_host(graph: Graph, forced: frozenset[str] = frozenset(), anything: boo
     model = part_to_onnx(graph, host, {name: graph.shapes[name] for name in cut}, finals)
     kept = [port for port in graph.outputs if port.tensor not in made]
     part = HostPart(model.SerializeToString(deterministic=True), tuple(cut), tuple(finals),
-                    tuple(port.name for port in kept), tuple(node.op for node in host))
+                    tuple(port.name for port in kept), tuple(node.op for node in host),
+                    tuple(node.name for node in host))
     ports = kept + [Port(name, graph.shapes[name], name) for name in cut if name not in {p.tensor for p in kept}]
     rest = graph.with_nodes([node for node in graph.nodes if node not in host])
     return rest.replace(outputs=tuple(ports)), part
 
 
-def _host_nodes(graph: Graph, forced: frozenset[str], anything: bool) -> list[Node]:
+def _host_nodes(graph: Graph, forced: frozenset[str]) -> list[Node]:
+    """The host's nodes, and all that read what they make."""
     host: list[Node] = []
     made: set[str] = set()
     for node in graph.nodes:
-        behind = made.intersection(node.inputs)
-        if not behind and node.op not in STARTS and node.name not in forced:
-            continue
-        if node.op not in FOLLOWS and not anything:
-            raise refuse_node(node, "behind an operator that runs on the host", f"input {min(behind)!r}",
-                              f"only {', '.join(sorted(FOLLOWS))} behind {', '.join(sorted(STARTS))}",
-                              USE_HOST)
-        host.append(node)
-        made.update(filter(None, node.outputs))
+        if made.intersection(node.inputs) or node.op in HOST_OPERATORS or node.name in forced:
+            host.append(node)
+            made.update(filter(None, node.outputs))
     return host

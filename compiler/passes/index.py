@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
-from weft.compiler.frontend.graph import Node, Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
+from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, run_model
 
 FILL = -1
 """The index of an element that is a constant."""
+
+SMALL_ENOUGH = 1 << 24
+"""Elements: their indices run through onnxruntime as float32."""
 
 
 def default_place(shape: Shape) -> tuple[int, int, int, int]:
@@ -56,15 +58,32 @@ def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[
         [_node(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
         [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
-    feed = {names[0]: data.astype(np.float32)}
-    try:
-        results = session(onnx.shape_inference.infer_shapes(model)).run(None, feed)
-    except Exception:  # an opset that onnxruntime does not know yet; its errors have no common type
-        results = ReferenceEvaluator(model).run(None, feed)
-    return [np.rint(result).astype(np.int64) for result in results]
+    results = run_model(onnx.shape_inference.infer_shapes(model), {names[0]: data.astype(np.float32)})
+    return [np.rint(results[name]).astype(np.int64) for name in made.outputs]
 
 
-def input_order(shape: Shape) -> tuple[int, ...] | None:
-    """Where each element of an input lies; None when they lie in order."""
-    order = default_index(shape).ravel()
-    return None if np.array_equal(order, np.arange(order.size)) else tuple(order.tolist())
+def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
+    """An index array as a port's ``order`` in a memory tensor of ``size`` elements: None when they lie in order."""
+    order = index.ravel()
+    return None if order.size == size and np.array_equal(order, np.arange(size)) else tuple(order.tolist())
+
+
+def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One value for each input port, by its name -> the graph's input tensors."""
+    return {port.tensor: scatter(np.asarray(sample[port.name]), port.order, graph.shapes[port.tensor])
+            for port in graph.inputs}
+
+
+def scatter(values: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+    """Elements of a port's array -> the tensor of ``shape`` that has them at ``order``, zero elsewhere."""
+    if order is None:
+        return values.reshape(shape)
+    tensor = np.zeros(math.prod(shape), values.dtype)
+    tensor[list(order)] = values.ravel()
+    return tensor.reshape(shape)
+
+
+def gather(tensor: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+    """The inverse of :func:`scatter`: a port's array of ``shape`` out of the tensor that has it."""
+    flat = tensor.reshape(-1)
+    return (flat if order is None else flat[list(order)]).reshape(shape)

@@ -3,36 +3,90 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Node, Shape
-from weft.compiler.passes.index import default_place, in_memory_order
+from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import broadcast, exact, image
 
+CONSTANT_PIXELS = 4096
+"""Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
 
-def _split(state: Rewrite, node: Node) -> tuple[list[str], list[str]]:
-    """Inputs computed at run time, and constant ones."""
+
+def _per_channel(values: np.ndarray) -> np.ndarray | None:
+    """``values`` [channels, height, width] as one number a channel, None where that is not so."""
+    return np.asarray(values[:, 0, 0]) if (values == values[:, :1, :1]).all() else None
+
+
+def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) -> str:
+    """A constant with a value of its own for every pixel, ``values`` [channels, height, width], as a tensor of the
+    machine: a single one, spread by a kernel as large as the image, of which every output pixel sees one weight."""
+    _, height, width = values.shape
+    if height * width > CONSTANT_PIXELS:
+        raise state.refusal(node, "shape of a constant", [1, *values.shape],
+                            f"one number, one a channel, or at most {CONSTANT_PIXELS} pixels")
+    pixel = state.view(node, source, (1, 1), 0, 1, 1)
+    nothing = np.zeros((1, state.shapes[pixel][1], 1, 1))
+    one = state.conv(node, pixel, nothing, np.ones(1), (1, 1), "one")
+    pads = (height - 1, width - 1, height - 1, width - 1)
+    return state.conv(node, one, values[:, None, ::-1, ::-1], np.zeros(1), (height, width), "constant", pads=pads)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Inputs of an operator in their order: tensors of like order, and constants as one number a channel of them.
+    ``index`` says where the result's elements lie."""
+
+    values: list[str | np.ndarray]
+    index: np.ndarray | None
+
+    @property
+    def tensors(self) -> list[str]:
+        return [value for value in self.values if isinstance(value, str)]
+
+    @property
+    def constants(self) -> list[np.ndarray]:
+        return [value for value in self.values if not isinstance(value, str)]
+
+
+def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
+    """The inputs; ``known`` replaces constants' values. A lone tensor stays as it lies, so that images with channels
+    last are scaled where they are. A constant that differs from pixel to pixel becomes a tensor."""
     names = [name for name in node.inputs if name]
-    tensors = [name for name in names if not state.is_constant(name)]
-    return tensors, [name for name in names if state.is_constant(name)]
-
-
-def per_channel(state: Rewrite, node: Node, name: str, shape: Shape) -> np.ndarray:
-    """A constant that is broadcast to ``shape`` as one number a channel."""
-    value = in_memory_order(np.broadcast_to(state.constant(name).astype(np.float64), shape))
-    if not (value == value[:, :1, :1]).all():
-        raise state.refusal(node, f"shape of constant {name!r}", list(state.constant(name).shape),
-                            f"one number, or one a channel ([1, {default_place(shape)[1]}, 1, 1])")
-    return np.asarray(value[:, 0, 0])
-
-
-def _tensors(state: Rewrite, node: Node, names: Sequence[str]) -> list[str]:
-    """Tensors broadcast to the output's shape. Those that lie alike stay as they are."""
     shape = state.graph.shapes[node.output]
-    return [broadcast(state, node, name, shape) for name in names]
+    full = {name: np.broadcast_to(np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
+            for name in names if state.is_constant(name)}
+    tensors = [name for name in names if name not in full]
+    if len(tensors) == 1 and full and state.graph.shapes[tensors[0]] == shape:
+        there = {name: _per_channel_there(state, tensors[0], value) for name, value in full.items()}
+        numbers_there = {name: value for name, value in there.items() if value is not None}
+        if len(numbers_there) == len(full):
+            held = state.held[tensors[0]]
+            return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
+    lying = {name: broadcast(state, node, name, shape) for name in tensors}
+    made: dict[str, str | np.ndarray] = {**lying}
+    for name, value in full.items():
+        numbers = _per_channel(in_memory_order(value))
+        made[name] = numbers if numbers is not None else constant_image(
+            state, node, in_memory_order(value), lying[tensors[0]])
+    return Operands([made[name] for name in names], None)
+
+
+def _per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
+    """``values`` for a tensor's elements as one number for each channel of where they lie, None where that is not so.
+    Channels that nobody uses get the number of another."""
+    index = state.index(name).ravel()
+    _, channels, height, width = state.shapes[state.held[name].tensor]
+    channel = index // (height * width)
+    numbers = np.full(channels, np.nan)
+    numbers[channel] = values.ravel()
+    if (index == FILL).any() or not np.array_equal(numbers[channel], values.ravel()):
+        return None
+    return np.where(np.isnan(numbers), numbers[channel[0]], numbers)
 
 
 # -- sums ----------------------------------------------------------------------------------------------------------
@@ -47,52 +101,56 @@ def mean(state: Rewrite, node: Node) -> None:
 
 
 def _weighted(state: Rewrite, node: Node, weight: float) -> None:
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    total, *rest = _tensors(state, node, names)
+    operands = _operands(state, node)
+    total, *rest = operands.tensors
+    scaled = bool(operands.constants) or weight != 1
     for number, tensor in enumerate(rest):
-        total = state.add(node, total, tensor, "sum" if number < len(rest) - 1 or constants or weight != 1 else "")
-    shift = np.sum([per_channel(state, node, name, shape) for name in constants], axis=0)
-    if constants or weight != 1:
-        total = state.scale(node, total, weight, shift * weight)
-    state.hold(node.output, total)
+        total = state.add(node, total, tensor, "sum" if number < len(rest) - 1 or scaled else "")
+    if scaled:
+        total = state.scale(node, total, weight, np.sum(operands.constants, axis=0) * weight)
+    state.hold(node.output, total, operands.index)
 
 
 def sub(state: Rewrite, node: Node) -> None:
     """Sub."""
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    tensors = _tensors(state, node, names)
-    if not constants:
-        made = state.add(node, state.scale(node, tensors[1], -1.0, part="negative"), tensors[0])
+    operands = _operands(state, node)
+    left, right = operands.values
+    if not isinstance(left, str):
+        made = state.scale(node, str(right), -1.0, left)
+    elif not isinstance(right, str):
+        made = state.scale(node, left, 1.0, -right)
     else:
-        value = per_channel(state, node, constants[0], shape)
-        first = state.is_constant(node.input(0))
-        made = state.scale(node, tensors[0], -1.0 if first else 1.0, value if first else -value)
-    state.hold(node.output, made)
+        made = state.add(node, state.scale(node, right, -1.0, part="negative"), left)
+    state.hold(node.output, made, operands.index)
 
 
 def mul(state: Rewrite, node: Node) -> None:
     """Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    tensors = _tensors(state, node, names)
+    _product(state, node, _operands(state, node))
+
+
+def _product(state: Rewrite, node: Node, operands: Operands) -> None:
+    tensors, constants = operands.tensors, operands.constants
     if constants:
-        made = state.scale(node, tensors[0], per_channel(state, node, constants[0], shape))
+        made = state.scale(node, tensors[0], constants[0])
     else:
         made = state.emit(node, "Mul", tensors, {}, state.shapes[tensors[0]])
-    state.hold(node.output, made)
+    state.hold(node.output, made, operands.index)
 
 
 def div(state: Rewrite, node: Node) -> None:
-    """Div by a constant."""
-    if not state.is_constant(node.input(1)):
-        raise state.refusal(node, f"input 1 ({node.input(1)!r})", "a tensor computed at run time", "a constant")
-    value = per_channel(state, node, node.input(1), state.graph.shapes[node.output])
-    if not value.all():
-        raise state.refusal(node, f"constant {node.input(1)!r}", 0, "no zeros")
-    source = _tensors(state, node, [node.input(0)])[0]
-    state.hold(node.output, state.scale(node, source, 1 / value))
+    """Div: by a constant, or by a tensor, whose reciprocal is a value table."""
+    left, right = node.inputs
+    if state.is_constant(right):
+        value = state.constant(right).astype(np.float64)
+        if not value.all():
+            raise state.refusal(node, f"constant {right!r}", 0, "no zeros")
+        _product(state, node, _operands(state, node, {right: 1 / value}))
+        return
+    inverse = f"{node.output}/reciprocal"
+    state.declare(inverse, state.graph.shapes[right])
+    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}))
+    _product(state, node, _operands(state, node.replace(inputs=(left, inverse))))
 
 
 # -- extremes ------------------------------------------------------------------------------------------------------
@@ -107,17 +165,16 @@ def minimum(state: Rewrite, node: Node) -> None:
 
 
 def _extreme(state: Rewrite, node: Node, sign: float) -> None:
-    names, constants = _split(state, node)
-    shape = state.graph.shapes[node.output]
-    total, *rest = _tensors(state, node, names)
+    operands = _operands(state, node)
+    total, *rest = operands.tensors
     for tensor in rest:
         other = state.scale(node, tensor, sign, part="side")
         minus = state.add(node, state.scale(node, total, -sign, part="difference"), other, "difference")
         beyond = state.relu(node, minus, "beyond")
         total = state.add(node, state.scale(node, beyond, sign, part="extreme"), total, "extreme")
-    for name in constants:
-        total = _bounded(state, node, total, per_channel(state, node, name, shape), sign)
-    state.hold(node.output, total)
+    for bound in operands.constants:
+        total = _bounded(state, node, total, bound, sign)
+    state.hold(node.output, total, operands.index)
 
 
 def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
@@ -159,10 +216,17 @@ def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | flo
 
 
 def prelu(state: Rewrite, node: Node) -> None:
-    """PRelu with one slope a channel."""
-    slope = per_channel(state, node, node.input(1), state.graph.shapes[node.output])
-    source = exact(state, node, node.input(0))
-    state.hold(node.output, _two_slopes(state, node, source, slope))
+    """PRelu: one slope a channel, or one an element: x + (1 - slope) * relu(-x)."""
+    slope = state.constant(node.input(1)).astype(np.float64)
+    operands = _operands(state, node, {node.input(1): 1 - slope})
+    source, factor = operands.values
+    if isinstance(factor, str):
+        below = state.relu(node, state.scale(node, str(source), -1.0, part="negative"), "below")
+        product = state.emit(node, "Mul", [below, factor], {}, state.shapes[below], "below")
+        made = state.add(node, product, str(source))
+    else:
+        made = _two_slopes(state, node, str(source), 1 - factor)
+    state.hold(node.output, made, operands.index)
 
 
 def absolute(state: Rewrite, node: Node) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
-from weft.compiler.passes.index import FILL, default_index, default_place, in_memory_order, run_on_indices
+from weft.compiler.passes.index import (
+    FILL,
+    SMALL_ENOUGH,
+    default_index,
+    default_place,
+    in_memory_order,
+    run_on_indices,
+)
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, exact
-
-SMALL_ENOUGH = 1 << 24
-"""Indices run through onnxruntime as float32."""
 
 
 def dropout(state: Rewrite, node: Node) -> None:

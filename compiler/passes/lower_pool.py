@@ -159,10 +159,18 @@ def _axes(state: Rewrite, node: Node) -> list[int]:
     return sorted({axis % rank for axis in axes})
 
 
-def _hold_reduced(state: Rewrite, node: Node, tensor: str, kept: tuple[int, ...]) -> None:
-    """``tensor`` has the shape with the reduced axes kept; the output may be without them."""
-    shape = state.graph.shapes[node.output]
-    state.hold(node.output, tensor, None if shape == kept else default_index(kept).reshape(shape))
+def _lying(state: Rewrite, name: str) -> tuple[str, list[int]]:
+    """The tensor with its axes as they lie, and which axis is which: TensorFlow's last may lie as channels."""
+    shape, index = state.graph.shapes[name], state.index(name)
+    order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
+    turned = tuple(shape[axis] for axis in order) if len(shape) > 2 else ()
+    if not turned or not np.array_equal(index.transpose(order), default_index(turned)):
+        return name, list(range(len(shape)))
+    if default_place(turned) != state.shapes[state.held[name].tensor]:
+        return name, list(range(len(shape)))
+    state.declare(f"{name}/turned", turned)
+    state.hold(f"{name}/turned", state.held[name].tensor)
+    return f"{name}/turned", order
 
 
 def reduce_sum(state: Rewrite, node: Node) -> None:
@@ -176,10 +184,12 @@ def reduce_mean(state: Rewrite, node: Node) -> None:
 
 
 def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
-    shape = state.graph.shapes[node.input(0)]
-    axes = list(range(2, len(shape))) if node.op == "GlobalAveragePool" else _axes(state, node)
+    given = state.graph.shapes[node.input(0)]
+    axes = list(range(2, len(given))) if node.op == "GlobalAveragePool" else _axes(state, node)
+    name, order = _lying(state, node.input(0))
+    axes, shape = [number for number, axis in enumerate(order) if axis in axes], state.graph.shapes[name]
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    tensor = exact(state, node, node.input(0))
+    tensor = exact(state, node, name)
     lying = (*(1,) * (2 - len(shape)), *shape) if len(shape) < 2 else shape
     _, channels, height, width = default_place(shape)
     middle = [1] if len(shape) < 2 else [lying[0], *lying[2:-1]]
@@ -195,7 +205,8 @@ def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
     if over_channels:
         _, _, *size = state.shapes[made]
         made = state.conv(node, made, np.full((1, channels, 1, 1), 1 / channels if divide else 1.0), np.zeros(1), size)
-    _hold_reduced(state, node, made, kept)
+    index, wanted = default_index(kept).transpose(np.argsort(order)), state.graph.shapes[node.output]
+    state.hold(node.output, made, None if wanted == kept and name == node.input(0) else index.reshape(wanted))
 
 
 def _sums(sizes: Sequence[int], kept: Sequence[int]) -> np.ndarray:

@@ -7,7 +7,9 @@ Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; View and Assemb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +19,14 @@ from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_move as moves
 from weft.compiler.passes import lower_pool as pools
-from weft.compiler.passes.index import FILL, default_place
+from weft.compiler.passes.index import (
+    FILL,
+    SMALL_ENOUGH,
+    as_order,
+    default_index,
+    default_place,
+    run_on_indices,
+)
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 
@@ -31,14 +40,43 @@ TABLES = ("Elu", "Exp", "Gelu", "Mish", "Reciprocal", "Selu", "Sigmoid", "Softpl
 def normalise(graph: Graph, lanes: int) -> Graph:
     """The graph in canonical form, for an array of ``lanes``."""
     state = Rewrite(graph, lanes)
-    for port in graph.inputs:
-        state.shapes[port.tensor] = default_place(port.shape)
-        state.hold(port.tensor, port.tensor)
-        state.fixed.add(port.tensor)
+    inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
     for node in graph.nodes:
         HANDLERS[node.op](state, node)
     outputs = tuple(_output(state, port) for port in graph.outputs)
-    return Graph(graph.name, tuple(state.nodes), graph.inputs, outputs, state.shapes, state.constants, OPSET)
+    return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET)
+
+
+RELABEL = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that keep every element, and only call it another: an input is packed as it leaves them."""
+
+SCALE = frozenset({"Add", "Div", "Mul", "Sub"})
+"""Operators with a constant that may stand before them."""
+
+
+def _input(state: Rewrite, port: Port, consumers: Mapping[str, Sequence[Node]]) -> Port:
+    """An input lies as the first operator that computes wants it: packing costs nothing, moving elements does. So
+    TensorFlow's channels, the last axis of the user's array, lie as channels."""
+    shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
+    while True:
+        readers = consumers.get(name, [])
+        if len(readers) != 1 or name in state.graph.output_tensors():
+            break
+        node, name = readers[0], readers[0].output
+        constant = sum(map(state.is_constant, node.inputs))
+        if node.op in SCALE and constant == 1 and state.graph.shapes[name] == shape:
+            continue
+        if node.op not in RELABEL or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
+            break
+        constants = {number: state.constant(entry) for number, entry in enumerate(node.inputs) if number and entry}
+        elements, = run_on_indices(node, state.graph.opset, elements, constants, node.attributes)
+        shape = state.graph.shapes[name]
+    index = np.empty(port.shape, np.int64)
+    index.ravel()[elements.ravel()] = default_index(shape).ravel()
+    state.shapes[port.tensor] = default_place(shape)
+    state.hold(port.tensor, port.tensor, None if np.array_equal(index, default_index(port.shape)) else index)
+    state.fixed.add(port.tensor)
+    return dataclasses.replace(port, order=as_order(index, index.size))
 
 
 def _output(state: Rewrite, port: Port) -> Port:
@@ -57,9 +95,7 @@ def _output(state: Rewrite, port: Port) -> Port:
         tensor = state.scale(node, tensor, 1.0)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
-    index = state.index(port.tensor).ravel()
-    plain = np.array_equal(index, np.arange(index.size)) and index.size == np.prod(state.shapes[tensor])
-    return Port(port.name, port.shape, tensor, None if plain else tuple(index.tolist()))
+    return Port(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))
 
 
 HANDLERS: dict[str, Callable[[Rewrite, Node], None]] = {

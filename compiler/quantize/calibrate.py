@@ -11,7 +11,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, Node, Shape
 from weft.compiler.frontend.onnx_writer import session, to_onnx
-from weft.compiler.passes.index import in_memory_order
+from weft.compiler.passes.index import feed
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""
@@ -80,10 +80,9 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
     for index in chosen:
-        feed = {port.tensor: in_memory_order(samples[port.name][index].reshape(port.shape))[None]
-                for port in graph.inputs}
-        values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, feed), strict=True))
-        for name, value in {**feed, **{name: values[name] for name in tensors if name in values}}.items():
+        given = feed(graph, {name: array[index] for name, array in samples.items()})
+        values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, given), strict=True))
+        for name, value in {**given, **{name: values[name] for name in tensors if name in values}}.items():
             if not np.isfinite(value).all():
                 raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
                              "finite numbers", "calibrate with inputs of the kind that the network is made for")

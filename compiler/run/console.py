@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 if TYPE_CHECKING:
     from weft.compiler.backend.report import CompileReport
+    from weft.compiler.run.check import Verdict
     from weft.compiler.run.session import Progress as Tell
     from weft.compiler.run.session import RunResult
 
@@ -98,8 +99,7 @@ def print_compiled(report: CompileReport) -> None:
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
         "instructions": f"{report.instructions:,}",
-        **({} if report.host is None else {"on the host": f"{', '.join(report.host.operators)}; reads "
-                                           f"{', '.join(report.host.inputs)}"}),
+        **({} if report.host is None else {"on the host": report.host.text()}),
         **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
     })
 
@@ -112,11 +112,40 @@ def print_layers(rows: Sequence[dict[str, Any]]) -> None:
         table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
                       str(row["points"]["output"]), str(row["saturations"]),
                       "exact" if decibels is None else f"{decibels:.1f}"))
+    _print_columns(table)
+    for text in advice(rows):
+        print(text)
+
+
+def _print_columns(table: Sequence[Sequence[str]]) -> None:
+    """Rows of as many columns each, each column as wide as its widest."""
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for line in table:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-    for text in advice(rows):
-        print(text)
+
+
+def print_check(verdicts: Sequence[Verdict]) -> None:
+    """A line for each step: what ``--check`` found."""
+    table = [("step", "what ran", "SNR dB to the step before", "allowed", "verdict")]
+    for verdict in verdicts:
+        decibels = "equal" if verdict.decibels is None else f"{verdict.decibels:.1f}"
+        table.append((verdict.step, verdict.runs, decibels, verdict.allowed, "DIFFERS" if verdict.problem else "ok"))
+    _print_columns(table)
+
+
+def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
+                    verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """What ``weft compile --json`` prints: ``check`` is null without ``--check``."""
+    first = next((verdict.step for verdict in verdicts if verdict.problem), None)
+    check = {"first_difference": first, "steps": [verdict.to_json() for verdict in verdicts]}
+    return {
+        "name": report.name, "macs": report.macs, "instructions": report.instructions,
+        "files": [str(path) for path in (report.model_path, report.program_path, report.data_path)],
+        "host": None if report.host is None else {
+            "nodes": report.host.nodes, "operators": report.host.operators, "inputs": report.host.inputs},
+        "warnings": report.warnings, "layers": rows,
+        "check": check if verdicts else None,
+    }
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> list[str]:

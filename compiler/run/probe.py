@@ -18,7 +18,7 @@ from weft.compiler.frontend.graph import Port
 from weft.compiler.frontend.onnx_writer import session, to_onnx
 from weft.compiler.layers.hir import Var
 from weft.compiler.manifest import pack, unpack
-from weft.compiler.passes.index import in_memory_order
+from weft.compiler.passes.index import feed
 from weft.compiler.pipeline import STEPS, State
 from weft.compiler.quantize.calibrate import check_inputs, random_inputs
 from weft.hw.arch import Arch
@@ -30,20 +30,19 @@ PROBES = 2
 
 
 def layer_signals(model: Path, arch: Arch, inputs: Mapping[str, np.ndarray] | None, plain: bool,
-                  host_fallback: bool) -> list[dict[str, Any]]:
+                  host_fallback: bool, outputs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
     output at the ends of their range."""
-    state = _compile(State(model, _roomy(arch), inputs, plain, host_fallback))
+    state = _compile(State(model, _roomy(arch), inputs, plain, host_fallback, outputs))
     samples = random_inputs(state.graph) if inputs is None else check_inputs(state.graph, inputs)
     count = min(PROBES, *(len(array) for array in samples.values()))
     names = [layer.output.name for layer in state.layers]
     engine = session(to_onnx(state.graph, names))
     signal, noise, saturated = np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names), int)
     for sample in range(count):
-        feed = {port.tensor: in_memory_order(samples[port.name][sample].reshape(port.shape))[None]
-                for port in state.graph.inputs}
-        wanted = dict(zip((entry.name for entry in engine.get_outputs()), engine.run(None, feed), strict=True))
-        dram0 = _run(state, feed)
+        given = feed(state.graph, {name: array[sample] for name, array in samples.items()})
+        wanted = dict(zip((entry.name for entry in engine.get_outputs()), engine.run(None, given), strict=True))
+        dram0 = _run(state, given)
         for number, layer in enumerate(state.layers):
             scalars = _tensor(state, dram0, layer.output)
             value = wanted[layer.output.name][0].astype(np.float64)
@@ -78,10 +77,10 @@ def _compile(state: State) -> State:
     return state
 
 
-def _run(state: State, feed: Mapping[str, np.ndarray]) -> Dram:
+def _run(state: State, given: Mapping[str, np.ndarray]) -> Dram:
     machine, number = Machine(state.arch), state.arch.number
     machine.dram1.write(0, state.consts.vectors)
-    for name, tensor in feed.items():
+    for name, tensor in given.items():
         scalars = number.quantize(tensor[0], state.points.vars[name])
         machine.dram0.write(state.layout.dram0[name].base, pack(scalars, state.arch.array_size))
     machine.run(state.program)

@@ -87,9 +87,10 @@ def run_float(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     return dict(zip(names, engine.run(names, dict(inputs)), strict=True))
 
 
-def check_model(path: Path, arch: Arch, samples: np.ndarray, decibels: float, name: str = "x") -> TModel:
+def check_model(path: Path, arch: Arch, samples: np.ndarray, decibels: float, name: str = "x",
+                host_fallback: bool = False) -> TModel:
     """Compile with ``samples`` as calibration, run each on golden and in float, compare every output."""
-    report = compile_model(path, arch, path.parent, calibration={name: samples})
+    report = compile_model(path, arch, path.parent, calibration={name: samples}, host_fallback=host_fallback)
     model = TModel.load(report.model_path)
     for sample in samples.astype(np.float32):
         expected = run_float(path, {name: sample[None]})

@@ -66,18 +66,18 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "value tables": (lambda maker: maker.node("Sigmoid", "x"),
                      ["node 'sigmoid0', operator Sigmoid, architecture key lut_count: found 0", "at least 2"]),
     "quotient": (lambda maker: maker.node("Div", "x", maker.node("Relu", "x")),
-                 ["operator Div, input 1", "computed at run time"]),
+                 ["node 'div1', operator Reciprocal, architecture key lut_count: found 0"]),
     "rearrangement": (lambda maker: shuffled_pixels(maker), ["rearrangement of elements", "allowed: at most 256"]),
     "training": (lambda maker: maker.node("Dropout", "x", maker.constant(np.float32(0.5)), maker.constant(
         np.array(True))), ["operator Dropout, input 2", "allowed: False"]),
     "weights at run time": (lambda maker: maker.node("Conv", maker.normal(1, 6, 9, 9), "x"),
                             ["input 1 ('x')", "computed at run time", "a constant"]),
-    "constant per pixel": (lambda maker: maker.node("Add", "x", maker.normal(1, 1, 9, 8)),
-                           ["shape of constant", "[1, 1, 9, 8]", "one a channel"]),
+    "constant per pixel": (lambda maker: maker.node("Add", maker.node("Tile", "x", maker.constant(np.array(
+        [1, 1, 8, 8]))), maker.normal(1, 1, 72, 64)), ["shape of a constant", "[1, 6, 72, 64]", "at most 4096 pixels"]),
     "clip": (lambda maker: maker.node("Clip", "x", maker.constant(np.float32(1)), maker.constant(np.float32(-1))),
              ["min and max: found [1.0, -1.0]", "min not above max"]),
-    "behind the host's part": (lambda maker: maker.node("Relu", maker.node("Softmax", "x")),
-                               ["operator Relu, behind an operator that runs on the host"]),
+    "for the host": (lambda maker: maker.node("Relu", maker.node("Softmax", maker.conv("x", 6, 5, (1, 1)))),
+                     ["node 'softmax1', operator Softmax", "'softmax1' (Softmax), 'relu2' (Relu)", "--host-fallback"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(
         np.array([1, 6, 9, 4, 2], np.int64))), maker.normal(2, 6, 3, 1, 1)), ["operator Conv, shape of input 0"]),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.compiler.cli import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
@@ -67,3 +68,23 @@ def test_without_need_nothing_changes(tmp_path: Path) -> None:
     programs = [compile_model(path, BASE, tmp_path / str(fallback), host_fallback=fallback).program_path.read_bytes()
                 for fallback in (False, True)]
     assert programs[0] == programs[1]
+
+
+def classifier(tmp_path: Path) -> Path:
+    maker = ModelMaker((1, 6, 9, 8))
+    logits = maker.node("Flatten", maker.conv("x", 6, 5, (9, 8)))
+    maker.node("ArgMax", maker.node("Softmax", logits, axis=1), axis=1)
+    return maker.save(tmp_path / "model.onnx")
+
+
+def test_softmax_too_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The refusal and the cut name the same nodes; ending the network before them is another way out."""
+    command = ["compile", str(classifier(tmp_path)), "-a", "arty", "-o", str(tmp_path)]
+    assert exit_code(command) == 1
+    refused = capsys.readouterr().err
+    assert "'softmax2' (Softmax), 'argmax3' (ArgMax)" in refused
+    assert "--host-fallback" in refused and "--output" in refused
+    assert exit_code([*command, "--host-fallback"]) == 0
+    assert "'softmax2' (Softmax), 'argmax3' (ArgMax); reads 'flatten1'" in " ".join(capsys.readouterr().out.split())
+    assert exit_code([*command, "--output", "flatten1"]) == 0
+    assert "on the host" not in capsys.readouterr().out

@@ -67,7 +67,8 @@ RUNS = [(name, arch, count) for name, counts in {
 def test_network_answers_like_float(name: str, arch_name: str, count: int, tmp_path: Path) -> None:
     network, path = NETWORKS[name], shared(f"models/{name}.onnx")
     samples = np.load(path.with_suffix(".npz"))[network.samples]
-    report = compile_model(path, arch_of(arch_name), tmp_path, calibration={network.input: samples})
+    report = compile_model(path, arch_of(arch_name), tmp_path, calibration={network.input: samples},
+                           host_fallback=True)
     assert not report.warnings
     model = TModel.load(report.model_path)
     logits = float_logits(path, network, samples[:count])
@@ -103,7 +104,8 @@ def test_macs_are_those_of_the_network(name: str, tmp_path: Path) -> None:
     path = shared(f"models/{name}.onnx")
     network = NETWORKS[name]
     samples = np.load(path.with_suffix(".npz"))[network.samples][:1]
-    report = compile_model(path, Arch.load("zcu104"), tmp_path, calibration={network.input: samples})
+    report = compile_model(path, Arch.load("zcu104"), tmp_path, calibration={network.input: samples},
+                           host_fallback=True)
     macs = {"mnist_cntk_cnn": 786_560, "mlperf_tiny_resnet8": 12_501_632, "resnet20_cifar10": 40_813_184,
             "resnet20v2_cifar": 66_200_000}[name]
     assert report.macs == pytest.approx(macs, rel=0 if name != "resnet20v2_cifar" else 0.002)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from weft.compiler.cli import exit_code
 from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
 from weft.hw.arch import Arch
@@ -149,7 +150,25 @@ def average_pool_corners(maker: ModelMaker) -> None:
     maker.node("AveragePool", name, kernel_shape=(2, 2), strides=(2, 2), auto_pad="SAME_UPPER")
 
 
+def constants_per_pixel(maker: ModelMaker) -> None:
+    """A mean image, a mask, a position embedding of the last axis, a bound."""
+    name = maker.node("Sub", "x", maker.normal(1, 9, 8))
+    name = maker.node("Add", maker.node("Mul", conv(maker, name, (6, 9)), maker.normal(1, 9, 9, 8)), maker.normal(8))
+    name = maker.node("PRelu", maker.node("Max", name, maker.normal(9, 1)), maker.normal(9, 9, 8))
+    maker.node("Div", name, maker.constant(maker.random.uniform(1, 2, (9, 8)).astype(np.float32)))
+
+
+def matrices(maker: ModelMaker) -> None:
+    """Left operands of three and four dimensions, stacks of matrices, and a bias for every element."""
+    name = maker.node("MatMul", "x", maker.normal(8, 5))
+    name = maker.node("MatMul", name, maker.normal(6, 5, 7))
+    rows = maker.node("Reshape", name, ints(maker, 9, 42))
+    rows = maker.node("Gemm", rows, maker.normal(42, 4), maker.normal(9, 4))
+    maker.node("MatMul", maker.node("Reshape", rows, ints(maker, 3, 3, 4)), maker.normal(2, 1, 4, 3))
+
+
 NETWORKS: list[Callable[[ModelMaker], None]] = [
+    constants_per_pixel, matrices,
     concat_of_convolutions, concat_as_output, concat_twice_of_one_tensor, concat_of_concats_pooled,
     concat_of_rows_and_columns, split_channels, slices, focus, shuffle, flattened_channels_last, pads, nearest,
     bilinear, depth_to_space, transposed_convolution, transposed_depthwise, slopes, extremes, gates, reductions,
@@ -165,6 +184,17 @@ def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: P
     maker = ModelMaker((1, 6, 9, 8), seed=1, opset=14)
     network(maker)
     check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), ROUNDED.get(network, DECIBELS - 5))
+
+
+@pytest.mark.parametrize("lanes", [3, 8])
+def test_division_by_a_tensor(lanes: int, tmp_path: Path) -> None:
+    """By the table of reciprocals; the divisor stays away from 0, and may be broadcast."""
+    maker = ModelMaker((1, 5, 6, 7))
+    positive = maker.node("Add", maker.node("Relu", maker.conv("x", 5, 5, (1, 1))), maker.constant(np.float32(4)))
+    one = maker.node("ReduceMean", positive, axes=(2, 3))
+    maker.node("Add", maker.node("Div", "x", positive), maker.node("Div", maker.constant(np.float32(3)), one))
+    arch = BASE.replace(array_size=lanes, lut_count=2, lut_depth=256, simd_registers_depth=3)
+    check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), 50)
 
 
 @pytest.mark.parametrize("function", ["Sigmoid", "Tanh", "Elu", "Softplus", "Exp", "Selu"])
@@ -188,6 +218,23 @@ def test_batch(tmp_path: Path) -> None:
     expected, = run_float(path, {"x": sample}).values()
     found, = run_golden(model, {"x": sample}).values()
     assert signal_to_noise(expected, found) >= DECIBELS
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_batch_on_the_command_line(batches: int, tmp_path: Path) -> None:
+    """[4, ...] is one run of a network for four images, [N, 4, ...] are N; results come one behind the other."""
+    maker = ModelMaker((4, 6, 9, 8), opset=17)
+    maker.node("MaxPool", conv(maker, "x", (6, 5)), kernel_shape=(2, 2), strides=(2, 2))
+    path = maker.save(tmp_path / "model.onnx")
+    given = maker.random.standard_normal((batches, 4, 6, 9, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=given[0] if batches == 1 else given)
+    arguments = ["--calibrate", str(tmp_path / "x.npz"), "-a", "arty", "-o", str(tmp_path)]
+    assert exit_code(["compile", str(path), *arguments]) == 0
+    assert exit_code(["run", str(tmp_path / "model.tmodel"), "--input", str(tmp_path / "x.npz"),
+                      "--output", str(tmp_path / "y.npz")]) == 0
+    found, = np.load(tmp_path / "y.npz").values()
+    expected = np.concatenate([next(iter(run_float(path, {"x": batch}).values())) for batch in given])
+    assert found.shape == (4 * batches, 5, 4, 4) and signal_to_noise(expected, found) > 60
 
 
 def test_concat_moves_nothing(tmp_path: Path) -> None:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from weft.tb.compile.onnx_nodes import HOST, PASSED, REFUSED, cases, operator, run_case
-from weft.tb.compile.onnx_table import PLACE, table
+from weft.tb.compile.onnx_nodes import (
+    HOST,
+    LEAST_PASSED,
+    OUTSIDE,
+    PASSED,
+    REFUSED,
+    cases,
+    operator,
+    outcomes,
+    run_case,
+)
+from weft.tb.compile.onnx_table import PLACE, page, share
 
 EVERY = 4
 """Of the cases of each operator, the first and every so many after it run in ``make test``."""
@@ -26,11 +36,13 @@ def some() -> list[str]:
 def test_never_silently_wrong(name: str) -> None:
     """Right within the tolerance, or refused with a message of four parts."""
     outcome = run_case(name)
-    assert outcome.status in (PASSED, HOST, REFUSED), outcome.detail
-    if outcome.status == REFUSED:
+    assert outcome.status in (PASSED, HOST, REFUSED, OUTSIDE), outcome.detail
+    if outcome.status in (REFUSED, OUTSIDE):
         assert all(part in outcome.detail for part in (": found ", "; allowed: ", "; way out: ")), outcome.detail
 
 
 @pytest.mark.long
 def test_table_is_that_of_the_documentation() -> None:
-    assert PLACE.read_text() == table(), "write it anew with scripts/operators_table.py"
+    found = list(outcomes())
+    assert share(found) >= LEAST_PASSED
+    assert PLACE.read_text() == page(found), "write it anew with scripts/operators_table.py"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from weft.compiler.backend.report import CompileReport
 from weft.compiler.frontend.onnx_writer import session
 from weft.compiler.manifest import TModel, pack, unpack
 from weft.compiler.pipeline import STEPS, compile_model
@@ -25,20 +27,24 @@ def residual_network(tmp_path: Path, channels: int = 12) -> tuple[Path, np.ndarr
     return maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((3, channels, 10, 10)).astype(np.float32)
 
 
+def compiled(path: Path, samples: np.ndarray, folder: Path, arch: Arch = BASE, **options: Any) -> CompileReport:
+    return compile_model(path, arch, folder, calibration={"x": samples}, host_fallback=True, **options)
+
+
 def test_two_compilations_are_identical(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     contents = []
     for folder in (tmp_path / "a", tmp_path / "b"):
-        compile_model(path, BASE, folder, calibration={"x": samples})
+        compiled(path, samples, folder)
         contents.append({file.name: file.read_bytes() for file in sorted(folder.iterdir())})
     assert contents[0] == contents[1]
     assert list(contents[0]) == ["net.tdata", "net.tmodel", "net.tprog"]
 
 
 def test_name_and_progress(tmp_path: Path) -> None:
-    path, _ = residual_network(tmp_path)
+    path, samples = residual_network(tmp_path)
     heard: list[str] = []
-    report = compile_model(path, BASE, tmp_path / "deep" / "folder", name="other", progress=heard.append)
+    report = compiled(path, samples, tmp_path / "deep" / "folder", name="other", progress=heard.append)
     assert heard == [step.name for step in STEPS]
     assert report.model_path == tmp_path / "deep" / "folder" / "other.tmodel"
     assert TModel.load(report.model_path).name == "other"
@@ -47,7 +53,7 @@ def test_name_and_progress(tmp_path: Path) -> None:
 def test_every_graph_dumped_computes_the_same(tmp_path: Path) -> None:
     """What a pass left can be run again, up to the host's part."""
     path, samples = residual_network(tmp_path)
-    compile_model(path, BASE, tmp_path, calibration={"x": samples}, dump_dir=tmp_path / "dump")
+    compiled(path, samples, tmp_path, dump_dir=tmp_path / "dump")
     texts = sorted(file.stem for file in (tmp_path / "dump").glob("*.txt"))
     assert texts == [f"{number:02}_{step.name}" for number, step in enumerate(STEPS)]
     graphs = sorted((tmp_path / "dump").glob("*.onnx"))
@@ -63,8 +69,8 @@ def test_every_graph_dumped_computes_the_same(tmp_path: Path) -> None:
 def test_residency_saves_traffic_and_changes_nothing(tmp_path: Path) -> None:
     """Where tensors stay in local memory only the input, the output and the weights move."""
     path, samples = residual_network(tmp_path)
-    large = compile_model(path, BASE, tmp_path / "large", calibration={"x": samples})
-    small = compile_model(path, BASE.replace(local_depth=200), tmp_path / "small", calibration={"x": samples})
+    large = compiled(path, samples, tmp_path / "large")
+    small = compiled(path, samples, tmp_path / "small", BASE.replace(local_depth=200))
     assert [row["resident"] for row in large.layers] == [True, True, False]
     assert not any(row["resident"] for row in small.layers)
     assert large.modelled_vectors["dram0"] == 200 + 4 < small.modelled_vectors["dram0"]
@@ -75,7 +81,7 @@ def test_residency_saves_traffic_and_changes_nothing(tmp_path: Path) -> None:
 def test_a_program_can_run_again(tmp_path: Path) -> None:
     """Inputs stay where they are, and registers are as after reset at the end."""
     path, samples = residual_network(tmp_path)
-    report = compile_model(path, BASE, tmp_path, calibration={"x": samples})
+    report = compiled(path, samples, tmp_path)
     program = report.program_path.read_bytes()
     model = TModel.load(report.model_path)
     once = run_golden(model, {"x": samples[0]})
@@ -86,7 +92,7 @@ def test_a_program_can_run_again(tmp_path: Path) -> None:
 
 def test_manifest_keys(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
-    report = compile_model(path, BASE, tmp_path, calibration={"x": samples})
+    report = compiled(path, samples, tmp_path)
     values = json.loads(report.model_path.read_text())
     assert list(values)[:6] == ["name", "prog", "consts", "inputs", "outputs", "arch"]
     assert values["prog"] == {"file_name": "net.tprog", "size": report.program_path.stat().st_size}
@@ -144,7 +150,7 @@ def test_smallest_preset(tmp_path: Path) -> None:
 def test_host_part_alone(tmp_path: Path) -> None:
     """The embedded model is the network's end, and takes what the machine gives."""
     path, samples = residual_network(tmp_path)
-    model = TModel.load(compile_model(path, BASE, tmp_path, calibration={"x": samples}).model_path)
+    model = TModel.load(compiled(path, samples, tmp_path).model_path)
     assert model.host is not None
     names = [entry.name for entry in session(model.host.model).get_inputs()]
     assert tuple(names) == model.host.inputs == tuple(port.name for port in model.outputs)

@@ -29,7 +29,7 @@ def network(tmp_path: Path) -> tuple[Path, np.ndarray]:
 @pytest.mark.parametrize("arch", [BASE, BASE.replace(local_depth=256, accumulator_depth=64)])
 def test_every_layer_is_measured(arch: Arch, tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    signals = layer_signals(path, arch, {"x": samples}, False, False)
+    signals = layer_signals(path, arch, {"x": samples}, False, True)
     assert len(signals) == 7
     assert all(55 < entry["signal_to_noise"] < 100 for entry in signals), signals
     assert not any(entry["saturations"] for entry in signals)
@@ -57,7 +57,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     np.savez(tmp_path / "x.npz", x=samples)
     report = tmp_path / "report.json"
     assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--calibrate", str(tmp_path / "x.npz"),
-                      "--report", str(report)]) == 0
+                      "--host-fallback", "--report", str(report)]) == 0
     rows = json.loads(report.read_text())
     assert len(rows) == 7
     assert {"name", "range", "points", "saturations", "signal_to_noise"} <= rows[0].keys()
@@ -67,7 +67,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_advice_names_the_worst_layer(tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    signals = layer_signals(path, BASE.replace(data_type="FP8BP4"), {"x": samples * 40}, True, False)
+    signals = layer_signals(path, BASE.replace(data_type="FP8BP4"), {"x": samples * 40}, True, True)
     rows = [{"name": f"layer{number}", **entry} for number, entry in enumerate(signals)]
     texts = advice(rows)
     assert any("saturate" in text and "'layer0'" in text for text in texts)

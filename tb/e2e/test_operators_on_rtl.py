@@ -12,7 +12,7 @@ from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
 from weft.compiler.run.session import RTL, Session
 from weft.tb.compile import test_movement as movement
-from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
 ARCH = BASE.replace(dram0_depth=1 << 14, dram1_depth=1 << 14, local_depth=1024, accumulator_depth=256, lut_count=2,
                     lut_depth=64, simd_registers_depth=3)
@@ -38,3 +38,18 @@ def test_network_on_rtl(network: Callable[[ModelMaker], None], tmp_path: Path) -
     result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()
+
+
+@pytest.mark.slow
+def test_batch_on_rtl(tmp_path: Path) -> None:
+    """A network for four images at once, and two such batches one after the other."""
+    maker = ModelMaker((4, 6, 9, 8), seed=1)
+    maker.node("MaxPool", movement.conv(maker, "x", (6, 5)), kernel_shape=(2, 2), strides=(2, 2))
+    samples = maker.random.standard_normal((2, 4, 6, 9, 8)).astype(np.float32)
+    path = maker.save(tmp_path / "model.onnx")
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": samples})
+    result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
+    assert result.comparison is not None and result.images == 2
+    result.comparison.insist()
+    expected = np.concatenate([next(iter(run_float(path, {"x": batch}).values())) for batch in samples])
+    assert signal_to_noise(expected, next(iter(result.outputs.values()))) > 60

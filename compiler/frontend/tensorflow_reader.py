@@ -1,0 +1,180 @@
+"""Frozen TensorFlow graph (``.pb``) -> ONNX model, by tf2onnx: the extra ``tensorflow``.
+
+Names are those of the graph's nodes, without TensorFlow's ``:0``; inputs keep the graph's shapes, channels last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.frontend.onnx_reader import fix_batch, unknown_output
+
+OPSET = 18
+"""The newest that tf2onnx writes."""
+
+LARGEST_SIZE = 4096
+"""Of an image whose scale is taken to be a ratio of two whole sizes."""
+
+FREEZE = "freeze the graph: variables become constants, training is left out"
+NO_END = frozenset({"Assert", "Const", "NoOp", "Placeholder"})
+"""Operators that are no output of a network though nobody reads them."""
+
+
+def load_frozen(path: Path, outputs: Sequence[str]) -> onnx.ModelProto:
+    """The graph up to the nodes ``outputs``, an open batch fixed.
+
+    Raises CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown,
+    and what tf2onnx cannot convert.
+    """
+    model = onnx.ModelProto.FromString(_convert(path.read_bytes(), path, tuple(outputs)))
+    fix_batch(model.graph)
+    return model
+
+
+def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What TensorFlow itself computes from ``feed``, by node. Raises CompileError as :func:`load_frozen`."""
+    tensorflow = _tensorflow()
+    content = _parse(path.read_bytes(), path)
+    with tensorflow.Graph().as_default() as graph, tensorflow.compat.v1.Session(graph=graph) as session:
+        tensorflow.import_graph_def(content, name="")
+        wanted = {name: _tensor(name) for name in outputs}
+        return dict(session.run(wanted, {_tensor(name): value for name, value in feed.items()}))
+
+
+def _tensorflow() -> Any:
+    """The module, quiet. Raises CompileError when it is not installed."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # the same sums on every machine
+    try:
+        import tensorflow
+        import tf2onnx  # noqa: F401  # the extra is whole or it is not there
+    except ImportError as error:
+        raise refuse("TensorFlow graph", f"no Python package {error.name or error}",
+                     "an installation with the extra tensorflow",
+                     "pip install 'weft[tensorflow]', or convert the model to ONNX elsewhere with tf2onnx") from None
+    for name in ("tensorflow", "tf2onnx"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return tensorflow
+
+
+@functools.lru_cache(maxsize=1)
+def _convert(content: bytes, path: Path, outputs: tuple[str, ...]) -> bytes:
+    """ONNX bytes; a command may ask for the same model several times."""
+    _tensorflow()
+    from tf2onnx.convert import from_graph_def
+
+    graph = _parse(content, path)
+    nodes = {node.name: node for node in graph.node}
+    _check_outputs(path, nodes, outputs)
+    inputs = _inputs(nodes, outputs)
+    with _errors(path):
+        model, _ = from_graph_def(graph, name=path.stem, input_names=list(map(_tensor, inputs)),
+                                  output_names=list(map(_tensor, outputs)), opset=OPSET)
+    _check_converted(path, model)
+    _round_scales_up(model.graph)
+    _rename(model.graph, {_tensor(name): name for name in (*inputs, *outputs)})
+    return bytes(model.SerializeToString())
+
+
+def _parse(content: bytes, path: Path) -> Any:
+    from google.protobuf.message import DecodeError
+    from tensorflow.compat.v1 import GraphDef
+
+    try:
+        graph = GraphDef.FromString(content)
+    except DecodeError:
+        graph = GraphDef()
+    if not graph.node:
+        raise refuse(f"model file {path}", "not a TensorFlow graph, or an empty one", "a frozen GraphDef",
+                     f"{FREEZE}; a SavedModel becomes ONNX with python -m tf2onnx.convert --saved-model")
+    variable = next((node for node in graph.node if node.op.startswith("Var") or node.op == "Variable"), None)
+    if variable is not None:
+        raise refuse(f"node {variable.name!r} of {path}, operator {variable.op}", "a variable", "constants", FREEZE)
+    return graph
+
+
+def _tensor(name: str) -> str:
+    """TensorFlow's name for a tensor: node and number of its output."""
+    return name if ":" in name else f"{name}:0"
+
+
+def _node(name: str) -> str:
+    """The node of an input as a node names it."""
+    return name.lstrip("^").split(":")[0]
+
+
+def _check_outputs(path: Path, nodes: Mapping[str, Any], outputs: Sequence[str]) -> None:
+    read = {_node(name) for node in nodes.values() for name in node.input}
+    ends = [name for name, node in nodes.items() if name not in read and node.op not in NO_END]
+    if not outputs:
+        raise refuse(f"outputs of {path}", "none named", f"names of nodes, such as {', '.join(map(repr, ends))}",
+                     f"add --output {','.join(ends)}")
+    for name in outputs:
+        if _node(name) not in nodes:
+            raise unknown_output(name, ends, list(nodes))
+
+
+def _inputs(nodes: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
+    """The placeholders that the outputs depend on, in the graph's order."""
+    needed: set[str] = set()
+    waiting = [_node(name) for name in outputs]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed and name in nodes:
+            needed.add(name)
+            waiting += map(_node, nodes[name].input)
+    return [name for name, node in nodes.items() if name in needed and node.op.startswith("Placeholder")]
+
+
+@contextlib.contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """Whatever tf2onnx and TensorFlow raise, types of all sorts, becomes one message."""
+    try:
+        yield
+    except CompileError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise refuse(f"model file {path}", f"something that tf2onnx cannot convert ({reason})",
+                     "a frozen inference graph", FREEZE) from None
+
+
+def _check_converted(path: Path, model: onnx.ModelProto) -> None:
+    """tf2onnx leaves operators that it does not know as they are."""
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+            raise refuse(f"node {node.name!r} of {path}, operator {node.op_type}", "no ONNX operator for it",
+                         "operators that tf2onnx converts", "end the network before it with --output")
+
+
+def _round_scales_up(graph: onnx.GraphProto) -> None:
+    """ONNX rounds sizes down, so that a scale of 17/9 a little too small would make 16 pixels of 9, not 17."""
+    scales = {node.input[2] for node in graph.node if node.op_type == "Resize" and len(node.input) > 2}
+    for tensor in graph.initializer:
+        if tensor.name in scales:
+            values = numpy_helper.to_array(tensor)
+            exact = [Fraction(float(value)).limit_denominator(LARGEST_SIZE) for value in values]
+            raised = [np.nextafter(value, np.float32(np.inf)) if Fraction(float(value)) < ratio else value
+                      for value, ratio in zip(values, exact, strict=True)]
+            tensor.CopyFrom(numpy_helper.from_array(np.array(raised, np.float32), tensor.name))
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Tensors of a model under new names."""
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        value.name = names.get(value.name, value.name)

@@ -1,0 +1,124 @@
+"""Where a network ends (--output), channels-last inputs, and TensorFlow files on a machine without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.cli import exit_code
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
+
+SHAPE = (1, 9, 8, 3)
+
+
+def channels_last(maker: ModelMaker) -> None:
+    """As tf2onnx writes it: the image turned at the beginning and at the end, the mean over the middle axes."""
+    image = maker.node("Transpose", "x", perm=(0, 3, 1, 2))
+    name = maker.node("Relu", maker.conv(image, 3, 5, (3, 3), pads=(1, 1, 1, 1)))
+    last = maker.node("Transpose", name, perm=(0, 2, 3, 1))
+    maker.node("ReduceMean", last, axes=(1, 2), keepdims=0)
+
+
+def test_channels_last_input_is_packed_not_moved(tmp_path: Path) -> None:
+    """The manifest speaks of the user's array; the machine does what it would do with channels first."""
+    maker = ModelMaker(SHAPE)
+    channels_last(maker)
+    path = maker.save(tmp_path / "model.onnx", "relu2", "reducemean4")
+    samples = maker.random.standard_normal((2, *SHAPE[1:])).astype(np.float32)
+    report = compile_model(path, BASE, tmp_path, calibration={"x": samples})
+    assert [row["kind"] for row in report.layers] == ["mat_mul+relu", "mat_mul"]
+    port, = json.loads(report.model_path.read_text())["inputs"]
+    assert (port["shape"], port["layout"], port["strides"]) == ([1, 9, 8, 3], [3, 9, 8], [0, 8, 1, 72])
+    model = TModel.load(report.model_path)
+    expected = run_float(path, {"x": samples[:1]})
+    found = run_golden(model, {"x": samples[0]})
+    assert all(signal_to_noise(value, found[name]) > 60 for name, value in expected.items())
+
+
+@pytest.mark.parametrize("perm", [(0, 1, 3, 2), (0, 2, 3, 1), (0, 3, 2, 1)])
+def test_inputs_turned_in_any_way(perm: tuple[int, ...], tmp_path: Path) -> None:
+    maker = ModelMaker((1, 4, 4, 4))
+    maker.conv(maker.node("Transpose", "x", perm=perm), 4, 5, (3, 2))
+    path = maker.save(tmp_path / "model.onnx")
+    sample = maker.random.standard_normal((1, 4, 4, 4)).astype(np.float32)
+    report = compile_model(path, BASE, tmp_path, calibration={"x": sample})
+    assert len(report.layers) == 1
+    found, = run_golden(TModel.load(report.model_path), {"x": sample}).values()
+    expected, = run_float(path, {"x": sample}).values()
+    assert signal_to_noise(expected, found) > 60
+
+
+def test_an_image_is_scaled_before_it_is_turned(tmp_path: Path) -> None:
+    """Mean and deviation of each colour, on the user's array with channels last."""
+    maker = ModelMaker(SHAPE)
+    shifted = maker.node("Sub", "x", maker.normal(3))
+    scaled = maker.node("Mul", shifted, maker.normal(1, 1, 1, 3))
+    maker.conv(maker.node("Transpose", scaled, perm=(0, 3, 1, 2)), 3, 5, (3, 3))
+    path = maker.save(tmp_path / "model.onnx")
+    sample = maker.random.standard_normal(SHAPE).astype(np.float32)
+    report = compile_model(path, BASE, tmp_path, calibration={"x": sample})
+    assert len(report.layers) == 2 and TModel.load(report.model_path).inputs[0].layout == (3, 9, 8)
+    found, = run_golden(TModel.load(report.model_path), {"x": sample}).values()
+    expected, = run_float(path, {"x": sample}).values()
+    assert signal_to_noise(expected, found) > 60
+
+
+def test_a_mean_over_axes_that_do_not_lie_as_channels_last(tmp_path: Path) -> None:
+    """Only where the last axis lies as channels is the mean taken in another order."""
+    maker = ModelMaker((1, 6, 9, 8))
+    maker.node("ReduceMean", maker.node("Transpose", maker.conv("x", 6, 5, (1, 1)), perm=(0, 3, 1, 2)), axes=(2,))
+    path = maker.save(tmp_path / "model.onnx")
+    sample = maker.random.standard_normal((1, 6, 9, 8)).astype(np.float32)
+    report = compile_model(path, BASE, tmp_path, calibration={"x": sample})
+    found, = run_golden(TModel.load(report.model_path), {"x": sample}).values()
+    expected, = run_float(path, {"x": sample}).values()
+    assert signal_to_noise(expected, found) > 55
+
+
+# -- outputs ---------------------------------------------------------------------------------------------------------
+def two_steps(tmp_path: Path) -> Path:
+    """What follows the chosen output is not read at all, be it ever so unsupported."""
+    maker = ModelMaker((1, 6, 9, 8))
+    maker.node("Sin", maker.node("Relu", maker.conv("x", 6, 5, (3, 3))))
+    return maker.save(tmp_path / "model.onnx")
+
+
+def test_a_network_may_end_earlier(tmp_path: Path) -> None:
+    path = two_steps(tmp_path)
+    report = compile_model(path, BASE, tmp_path, outputs=("relu1", "conv0"))
+    assert [port.name for port in TModel.load(report.model_path).outputs] == ["relu1", "conv0"]
+    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path / "cli"), "--output", "relu1"]) == 0
+
+
+def test_unknown_output(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="--output: found 'relu'; allowed: .* ends 'sin2'; way out: .*'relu1'"):
+        read_model(two_steps(tmp_path), ("relu",))
+
+
+# -- TensorFlow that is not there -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("missing", ["tensorflow", "tf2onnx"])
+def test_without_the_extra(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                           capsys: pytest.CaptureFixture[str]) -> None:
+    """One message that says what to install."""
+    if missing == "tf2onnx":
+        monkeypatch.setitem(sys.modules, "tensorflow", sys)  # anything that can be imported
+    monkeypatch.setitem(sys.modules, missing, None)
+    path = tmp_path / "model.pb"
+    path.write_bytes(b"\x0a\x00")
+    assert exit_code(["compile", str(path), "-a", "tiny", "-o", str(tmp_path / "out"), "--output", "logits"]) == 1
+    text = capsys.readouterr().err
+    assert "TensorFlow graph: found no Python package" in text and "pip install 'weft[tensorflow]'" in text
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_missing_frozen_graph(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="no such file"):
+        read_model(tmp_path / "absent.pb", ("logits",))
