@@ -159,8 +159,9 @@ class UnitQueue(wiring.Component):
             with m.If(moves):
                 m.d.sync += pointer.eq(Mux(pointer == self._depth - 1, 0, pointer + 1))
         for index, slot in enumerate(slots):
-            for bit, name in enumerate(self._waits.members):
-                m.d.sync += slot[name].eq(slot[name] - (self.pulses[bit] & (slot[name] != 0)))
+            with m.If(self.pulses.any()):  # says nothing new, but a simulator skips what follows
+                for bit, name in enumerate(self._waits.members):
+                    m.d.sync += slot[name].eq(slot[name] - (self.pulses[bit] & (slot[name] != 0)))
             with m.If(push & (tail == index)):
                 m.d.sync += slot.eq(self.i.payload.waits)
         return m
