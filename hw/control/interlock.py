@@ -191,7 +191,8 @@ class Interlock(wiring.Component):
     """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
     ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
 
-    ``oldest_program_counter`` of a DRAM unit: that of its oldest outstanding operation, for bus errors.
+    ``{name}_program_counter`` of a DRAM unit: that of its oldest outstanding operation, for bus errors. ``issued``,
+    ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes one.
     Latency: 2 cycles from i taken to the unit's stream valid when nothing conflicts.
     """
 
@@ -201,7 +202,7 @@ class Interlock(wiring.Component):
         self._arch, self._layouts = arch, layouts
         super().__init__({
             "i": In(stream.Signature(issue_layout(arch))),
-            "swapped": In(1), "idle": Out(1),
+            "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in UNIT_NAMES},
             **{f"{name}_program_counter": Out(32) for name in self.DRAM_UNITS},
@@ -216,7 +217,10 @@ class Interlock(wiring.Component):
             m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")), tracker.new_unit.eq(self.i.payload.unit),
                          *(tracker.new[field].eq(value) for field, value in range_of(self.i.payload).items())]
         swaps = self._track_swaps(m)
-        m.d.comb += self.idle.eq(Cat(*(tracker.count == 0 for tracker in trackers.values())).all())
+        m.d.comb += [self.idle.eq(Cat(*(tracker.count == 0 for tracker in trackers.values())).all()),
+                     self.issued.eq(Cat(*(tracker.push for tracker in trackers.values()))),
+                     self.started.eq(Cat(*((port.valid & port.ready) for port in
+                                           (getattr(self, name) for name in UNIT_NAMES))))]
         self._track_ranges(m, trackers)
         queues = {name: self._queue(m, name, trackers, swaps) for name in UNIT_NAMES}
         with m.Switch(self.i.payload.unit):

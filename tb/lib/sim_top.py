@@ -7,6 +7,9 @@ visible to cocotb, for every visible signal costs simulation speed.
 
 from dataclasses import dataclass
 
+from weft.hw.units import UNITS
+from weft.tb.lib.trace import Kind
+
 __all__ = ["MEMORIES", "READABLE", "WRITABLE", "public_vlt", "weft_sim"]
 
 MEMORIES = ("dram0", "dram1", "program")
@@ -43,6 +46,9 @@ READABLE: dict[str, int] = {
     **{f"s_axil_{name}": width for name, width in _AXIL_OUT.items()},
 }  # fmt: skip
 """Variables a test reads, with their widths. `cycle` counts clock edges since rst was last high."""
+
+_TRACE = {"begin": 1, "cycle": 64, "issued": len(UNITS), "program_counter": 32, "started": len(UNITS),
+          "finished": len(UNITS)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int) 
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
     * Samples: with +samples=<file>, each word of m_axis_sample is appended there as eight bytes, little-endian; a
       packet's end is counted by nothing but the words before it. `sample_words` counts them in any case.
+    * Operations: with +operations=<file>, the events of the machine's trace port are written there (trace.cpp).
     * The instruction stream is tied off: programs come from memory.
     """
     memories = []
@@ -124,14 +131,17 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int) 
             *memories,
             "  wire [63:0] sample_tdata;",
             "  wire sample_tvalid, sample_tlast;",
+            *(_declare("wire", width, f"trace_{name}") for name, width in _TRACE.items()),
             "  weft_top weft_top (",
             "    .rst(rst_q),\n" + "".join(f"    .{name}({name}),\n" for name in same_name)
             + "    .s_axis_instruction_tdata('0), .s_axis_instruction_tkeep('0), .s_axis_instruction_tlast(1'b0),\n"
             "    .s_axis_instruction_tvalid(1'b0), .s_axis_instruction_tready(),\n"
             "    .m_axis_sample_tdata(sample_tdata), .m_axis_sample_tlast(sample_tlast),\n"
-            "    .m_axis_sample_tvalid(sample_tvalid), .m_axis_sample_tready(sample_tready_q)",
+            "    .m_axis_sample_tvalid(sample_tvalid), .m_axis_sample_tready(sample_tready_q),\n    "
+            + ",\n    ".join(f".trace_{name}(trace_{name})" for name in _TRACE),
             "  );",
             _BEHAVIOUR,
+            _RECORDER,
             "endmodule",
             "",
         ]
@@ -161,6 +171,31 @@ _BEHAVIOUR = """\
           for (int i = 0; i < 8; i++) $fwrite(sample_file, "%c", sample_tdata[8*i +: 8]);
       end
     end
+  end"""
+
+
+_RECORDER = f"""\
+  import "DPI-C" function int trace_open(input string path);
+  import "DPI-C" function void trace_event(
+    input longint unsigned cycle, input int kind, input int unit, input int unsigned program_counter);
+  import "DPI-C" function void trace_close();
+
+  string operations_path;
+  bit recording = 0;
+  initial if ($value$plusargs("operations=%s", operations_path)) begin
+    if (trace_open(operations_path) == 0) $fatal(1, "cannot write operations to '%s'", operations_path);
+    recording = 1;
+  end
+  final if (recording) trace_close();
+
+  always @(posedge clk) if (recording & ~rst_q) begin
+    if (trace_begin) trace_event(trace_cycle, {Kind.BEGIN}, 0, 0);
+    if ((trace_issued | trace_started | trace_finished) != 0)
+      for (int unit = 0; unit < {len(UNITS)}; unit++) begin
+        if (trace_issued[unit]) trace_event(trace_cycle, {Kind.ISSUED}, unit, trace_program_counter);
+        if (trace_started[unit]) trace_event(trace_cycle, {Kind.STARTED}, unit, 0);
+        if (trace_finished[unit]) trace_event(trace_cycle, {Kind.FINISHED}, unit, 0);
+      end
   end"""
 
 
