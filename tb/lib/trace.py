@@ -64,9 +64,9 @@ def _operations(events: np.ndarray) -> np.ndarray:
 def chrome_trace(programs: Iterable[tuple[int, np.ndarray]]) -> dict[str, Any]:
     """What Perfetto and chrome://tracing show: a track for each unit, a microsecond for each cycle.
 
-    ``programs``: cycles and ``OPERATION`` of each; they follow one another. A unit may take an operation while it still works on the one
-    before: the bar begins when that one is finished, and ends with the operation's own finish. Operations that never
-    finished are left out.
+    ``programs``: cycles and ``OPERATION`` [operations] of each; they follow one another. A unit may take an operation
+    while it still works on the one before: the bar begins when that one is finished, and ends with the operation's own
+    finish. Operations that never finished are left out.
     """
     names = [{"ph": "M", "pid": 0, "tid": unit, "name": "thread_name", "args": {"name": name}}
              for unit, name in enumerate(UNIT_NAMES)]
