@@ -116,8 +116,9 @@ def run_job(
     """Runs `job` in `directory`, one result a program, on memories held by `files`
     (by name; the file's size is the memory's).
 
-    `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError when the machine breaks an AXI rule, hangs or outlasts
-    `timeout_seconds`; a machine that reports an error in its registers has run, and the result says so.
+    `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError
+    when the machine breaks an AXI rule, hangs or outlasts `timeout_seconds`; a machine that reports an error in its
+    registers has run, and the result says so.
     """
     directory.mkdir(parents=True, exist_ok=True)
     job_file, result_file = directory / "job.json", directory / "result.json"
