@@ -150,7 +150,7 @@ class Session:
         if done.error_cause is not Cause.NONE:
             where = f"instruction {done.error_program_counter} with cause {done.error_cause.name}"
             raise Mismatch(f"the RTL stopped at {where}" + ("; golden ran to the end" if checked else ""))
-        if options.get("trace_operations"):
+        if done.operations is not None:
             totals.operations.append((done.cycles, done.operations))
         totals.cycles += done.cycles
         totals.instructions += done.instructions
