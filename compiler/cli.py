@@ -129,6 +129,8 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="On rtl: do not run golden and compare.")] = False,
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="On rtl: write when each operation "
+                                               "ran, for Perfetto; 1 us is 1 cycle.")] = None,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
     from weft.compiler.manifest import TModel
@@ -136,15 +138,22 @@ def run(
 
     if on not in (GOLDEN, RTL):
         raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
+    if trace and on != RTL:
+        raise WeftError(explain("--trace", f"--on {on}", "--on rtl", "add --on rtl"))
     loaded = TModel.load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     arrays = choose(read_arrays(inputs), [spec.name for spec in loaded.inputs], inputs)
     if on == RTL:
         need_simulation()
     with console.progress() as progress:
-        result = session.run(arrays, on=on, raw=raw, check=not no_check, most=images, progress=progress)
+        result = session.run(arrays, on=on, raw=raw, check=not no_check, most=images, progress=progress,
+                             trace_operations=trace is not None)
     if output:
         write_arrays(output, result.outputs)
+    if trace:
+        from weft.tb.lib.trace import chrome_trace
+
+        write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
     if as_json:
         print(json.dumps(console.as_object(result)))
     else:

@@ -26,6 +26,7 @@ from weft.hw.control.interlock import DRAM_UNITS, Interlock
 from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
+from weft.hw.control.trace import TracePort
 from weft.hw.memory.accumulators import Accumulators
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
@@ -38,11 +39,12 @@ class Core(wiring.Component):
 
     ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
     ``program_address`` and ``program_bytes``. ``dram0``, ``dram1``: AXI4. ``samples``: AXI4-Stream of performance
-    samples. The rest is the status that :class:`Supervisor` describes.
+    samples. ``trace``: only with the argument of that name, see :class:`TracePort`. The rest is the status that
+    :class:`Supervisor` describes.
     """
 
-    def __init__(self, arch: Arch) -> None:
-        self._arch = arch
+    def __init__(self, arch: Arch, *, trace: bool = False) -> None:
+        self._arch, self._trace = arch, trace
         address, width = arch.axi_address_width, arch.axi_data_width
         super().__init__({
             "stream": In(axi4_stream(arch.stream_width)),
@@ -53,6 +55,7 @@ class Core(wiring.Component):
             "error": Out(1), "cause": Out(5), "error_program_counter": Out(32), "program_counter": Out(32),
             "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
             "cycles": Out(64), "instructions": Out(64),
+            **({"trace": Out(TracePort())} if trace else {}),
         })
 
     def elaborate(self, platform) -> Module:
@@ -100,6 +103,13 @@ class Core(wiring.Component):
         self._connect_buses(m, program, units)
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units)
         self._sample(m, sampler, fetch, decoder, interlock, units)
+        if self._trace:
+            m.d.comb += [
+                self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),
+                self.trace.issued.eq(interlock.issued), self.trace.started.eq(interlock.started),
+                self.trace.program_counter.eq(decoder.o.payload.program_counter),
+                self.trace.finished.eq(Cat(*(units[name].done for name in UNIT_NAMES))),
+            ]
         return m
 
     @staticmethod

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hw.arch import Arch
 from weft.hw.bus.axi import Axi4, Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
 from weft.hw.bus.csr_slave import CsrSlave
+from weft.hw.control.trace import TracePort
 from weft.hw.core import Core
 from weft.hw.csr import ADDRESS_WIDTH
 
@@ -23,11 +24,12 @@ class Top(wiring.Component):
     """``axil``: control registers; ``dram0``, ``dram1``, ``program``: AXI4 masters; ``stream``: instruction beats;
     ``samples``: performance samples; ``interrupt``.
 
+    With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without.
     A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
     """
 
-    def __init__(self, arch: Arch) -> None:
-        self._arch = arch
+    def __init__(self, arch: Arch, *, trace: bool = False) -> None:
+        self._arch, self._trace = arch, trace
         address, width = arch.axi_address_width, arch.axi_data_width
         super().__init__({
             "axil": In(Axi4Lite(ADDRESS_WIDTH)),
@@ -35,17 +37,18 @@ class Top(wiring.Component):
             "program": Out(Axi4Read(address, arch.stream_width)),
             "stream": In(axi4_stream(arch.stream_width)), "samples": Out(axi4_stream(64)),
             "interrupt": Out(1),
+            **({"trace": Out(TracePort())} if trace else {}),
         })
 
     def elaborate(self, platform) -> Module:
         m = Module()
         core_reset, resetting = Signal(), Signal()
         m.submodules.csr = csr = CsrSlave(self._arch)
-        core = Core(self._arch)
+        core = Core(self._arch, trace=self._trace)
         m.submodules.core = ResetInserter(core_reset)(core)
         connect(m, flipped(self.axil), csr.axil)
         connect(m, flipped(self.stream), core.stream)
-        for name in ("dram0", "dram1", "program", "samples"):
+        for name in ("dram0", "dram1", "program", "samples", *(("trace",) if self._trace else ())):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
         m.d.comb += [
             core.start.eq(csr.start), core.abort.eq(resetting), core_reset.eq(resetting & core.quiet),
@@ -60,12 +63,14 @@ class Top(wiring.Component):
         return m
 
 
-def with_ports(arch: Arch) -> tuple[Module, Ports]:
+def with_ports(arch: Arch, *, trace: bool = False) -> tuple[Module, Ports]:
     """Top inside a module, with its flat ports by name: what the Verilog writer takes."""
     m = Module()
-    m.submodules.machine = top = Top(arch)
+    m.submodules.machine = top = Top(arch, trace=trace)
     ports: Ports = {}
     for name, prefix in PORT_PREFIXES.items():
         ports |= verilog_ports(m, getattr(top, name), prefix)
     ports["interrupt"] = top.interrupt, None
+    if trace:
+        ports |= {f"trace_{name}": (getattr(top.trace, name), None) for name in TracePort().members}
     return m, ports

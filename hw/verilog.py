@@ -12,12 +12,12 @@ from weft.hw.top import with_ports
 TOP_NAME = "weft_top"
 
 
-def verilog_text(arch: Arch) -> str:
-    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``.
+def verilog_text(arch: Arch, *, trace: bool = False) -> str:
+    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``; ``trace_*`` if asked for.
 
     Amaranth takes the yosys that the environment variable YOSYS names; ``tb/lib/toolchain.py`` finds one.
     """
-    module, ports = with_ports(arch)
+    module, ports = with_ports(arch, trace=trace)
     text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
     return collapse_zero_memories(text)
 

@@ -48,6 +48,8 @@ class RunResult:
     seconds: float
     array_size: int
     comparison: Comparison | None = None
+    operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    """On rtl with ``trace_operations``, of each program: its cycles, and ``OPERATION`` of tb/lib/trace.py."""
 
     @property
     def utilization(self) -> float | None:
@@ -72,6 +74,7 @@ class _Totals:
     instructions: int = 0
     cycles: int = 0
     seconds: float = 0.0
+    operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     comparison: Comparison | None = None
 
 
@@ -105,7 +108,8 @@ class Session:
         return RunResult(outputs=outputs, images=len(images), instructions=totals.instructions,
                          cycles=totals.cycles if on == RTL else None,
                          macs=self.model.macs * len(images) or None, seconds=totals.seconds,
-                         array_size=self.arch.array_size, comparison=totals.comparison)
+                         array_size=self.arch.array_size, comparison=totals.comparison,
+                         operations=totals.operations)
 
     def _run_group(self, group: _Group, totals: _Totals, on: str, check: bool, progress: Progress,
                    rtl_options: dict[str, Any]) -> None:
@@ -146,6 +150,8 @@ class Session:
         if done.error_cause is not Cause.NONE:
             where = f"instruction {done.error_program_counter} with cause {done.error_cause.name}"
             raise Mismatch(f"the RTL stopped at {where}" + ("; golden ran to the end" if checked else ""))
+        if done.operations is not None:
+            totals.operations.append((done.cycles, done.operations))
         totals.cycles += done.cycles
         totals.instructions += done.instructions
         totals.seconds += done.seconds

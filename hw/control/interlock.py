@@ -31,7 +31,8 @@ class Interlock(wiring.Component):
     """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
     ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
 
-    ``blamed`` (one of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
+    ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
+    one. ``blamed`` (one of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
     Latency: 3 cycles from i taken to the unit's stream valid when nothing conflicts and no other queue fetches.
     """
 
@@ -39,7 +40,7 @@ class Interlock(wiring.Component):
         self._arch, self._layouts = arch, layouts
         super().__init__({
             "i": In(stream.Signature(issue_layout(arch))),
-            "swapped": In(1), "idle": Out(1),
+            "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in UNIT_NAMES},
             "blamed": In(len(DRAM_UNITS)), "blamed_program_counter": Out(32),
@@ -53,7 +54,12 @@ class Interlock(wiring.Component):
             m.submodules[f"{name}_tracker"] = tracker
             m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")), tracker.new_unit.eq(self.i.payload.unit),
                          *(tracker.new[field].eq(value) for field, value in range_of(self.i.payload).items())]
-        m.d.comb += self.idle.eq(Cat(*(tracker.empty for tracker in trackers.values())).all())
+        ports = [getattr(self, name) for name in UNIT_NAMES]
+        m.d.comb += [
+            self.idle.eq(Cat(*(tracker.empty for tracker in trackers.values())).all()),
+            self.issued.eq(Cat(*(tracker.push for tracker in trackers.values()))),
+            self.started.eq(Cat(*(port.valid & port.ready for port in ports))),
+        ]
         self._track_ranges(m, trackers)
         watched = {**trackers, SWAP: self._track_swaps(m)}
         queues = {name: self._queue(m, name, watched) for name in UNIT_NAMES}

@@ -26,6 +26,7 @@ from weft.tb.lib import toolchain
 
 __all__ = [
     "DRAM_SOURCES",
+    "TRACE_SOURCES",
     "BuildError",
     "RunResult",
     "Simulation",
@@ -37,6 +38,7 @@ __all__ = [
 
 SV = Path(__file__).parent / "sv"
 DRAM_SOURCES = [SV / "axi_dram.sv", SV / "dram.cpp"]
+TRACE_SOURCES = [SV / "trace.cpp"]
 
 OPTIMISE = "-O2"
 LOG_TAIL_LINES = 60

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.tb.lib.build import DRAM_SOURCES, Simulation, build_simulation, run_simulation
+from weft.tb.lib.build import DRAM_SOURCES, TRACE_SOURCES, Simulation, build_simulation, run_simulation
 from weft.tb.lib.sim_top import MEMORIES, public_vlt, weft_sim
 
 __all__ = ["Job", "JobResult", "MemorySettings", "Program", "build_machine", "run_job"]
@@ -90,12 +90,12 @@ def build_machine(
     trace: bool = False,
     coverage: bool = False,
 ) -> Simulation:
-    """The simulation of module `weft_top` with its three memories."""
+    """The simulation of module `weft_top`, which has its trace port, with its three memories."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width)
     return build_simulation(
         weft_top_verilog + "\n" + top,
         top="weft_sim",
-        sources=DRAM_SOURCES,
+        sources=[*DRAM_SOURCES, *TRACE_SOURCES],
         public_vlt=public_vlt(),
         trace=trace,
         coverage=coverage,
@@ -109,14 +109,16 @@ def run_job(
     directory: Path,
     files: Mapping[str, Path],
     samples: Path | None = None,
+    operations: Path | None = None,
     timeout_seconds: float = 600,
     trace: bool = False,
 ) -> list[JobResult]:
     """Runs `job` in `directory`, one result a program, on memories held by `files`
     (by name; the file's size is the memory's).
 
-    The files change in place. Raises SimulationError when the machine breaks an AXI rule, hangs or outlasts
-    `timeout_seconds`; a machine that reports an error in its registers has run, and the result says so.
+    `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError
+    when the machine breaks an AXI rule, hangs or outlasts `timeout_seconds`; a machine that reports an error in its
+    registers has run, and the result says so.
     """
     directory.mkdir(parents=True, exist_ok=True)
     job_file, result_file = directory / "job.json", directory / "result.json"
@@ -129,6 +131,8 @@ def run_job(
     plusargs = [f"+{name}={Path(files[name]).resolve()}" for name in MEMORIES]
     if samples is not None:
         plusargs.append(f"+samples={samples.resolve()}")
+    if operations is not None:
+        plusargs.append(f"+operations={operations.resolve()}")
     run_simulation(
         simulation,
         "weft.tb.lib.run_program",

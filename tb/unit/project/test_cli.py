@@ -15,6 +15,7 @@ from weft.hw.isa import Cause, Isa
 from weft.hw.reports import isa_text
 from weft.tb.golden.dram import Dram
 from weft.tb.golden.machine import Machine
+from weft.tb.lib.trace import OPERATION
 
 Weft = Callable[..., Any]
 VECTORS = np.arange(8, dtype=np.int16).reshape(4, 2) - 3
@@ -88,7 +89,8 @@ class StandIn:
         Machine(arch, dram0, dram1).run(program)
         self.spoil(dram0)
         return types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
-                                     error_cause=self.cause, error_program_counter=1)
+                                     error_cause=self.cause, error_program_counter=1,
+                                     operations=np.array([(1, 0, 4, 6, 9)], OPERATION))
 
 
 @pytest.fixture
@@ -110,6 +112,13 @@ def test_rtl_run_says_how_many_words_are_equal(weft: Weft, rtl: StandIn, on_rtl:
     found = json.loads(weft(*on_rtl, "--json").out)
     assert found["cycles"] == 100 and found["check"]["equal"] == found["check"]["words"] >= 2 * 2 * 4 * 2
     assert "RTL equals golden" in weft(*on_rtl).out
+
+
+def test_trace_is_written_for_perfetto(weft: Weft, rtl: StandIn, on_rtl: tuple[object, ...], tmp_path: Path) -> None:
+    assert weft(*on_rtl, "--trace", tmp_path / "trace.json").code == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    bar, = (event for event in events if event["ph"] == "X")
+    assert (bar["name"], bar["ts"], bar["dur"]) == ("1", 6, 4)
 
 
 def test_difference_names_address_lane_and_values_and_exits_2(weft: Weft, rtl: StandIn,

@@ -34,6 +34,11 @@ def fails(weft: Weft) -> Callable[..., str]:
 Fails = Callable[..., str]
 
 
+def test_trace_without_rtl(fails: Fails, tmp_path: Path) -> None:
+    message = fails("run", "any.tmodel", "--input", "any.npz", "--trace", tmp_path / "trace.json")
+    assert "--trace: found --on golden; allowed: --on rtl; way out: add --on rtl" in message
+
+
 # -- architectures -----------------------------------------------------------------------------------------------------
 def test_unknown_architecture(fails: Fails) -> None:
     message = fails("isa", "-a", "pink")

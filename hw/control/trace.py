@@ -1,0 +1,28 @@
+"""The trace port: when each operation is issued, started and finished. Simulation reads it; the product has none.
+
+Units work in order, so that nothing has to travel with an operation: the n-th ``started`` and the n-th ``finished`` of
+a unit belong to its n-th ``issued``.
+"""
+
+from __future__ import annotations
+
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from weft.hw.control.issue import UNIT_NAMES
+
+
+class TracePort(wiring.Signature):
+    """``begin``: a pulse, a new program is started. ``cycle``: the machine's own count, 0 while it accepts the
+    program's first instruction.
+
+    ``issued``, ``started``, ``finished``: bit k is a pulse of unit k of ``UNIT_NAMES``. Issued: the interlock takes the
+    instruction with ``program_counter`` (at most one unit a cycle). Started: the unit takes the operation, free of
+    conflicts. Finished: the unit's ``done``. Every instruction but NoOp and Configure gives one operation. Of a SIMD
+    loop the header and each instruction of the body is one; what they do ends with the last one's finish.
+    """
+
+    def __init__(self) -> None:
+        units = len(UNIT_NAMES)
+        super().__init__({"begin": Out(1), "cycle": Out(64), "issued": Out(units), "program_counter": Out(32),
+                          "started": Out(units), "finished": Out(units)})

@@ -1,0 +1,163 @@
+"""The trace of operations: every instruction that gives one appears once, in an order that the machine allows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from amaranth.back import rtlil
+
+from weft.hw.arch import Arch
+from weft.hw.control.decoder import UNIT_OF_FLOW, UNIT_OF_OPCODE
+from weft.hw.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.top import with_ports
+from weft.tb.golden.dram import Dram
+from weft.tb.lib.job import MemorySettings
+from weft.tb.lib.lockstep_archs import lockstep_archs
+from weft.tb.lib.random_program import random_program, random_vectors
+from weft.tb.lib.rtl import RtlResult, run_many_on_rtl
+from weft.tb.lib.trace import NEVER, UNIT_NAMES, chrome_trace
+
+ARCHS = lockstep_archs()
+ISA = Isa(ARCHS["lanes2"])
+STALLS = MemorySettings(read_latency=25, write_latency=9, jitter=20, stall_ar=60, stall_r=60, stall_w=60, stall_b=60)
+
+
+def run(name: str, *programs: Sequence[Instruction], traced: bool = True) -> list[RtlResult]:
+    """Programs one after another, with a soft reset between them."""
+    arch = ARCHS[name]
+    drams = Dram(arch), Dram(arch)
+    for seed, dram in enumerate(drams):
+        dram.write(0, random_vectors(arch, seed, 100))
+    code = [Isa(arch).assemble(program) for program in programs]
+    return run_many_on_rtl(arch, code, *drams, memories=[STALLS] * len(code), trace_operations=traced)
+
+
+def expected(program: Sequence[Instruction]) -> list[tuple[int, str]]:
+    """Program counter and unit of each operation."""
+    counter, operations = 0, []
+    for instruction in program:
+        if instruction.opcode == Opcode.DATA_MOVE:
+            operations.append((counter, UNIT_OF_FLOW[DataFlow(instruction.flags)]))
+        elif instruction.opcode in UNIT_OF_OPCODE:
+            operations.append((counter, UNIT_OF_OPCODE[instruction.opcode]))
+        register, value, _ = instruction.operands
+        moved = instruction.opcode == Opcode.CONFIGURE and register == Register.PROGRAM_COUNTER
+        counter = value if moved else counter + 1
+    return operations
+
+
+def listed(table: np.ndarray) -> list[tuple[int, str]]:
+    return [(int(row["program_counter"]), UNIT_NAMES[row["unit"]]) for row in table]
+
+
+def assert_possible(table: np.ndarray, cycles: int) -> None:
+    """Issued one a cycle in program order; each issued, started, finished in this order; units work in order."""
+    assert (np.diff(table["issue_cycle"]) > 0).all()
+    assert (table["issue_cycle"] <= table["start_cycle"]).all()
+    assert (table["start_cycle"] <= table["finish_cycle"]).all()
+    assert table["issue_cycle"].min() > 0
+    assert table["finish_cycle"].max() < cycles
+    for unit in range(len(UNIT_NAMES)):
+        for column in ("start_cycle", "finish_cycle"):
+            assert (np.diff(table[column][table["unit"] == unit]) > 0).all()
+
+
+CHAIN = [
+    ISA.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 8),
+    ISA.configure(Register.TIMEOUT, 0),
+    ISA.load_weight(0, 2),
+    ISA.no_op(),
+    ISA.mat_mul(2, 0, 4),
+    ISA.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 10, 0, 4),
+    ISA.data_move(DataFlow.LOCAL_TO_DRAM0, 10, 50, 4),
+    ISA.data_move(DataFlow.DRAM1_TO_LOCAL, 10, 0, 4),
+]
+"""Each operation needs what the one before it leaves, or overwrites what it reads."""
+
+
+def test_dependent_operations_follow_one_another() -> None:
+    result, = run("lanes2", CHAIN)
+    table = result.operations
+    assert listed(table) == expected(CHAIN) == [
+        (0, "dram0_read"), (2, "load_weight"), (4, "mat_mul"), (5, "move_out"), (6, "dram0_write"), (7, "dram1_read")]
+    assert_possible(table, result.cycles)
+    assert (table["start_cycle"][1:] > table["finish_cycle"][:-1]).all()
+    assert table["issue_cycle"][-1] < table["finish_cycle"][0], "a conflict never holds the decoder"
+
+
+def test_independent_operations_overlap() -> None:
+    program = [ISA.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 8), ISA.data_move(DataFlow.DRAM1_TO_LOCAL, 8, 0, 8)]
+    first, second = run("lanes2", program)[0].operations
+    assert second["start_cycle"] < first["finish_cycle"]
+
+
+def test_loop_is_traced_as_its_header_and_its_body() -> None:
+    """The work ends with the last body instruction's finish; the next plain instruction finishes after it."""
+    isa = Isa(ARCHS["lanes4_lut"])
+    move, iterations = SimdSub(SimdOpcode.MOVE, 0, 0, 0), 20
+    step = isa.simd(move, read=0, write=20, read_stride=1, write_stride=1)
+    program = [isa.simd_loop(iterations, 3), step, step, step, isa.simd(move, read=1, write=2)]
+    result, = run("lanes4_lut", program)
+    table = result.operations
+    assert listed(table) == expected(program) == [(index, "simd") for index in range(5)]
+    assert_possible(table, result.cycles)
+    assert table["finish_cycle"][2] < table["finish_cycle"][3] - iterations
+    assert table["finish_cycle"][4] > table["finish_cycle"][3]
+
+
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_lut"])
+def test_random_programs_are_traced_completely_and_at_no_cost(name: str) -> None:
+    """Every accepted instruction but NoOp and Configure; the same cycles as without."""
+    programs = [random_program(ARCHS[name], seed, 50) for seed in range(6)]
+    traced, untraced = run(name, *programs), run(name, *programs, traced=False)
+    for program, result, plain in zip(programs, traced, untraced, strict=True):
+        assert listed(result.operations) == expected(program)
+        assert_possible(result.operations, result.cycles)
+        assert plain.operations is None
+        assert plain.cycles == result.cycles
+
+
+def test_illegal_instruction_ends_the_trace() -> None:
+    """What was issued before drains and is complete; the next program is traced from its own beginning."""
+    illegal = ISA.mat_mul(ARCHS["lanes2"].local_depth - 1, 0, 4)
+    stopped, after = run("lanes2", [CHAIN[0], illegal, CHAIN[2]], CHAIN[:1])
+    assert stopped.error_program_counter == 1
+    assert listed(stopped.operations) == listed(after.operations) == [(0, "dram0_read")]
+    assert (stopped.operations["finish_cycle"] != NEVER).all()
+
+
+def test_chrome_trace_has_a_bar_for_each_operation_and_none_overlap_in_a_unit() -> None:
+    result, = run("lanes2", CHAIN * 2)
+    events = chrome_trace([(result.cycles, result.operations)] * 2)["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X"]
+    assert len(bars) == 2 * len(result.operations)
+    for unit in range(len(UNIT_NAMES)):
+        ends = 0
+        for bar in (bar for bar in bars if bar["tid"] == unit):
+            assert bar["ts"] >= ends
+            assert bar["dur"] > 0
+            ends = bar["ts"] + bar["dur"]
+    assert ends <= 2 * result.cycles
+
+
+def cells(arch: Arch, trace: bool) -> tuple[Counter[str], set[str]]:
+    """Cells of the machine's netlist by kind, and its ports."""
+    module, ports = with_ports(arch, trace=trace)
+    text = rtlil.convert(module, name="weft_top", ports=ports, emit_src=False)
+    kinds = (line.split()[1] for line in text.splitlines() if line.lstrip().startswith("cell $"))
+    return Counter(kinds), set(ports)
+
+
+def test_product_has_no_trace() -> None:
+    """The simulated machine is the product and nine and-gates for valid and ready that its ports need."""
+    product, product_ports = cells(ARCHS["lanes2"], False)
+    simulated, simulated_ports = cells(ARCHS["lanes2"], True)
+    assert simulated_ports - product_ports == {f"trace_{name}" for name in (
+        "begin", "cycle", "issued", "program_counter", "started", "finished")}
+    assert product_ports < simulated_ports
+    extra = simulated - product
+    assert extra <= Counter({"$and": len(UNIT_NAMES)})
+    assert not product - simulated
