@@ -18,8 +18,7 @@ class UnitQueue(wiring.Component):
     ``rings``: what can end a wait, and in how many places. ``reserve`` takes a place (only while ``room``); a later
     ``push`` stores the operation at ``tail`` with its ``waits``, which ``events`` end. ``wanted``: the operation at
     ``next`` may be fetched into the head register, ``fetch``: it is. ``valid``: it is there and waits for nothing;
-    ``ready`` takes it. ``refill``: wanted already when the head is taken, for one operation a cycle instead of one
-    every two.
+    ``ready`` takes it. ``refill``: wanted already when the head is taken, not a cycle later.
     """
 
     def __init__(self, depth: int, rings: dict[str, int], *, refill: bool) -> None:
@@ -65,10 +64,11 @@ class UnitQueue(wiring.Component):
 
 
 class OperationMemory(wiring.Component):
-    """What the operations of several queues are: one written and one fetched a cycle, all queues in turn.
+    """What the operations of queues are: one written and one fetched a cycle, several queues in turn.
 
     Queue k of ``depths`` writes ``operation`` at its ``tail[k]`` when ``push[k]`` (one of them), and has what lies at
-    ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``.
+    ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``: at once where there
+    is one queue, a cycle later or, in its turn, more where there are several.
     """
 
     def __init__(self, operation: data.Layout, depths: tuple[int, ...]) -> None:
@@ -84,10 +84,14 @@ class OperationMemory(wiring.Component):
         m = Module()
         rows = sum(self._depths)
         m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])
-        m.submodules.turns = turns = RoundRobin(len(self._depths))
         write, read = memory.write_port(), memory.read_port(domain="comb")
+        if len(self._depths) == 1:
+            m.d.comb += self.fetch.eq(self.wanted)
+        else:
+            m.submodules.turns = turns = RoundRobin(len(self._depths))
+            m.d.comb += [turns.requests.eq(self.wanted & ~self.fetch), turns.advance.eq(1)]
+            m.d.sync += self.fetch.eq(turns.grant)
         m.d.comb += [
-            turns.requests.eq(self.wanted), turns.advance.eq(1), self.fetch.eq(turns.grant),
             write.en.eq(self.push.any()), write.data.eq(self.operation),
             write.addr.eq(self._row(self.push, self.tail)), read.addr.eq(self._row(self.fetch, self.next)),
         ]

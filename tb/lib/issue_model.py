@@ -14,9 +14,9 @@ from weft.tb.lib.block_bench import Model, Ports, Source, from_bits, to_bits
 
 Range = tuple[int, int]
 """First and last address."""
-FREE_LATENCY = 3
+FREE_LATENCY = {name: 4 if name in SHARED_MEMORY else 3 for name in UNIT_NAMES}
 """Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
-FETCH_CYCLES = {name: 2 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+FETCH_CYCLES = {name: 3 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
 """From one operation taken to the next one there."""
 TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
 """Other queues that may fetch from the same memory first."""
@@ -182,7 +182,7 @@ class Units(Model):
             assert when is not None and when < now, (
                 f"{name} starts at {now}, but {earlier.unit} is {event} at {when}: {operation.fields} {earlier.fields}")
         seen = [getattr(earlier, event) for earlier, event in operation.may]
-        there = [operation.issued + FREE_LATENCY,
+        there = [operation.issued + FREE_LATENCY[name],
                  *([operation.before.started + FETCH_CYCLES[name]] if operation.before else [])]
         free = [max(there) + TURNS[name], *(when + 1 for when in seen if when is not None)]
         assert now <= max(free), f"{name} could have started at {max(free)}, not {now}"
