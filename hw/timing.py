@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.hw.arch import Arch
+from weft.hw.arch import ONCE, Arch
 
 LOCAL_READ_LATENCY = 4
 """From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
@@ -13,5 +13,6 @@ forwarding."""
 
 
 def array_latency(arch: Arch) -> int:
-    """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers."""
-    return 2 * arch.array_size + 2
+    """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
+    with mac_rounding ``once`` the bias added below."""
+    return 2 * arch.array_size + (2 if arch.mac_rounding == ONCE else 1)

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
 from weft.hw.control.walker import Walker
-from weft.hw.memory.local import delayed
+from weft.hw.delay import delayed
 from weft.hw.operations import mat_mul_layout, shift_width
 from weft.hw.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
 from weft.hw.timing import LOCAL_READ_LATENCY, array_latency
@@ -50,9 +50,10 @@ class MatMulUnit(wiring.Component):
         head = data.StructLayout({"target": target, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch)})
         fields = Cat(at.accumulator, operation.accumulate, at.last, operation.zeroes, self.swapped,
                      operation.enter_shift)
-        arriving = data.View(head, delayed(m, "arriving", fields, LOCAL_READ_LATENCY))
-        self._feed(m, delayed(m, "arrived", taken, LOCAL_READ_LATENCY), arriving)
-        self._collect(m, data.View(target, delayed(m, "leaving", arriving.target.as_value(), array_latency(arch))))
+        arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving", reset=True))
+        self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
+        self._collect(m, data.View(target, delayed(
+            m, arriving.target.as_value(), array_latency(arch), name="leaving", reset=True)))
         return m
 
     def _feed(self, m: Module, arrived, arriving) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
+from weft.hw.delay import delayed
 from weft.hw.fixed_point import resize, saturate
 from weft.hw.memory.arbiter import RoundRobin
-from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.memory.local import answer, select
+from weft.hw.memory.banks import Interleave
+from weft.hw.memory.local import pick, respond, select, served
 from weft.hw.ports import (
     AccumulatePort,
     accumulator_layout,
@@ -48,16 +50,24 @@ class Accumulators(wiring.Component):
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
-        grants, outputs = [], []
+        grants, banks = [], []
         m.d.comb += self.mat_mul.request.ready.eq(1)
         for index in range(interleave.count):
             m.submodules[f"bank{index}"] = bank = AccumulatorBank(arch, interleave.rows, interleave.row_width)
             grant = self._arbitrate(m, interleave, index, bank, readers, writers)
             grants.append(grant)
-            outputs.append(bank.r_data.as_value())
+            banks.append(bank)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
-            answer(m, name, port, [grant[index] for grant in grants], outputs, ACCUMULATOR_READ_LATENCY)
+            self._answer(m, name, port, [grant[index] for grant in grants], banks)
         return m
+
+    def _answer(self, m: Module, name: str, port, grants: list, banks: list) -> None:
+        """Register the row of the bank that served this client, from where the bank has it."""
+        valid, number = served(m, name, grants, ACCUMULATOR_READ_LATENCY - 2)
+        chosen = Cat(valid, pick(number, [bank.in_result for bank in banks]), number)
+        chosen = delayed(m, chosen, 1, name=f"{name}_chosen", reset=True)
+        rows = [row.as_value() for bank in banks for row in (bank.fetched, bank.result)]
+        respond(m, name, port, chosen[0], chosen[1:], rows)
 
     def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list):
         """Fill one bank's request register; returns the readers' one-hot grant."""
@@ -93,13 +103,13 @@ class Accumulators(wiring.Component):
     def _fill(self, m: Module, interleave: Interleave, bank, chosen, requests: list, adds, grant,
               readers: list) -> None:
         """Register the bank's chosen write and read."""
-        wide = bank.w_data.shape()
+        wide = bank.w_complement.shape()
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
         values = [widened(request.payload.data, wide) for request in requests]
         m.d.sync += [
             bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row),
-            bank.w_data.as_value().eq(select(chosen, values)),
+            bank.w_complement.as_value().eq(~select(chosen, values)),
             bank.r_addr.eq(Mux(adds, row, read_row)),
         ]
 
@@ -112,62 +122,64 @@ def widened(row, layout: data.ArrayLayout):
 
 class AccumulatorBank(wiring.Component):
     """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it.
+    it, its scalars complemented.
 
-    ``r_data`` follows ``r_addr`` by 2 cycles, newer writes included; the write reaches the block RAM a cycle later.
+    The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
+    ``fetched``: both 2 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
     """
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
         self._arch, self._rows = arch, rows
         super().__init__({
-            "r_addr": In(row_width), "r_data": Out(accumulator_layout(arch)),
-            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_data": In(wide_layout(arch)),
+            "r_addr": In(row_width), "in_result": Out(1),
+            "result": Out(accumulator_layout(arch)), "fetched": Out(accumulator_layout(arch)),
+            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_complement": In(wide_layout(arch)),
         })
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        layout = accumulator_layout(self._arch)
-        read, stored, write = block_ram(m, "ram", self._rows, layout.size)
+        m.submodules.ram = ram = Memory(shape=unsigned(accumulator_layout(self._arch).size), depth=self._rows, init=[])
+        read, write = ram.read_port(), ram.write_port()
         m.d.comb += read.addr.eq(self.r_addr)
-        write_stage = data.StructLayout({
-            "en": 1, "accumulate": 1, "addr": len(self.w_addr), "data": self.w_data.shape()})
-        in_ram, adding = (Signal(write_stage, name=name) for name in ("in_ram", "adding"))
-        m.d.sync += [
-            in_ram.en.eq(self.w_en), in_ram.accumulate.eq(self.w_accumulate), in_ram.addr.eq(self.w_addr),
-            in_ram.data.eq(self.w_data), adding.eq(in_ram),
-        ]
-        result = Signal(layout, reset_less=True)
-        self._forward(m, result, stored, in_ram, adding, write)
-        self._add(m, result, adding)
-        m.d.comb += write.data.eq(result.as_value())
+        place = data.StructLayout({"en": 1, "addr": len(self.w_addr)})
+        request, in_ram, adding, writing = (Signal(place, name=name) for name in (
+            "request", "in_ram", "adding", "writing"))  # the write in each stage
+        m.d.comb += [request.en.eq(self.w_en), request.addr.eq(self.w_addr)]
+        m.d.sync += [in_ram.eq(request), adding.eq(in_ram), writing.eq(adding)]
+        m.d.comb += [write.en.eq(writing.en), write.addr.eq(writing.addr), write.data.eq(self.result.as_value())]
+        hits = [Signal(name=f"hit{age + 1}") for age in range(FORWARDING_DEPTH)]
+        for hit, newer in zip(hits, (in_ram, adding, writing), strict=True):
+            m.d.sync += hit.eq(newer.en & (newer.addr == self.r_addr))
+        result = Signal(self.result.shape(), reset_less=True)
+        m.d.comb += [self.result.eq(result), self.in_result.eq(hits[0])]
+        self._fetch(m, read.data, hits)
+        self._add(m, result, hits[0])
         return m
 
-    def _forward(self, m: Module, result, stored, in_ram, adding, write) -> None:
-        """``r_data``: the newest of the last three results with the address read, else what the block RAM gave.
+    def _fetch(self, m: Module, stored, hits) -> None:
+        """The row as the block RAM gives it, or as one of the two older writes leaves it that it did not show yet."""
+        before, fetched = (Signal(self.result.shape(), name=name, reset_less=True) for name in ("before", "fetched"))
+        row = Mux(hits[1], self.result.as_value(), Mux(hits[2], before.as_value(), stored))
+        m.d.sync += [before.eq(self.result), fetched.eq(row)]
+        m.d.comb += self.fetched.eq(fetched)
 
-        The block RAM does not show the writes of the last three cycles. Addresses are compared two cycles ahead, so
-        that the two older results are chosen between a cycle ahead.
+    def _add(self, m: Module, result, in_result) -> None:
+        """Add to what was read, or replace it; saturate.
+
+        a + b is written ~(~a - b): yosys puts the left side of a difference on the carry chain's direct input, where a
+        register is free, and takes the choice of what to add into the chain's own tables.
         """
-        in_write = Signal(data.StructLayout({"en": 1, "addr": len(self.w_addr)}))
-        m.d.sync += [in_write.en.eq(adding.en), in_write.addr.eq(adding.addr)]
-        m.d.comb += [write.en.eq(in_write.en), write.addr.eq(in_write.addr)]
-        early = [Signal(name=f"early_hit{age}") for age in range(FORWARDING_DEPTH)]
-        for hit, writing in zip(early, (in_ram, adding, in_write), strict=True):
-            m.d.sync += hit.eq(writing.en & (writing.addr == self.r_addr))
-        newest_hit, older_hit = Signal(), Signal()
-        before, older = Signal.like(stored, reset_less=True), Signal.like(stored, reset_less=True)
+        accumulate, add_result, add_fetched = Signal(), Signal(), Signal()
+        in_ram, adding = (Signal(self.w_complement.shape(), name=f"complement_{name}", reset_less=True)
+                          for name in ("in_ram", "adding"))
         m.d.sync += [
-            newest_hit.eq(early[0]), older_hit.eq(early[1] | early[2]),
-            before.eq(result), older.eq(Mux(early[1], result, before)),
+            accumulate.eq(self.w_accumulate), in_ram.eq(self.w_complement), adding.eq(in_ram),
+            add_result.eq(accumulate & in_result), add_fetched.eq(accumulate & ~in_result),
         ]
-        m.d.comb += self.r_data.as_value().eq(Mux(newest_hit, result.as_value(), Mux(older_hit, older, stored)))
-
-    def _add(self, m: Module, result, adding) -> None:
-        """Add or replace, saturate."""
-        width = self._arch.accumulator_bits
         for lane in range(self._arch.array_size):
-            old = Mux(adding.accumulate, self.r_data[lane], 0)
-            m.d.sync += result[lane].eq(saturate(adding.data[lane] + old, width))
+            rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
+            old = select(Cat(add_result, add_fetched), rows).as_signed()
+            m.d.sync += result[lane].eq(saturate(~(adding[lane] - old), self._arch.accumulator_bits))
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:
