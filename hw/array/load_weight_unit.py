@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -47,10 +47,8 @@ class LoadWeightUnit(wiring.Component):
         ]
         with m.If(taken):
             m.d.sync += bias_row.eq(at.last & at.operation.zero_bias & ~bias_row)
-        shift = delayed(m, taken, LOCAL_READ_LATENCY, name="shifted", reset=True)
-        cleared = delayed(m, zeroes, LOCAL_READ_LATENCY, name="cleared", reset=True)
         m.d.comb += [
-            self.shift.eq(shift),
-            self.weight.as_value().eq(Mux(cleared, 0, self.local_read.response.payload.as_value())),
+            self.shift.eq(delayed(m, taken, LOCAL_READ_LATENCY, name="taken", reset=True)),
+            self.weight.eq(self.local_read.response.payload),  # zeros when nothing was requested
         ]
         return m

@@ -67,7 +67,7 @@ class Accumulators(wiring.Component):
         chosen = Cat(valid, pick(number, [bank.in_result for bank in banks]), number)
         chosen = delayed(m, chosen, 1, name=f"{name}_chosen", reset=True)
         rows = [row.as_value() for bank in banks for row in (bank.fetched, bank.result)]
-        respond(m, name, port, chosen[0], chosen[1:], rows)
+        respond(m, port, chosen[0], chosen[1:], rows)
 
     def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list):
         """Fill one bank's request register; returns the readers' one-hot grant."""

@@ -47,7 +47,7 @@ class LocalMemory(wiring.Component):
             take_write(m, write, interleave, grant, writers)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)
-            respond(m, name, port, valid, bank, outputs)
+            respond(m, port, valid, bank, outputs)
         return m
 
 
@@ -106,8 +106,9 @@ def pick(number: Value, values: list):
     return Mux(number[-1], pick(number[:-1], values[half:]), pick(number[:-1], values[:half]))
 
 
-def respond(m: Module, name: str, port, valid, number: Value, rows: list) -> None:
-    """Register rows[number], the last cycle of a read's latency; zeros when not ``valid``."""
-    data = Signal(port.response.payload.shape(), name=f"{name}_answer", reset_less=True)
-    m.d.sync += [port.response.valid.eq(valid), data.as_value().eq(Mux(valid, pick(number, rows), 0))]
-    m.d.comb += port.response.payload.eq(data)
+def respond(m: Module, port, valid, number: Value, rows: list) -> None:
+    """Register rows[number] as the port's response, the last cycle of a read's latency; zeros where it is not valid."""
+    m.d.sync += [
+        port.response.valid.eq(valid),
+        port.response.payload.as_value().eq(Mux(valid, pick(number, rows), 0)),
+    ]
