@@ -7,9 +7,9 @@ from weft.hw.arch import ONCE, Arch
 LOCAL_READ_LATENCY = 4
 """From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
 
-ACCUMULATOR_READ_LATENCY = 4
-"""From an accumulator read request taken to its response: arbitration register, block RAM, output register,
-forwarding."""
+ACCUMULATOR_READ_LATENCY = 5
+"""From an accumulator read request taken to its response: arbitration register, block RAM, output register, the row
+with older writes, and with the newest."""
 
 
 def array_latency(arch: Arch) -> int:

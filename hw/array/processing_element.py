@@ -29,7 +29,8 @@ class ShadowWeight(wiring.Component):
     """One place of the weight column: a shadow that shifts, and the active weight that is copied from it.
 
     ``shift``: ``shadow`` takes ``link_i``, and ``link_o`` the shadow's old value, so that the next row may shift one
-    cycle later (or ``shadow`` itself in the same cycle). ``swap``: ``weight`` takes the shadow; at the same edge as a shift it takes the old shadow.
+    cycle later (or, given ``shadow`` itself, in the same cycle). ``swap``: ``weight`` takes the shadow; at the same
+    edge as a shift it takes the old shadow.
     All three registers keep their values over a reset and are zero at power-up.
     """
 
@@ -122,7 +123,8 @@ class BiasAdder(wiring.Component):
         self._arch = arch
         super().__init__({
             "bias": In(signed(arch.number.width)), "enter_shift": In(unsigned(shift_width(arch))),
-            "sum_i": In(signed(row_sum_width(arch, arch.array_size - 1))), "sum_o": Out(signed(partial_sum_width(arch))),
+            "sum_i": In(signed(row_sum_width(arch, arch.array_size - 1))),
+            "sum_o": Out(signed(partial_sum_width(arch))),
         })
 
     def elaborate(self, platform: Any) -> Module:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
-from weft.hw.delay import delayed
+from weft.hw.delay import DelayLine, delayed
 from weft.hw.fixed_point import resize, saturate
 from weft.hw.memory.arbiter import RoundRobin
-from weft.hw.memory.banks import Interleave
+from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.memory.local import pick, respond, select, served
 from weft.hw.ports import (
     AccumulatePort,
@@ -22,7 +23,7 @@ from weft.hw.ports import (
 )
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
-FORWARDING_DEPTH = 3
+FORWARDING_DEPTH = 4
 """Writes of the last cycles that a read of the block RAM does not see yet: they are forwarded."""
 
 
@@ -125,7 +126,7 @@ class AccumulatorBank(wiring.Component):
     it, its scalars complemented.
 
     The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
-    ``fetched``: both 2 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
+    ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
     """
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
@@ -138,48 +139,51 @@ class AccumulatorBank(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.ram = ram = Memory(shape=unsigned(accumulator_layout(self._arch).size), depth=self._rows, init=[])
-        read, write = ram.read_port(), ram.write_port()
+        read, stored, write = block_ram(m, "ram", self._rows, self.result.shape().size)
         m.d.comb += read.addr.eq(self.r_addr)
         place = data.StructLayout({"en": 1, "addr": len(self.w_addr)})
-        request, in_ram, adding, writing = (Signal(place, name=name) for name in (
-            "request", "in_ram", "adding", "writing"))  # the write in each stage
-        m.d.comb += [request.en.eq(self.w_en), request.addr.eq(self.w_addr)]
-        m.d.sync += [in_ram.eq(request), adding.eq(in_ram), writing.eq(adding)]
-        m.d.comb += [write.en.eq(writing.en), write.addr.eq(writing.addr), write.data.eq(self.result.as_value())]
-        hits = [Signal(name=f"hit{age + 1}") for age in range(FORWARDING_DEPTH)]
-        for hit, newer in zip(hits, (in_ram, adding, writing), strict=True):
+        stages = [Signal(place, name=f"write{age}") for age in range(FORWARDING_DEPTH + 1)]
+        m.d.comb += [stages[0].en.eq(self.w_en), stages[0].addr.eq(self.w_addr)]
+        m.d.sync += [later.eq(stage) for stage, later in pairwise(stages)]
+        m.d.comb += [
+            write.en.eq(stages[-1].en), write.addr.eq(stages[-1].addr), write.data.eq(self.result.as_value()),
+        ]
+        # Whether the write 1, 2, ... cycles before this read is to its row; from the next cycle on.
+        hits = [Signal(name=f"hit{age}") for age in range(1, len(stages))]
+        for hit, newer in zip(hits, stages[1:], strict=True):
             m.d.sync += hit.eq(newer.en & (newer.addr == self.r_addr))
-        result = Signal(self.result.shape(), reset_less=True)
-        m.d.comb += [self.result.eq(result), self.in_result.eq(hits[0])]
-        self._fetch(m, read.data, hits)
-        self._add(m, result, hits[0])
+        m.d.sync += self.in_result.eq(hits[0])
+        self._fetch(m, stored, hits[1:])
+        self._add(m)
         return m
 
-    def _fetch(self, m: Module, stored, hits) -> None:
-        """The row as the block RAM gives it, or as one of the two older writes leaves it that it did not show yet."""
-        before, fetched = (Signal(self.result.shape(), name=name, reset_less=True) for name in ("before", "fetched"))
-        row = Mux(hits[1], self.result.as_value(), Mux(hits[2], before.as_value(), stored))
-        m.d.sync += [before.eq(self.result), fetched.eq(row)]
+    def _fetch(self, m: Module, stored, hits: list) -> None:
+        """The row as the block RAM gave it, or as the newest of the older writes that it did not show leaves it."""
+        past = DelayLine(m, self.result, len(hits) - 1, name="past")
+        age, fetched = Signal(range(len(hits) + 1)), Signal(self.result.shape(), reset_less=True)
+        m.d.sync += [
+            age.eq(Mux(hits[0], 1, Mux(hits[1], 2, Mux(hits[2], 3, 0)))),
+            fetched.eq(pick(age, [stored, *(past.tap(cycles) for cycles in range(len(hits)))])),
+        ]
         m.d.comb += self.fetched.eq(fetched)
 
-    def _add(self, m: Module, result, in_result) -> None:
+    def _add(self, m: Module) -> None:
         """Add to what was read, or replace it; saturate.
 
         a + b is written ~(~a - b): yosys puts the left side of a difference on the carry chain's direct input, where a
         register is free, and takes the choice of what to add into the chain's own tables.
         """
-        accumulate, add_result, add_fetched = Signal(), Signal(), Signal()
-        in_ram, adding = (Signal(self.w_complement.shape(), name=f"complement_{name}", reset_less=True)
-                          for name in ("in_ram", "adding"))
-        m.d.sync += [
-            accumulate.eq(self.w_accumulate), in_ram.eq(self.w_complement), adding.eq(in_ram),
-            add_result.eq(accumulate & in_result), add_fetched.eq(accumulate & ~in_result),
-        ]
+        add_result, add_fetched = Signal(), Signal()
+        accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
+        m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
+        complement = data.View(self.w_complement.shape(), delayed(
+            m, self.w_complement, 3, name="complement", reset=True))  # or it would become tables, which are scarcer
+        result = Signal(self.result.shape(), reset_less=True)
         for lane in range(self._arch.array_size):
             rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
             old = select(Cat(add_result, add_fetched), rows).as_signed()
-            m.d.sync += result[lane].eq(saturate(~(adding[lane] - old), self._arch.accumulator_bits))
+            m.d.sync += result[lane].eq(saturate(~(complement[lane] - old), self._arch.accumulator_bits))
+        m.d.comb += self.result.eq(result)
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:
