@@ -51,11 +51,14 @@ class Accumulators(wiring.Component):
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
+        wide = wide_layout(arch)
+        rows = [delayed(m, widened(port.request.payload.data, wide), 1, name=f"{name}_row")
+                for name, port in zip(("mat_mul", *self._writers), (self.mat_mul, *writers), strict=True)]
         grants, banks = [], []
         m.d.comb += self.mat_mul.request.ready.eq(1)
         for index in range(interleave.count):
             m.submodules[f"bank{index}"] = bank = AccumulatorBank(arch, interleave.rows, interleave.row_width)
-            grant = self._arbitrate(m, interleave, index, bank, readers, writers)
+            grant = self._arbitrate(m, interleave, index, bank, readers, writers, rows)
             grants.append(grant)
             banks.append(bank)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
@@ -70,8 +73,12 @@ class Accumulators(wiring.Component):
         rows = [row.as_value() for bank in banks for row in (bank.fetched, bank.result)]
         respond(m, port, chosen[0], chosen[1:], rows)
 
-    def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list):
-        """Fill one bank's request register; returns the readers' one-hot grant."""
+    def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list,
+                   rows: list):
+        """Fill one bank's request register; returns the readers' one-hot grant.
+
+        ``rows``: what ``mat_mul`` and the writers gave a cycle ago, so that a grant drives no wide multiplexer.
+        """
         sums = self.mat_mul.request
         mat_mul = Signal(name=f"mat_mul_in_bank{index}")
         m.d.comb += mat_mul.eq(sums.valid & interleave.in_bank(sums.payload.address, index))
@@ -98,21 +105,15 @@ class Accumulators(wiring.Component):
         for bit, port in enumerate(writers):
             with m.If(writes.grant[bit]):
                 m.d.comb += port.request.ready.eq(1)
-        self._fill(m, interleave, bank, chosen, requests, adds, grant, readers)
-        return grant
-
-    def _fill(self, m: Module, interleave: Interleave, bank, chosen, requests: list, adds, grant,
-              readers: list) -> None:
-        """Register the bank's chosen write and read."""
-        wide = bank.w_complement.shape()
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
-        values = [widened(request.payload.data, wide) for request in requests]
+        source = Signal(len(chosen), name=f"source{index}")
         m.d.sync += [
-            bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row),
-            bank.w_complement.as_value().eq(~select(chosen, values)),
+            bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row), source.eq(chosen),
+            bank.w_complement.as_value().eq(~select(source, rows)),
             bank.r_addr.eq(Mux(adds, row, read_row)),
         ]
+        return grant
 
 
 def widened(row, layout: data.ArrayLayout):
@@ -123,7 +124,7 @@ def widened(row, layout: data.ArrayLayout):
 
 class AccumulatorBank(wiring.Component):
     """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it, its scalars complemented.
+    it; ``w_complement``, its scalars complemented, a cycle later.
 
     The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
     ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
@@ -177,7 +178,7 @@ class AccumulatorBank(wiring.Component):
         accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
         m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
         complement = data.View(self.w_complement.shape(), delayed(
-            m, self.w_complement, 3, name="complement", reset=True))  # or it would become tables, which are scarcer
+            m, self.w_complement, 2, name="complement"))
         result = Signal(self.result.shape(), reset_less=True)
         for lane in range(self._arch.array_size):
             rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
