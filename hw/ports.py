@@ -1,8 +1,8 @@
 """Shapes of vectors and the signatures of memory ports, as the client sees them.
 
 A request is a stream: it is taken in the cycle where valid and ready are high. Memories answer reads in order, a fixed
-number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept. A write,
-once taken, is seen by every read taken in a later cycle.
+number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept; while it
+is not valid its payload is zero. A write, once taken, is seen by every read taken in a later cycle.
 """
 
 from __future__ import annotations

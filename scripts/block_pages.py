@@ -15,7 +15,7 @@ from amaranth.lib import data, stream, wiring
 from weft.hw.arch import Arch
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
-from weft.hw.array.processing_element import BiasElement, ProcessingElement
+from weft.hw.array.processing_element import BiasAdder, ProcessingElement
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
@@ -42,7 +42,7 @@ FILE = Path(__file__).parents[1] / "hw" / "BLOCKS.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, BiasElement, LoadWeightUnit, MatMulUnit),
+    "Systolic array": (SystolicArray, ProcessingElement, BiasAdder, LoadWeightUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, RoundRobin, ReadStream, MoveOutUnit, MoveInUnit),
     "SIMD": (SimdUnit, Alu),
     "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave),

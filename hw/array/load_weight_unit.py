@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
 from weft.hw.control.walker import Walker
-from weft.hw.memory.local import delayed
+from weft.hw.delay import delayed
 from weft.hw.operations import load_weight_layout
 from weft.hw.ports import local_read_port, vector_layout
 from weft.hw.timing import LOCAL_READ_LATENCY
@@ -47,10 +47,8 @@ class LoadWeightUnit(wiring.Component):
         ]
         with m.If(taken):
             m.d.sync += bias_row.eq(at.last & at.operation.zero_bias & ~bias_row)
-        shift = delayed(m, "shift", taken, LOCAL_READ_LATENCY)
-        cleared = delayed(m, "cleared", zeroes, LOCAL_READ_LATENCY)
         m.d.comb += [
-            self.shift.eq(shift),
-            self.weight.as_value().eq(Mux(cleared, 0, self.local_read.response.payload.as_value())),
+            self.shift.eq(delayed(m, taken, LOCAL_READ_LATENCY, name="taken", reset=True)),
+            self.weight.eq(self.local_read.response.payload),  # zeros when nothing was requested
         ]
         return m

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
 from weft.hw.control.walker import Walker
-from weft.hw.memory.local import delayed
+from weft.hw.delay import delayed
 from weft.hw.operations import mat_mul_layout, shift_width
 from weft.hw.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
 from weft.hw.timing import LOCAL_READ_LATENCY, array_latency
@@ -47,19 +47,19 @@ class MatMulUnit(wiring.Component):
         taken = walker.o.valid & walker.o.ready
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
-        head = data.StructLayout({"target": target, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch)})
-        fields = Cat(at.accumulator, operation.accumulate, at.last, operation.zeroes, self.swapped,
-                     operation.enter_shift)
-        arriving = data.View(head, delayed(m, "arriving", fields, LOCAL_READ_LATENCY))
-        self._feed(m, delayed(m, "arrived", taken, LOCAL_READ_LATENCY), arriving)
-        self._collect(m, data.View(target, delayed(m, "leaving", arriving.target.as_value(), array_latency(arch))))
+        head = data.StructLayout({"target": target, "swap": 1, "enter_shift": shift_width(arch)})
+        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, operation.enter_shift)
+        arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving", reset=True))
+        self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
+        self._collect(m, data.View(target, delayed(
+            m, arriving.target.as_value(), array_latency(arch), name="leaving", reset=True)))
         return m
 
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""
         m.d.comb += [
             self.activation_valid.eq(arrived),
-            self.activation.as_value().eq(Mux(arriving.zeroes, 0, self.local_read.response.payload.as_value())),
+            self.activation.eq(self.local_read.response.payload),  # zeros when nothing was requested
             self.swap.eq(arrived & arriving.swap),
             self.enter_shift.eq(arriving.enter_shift),
         ]

@@ -1,4 +1,4 @@
-"""One processing element, and the element of the bias row above each column."""
+"""One processing element, its place of the weight column, and the adder of the bias below each column."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw import fixed_point
-from weft.hw.arch import ONCE, Arch
+from weft.hw.arch import ONCE, Arch, bits_to_count
 from weft.hw.numerics import round_half_even, saturate
 from weft.hw.operations import shift_width
 from weft.hw.ports import partial_sum_width
 
 
-def row_sum_widths(arch: Arch, row: int) -> tuple[int, int]:
-    """Bits of the partial sum into and out of row ``row``: as many as its summands can need, up to partial_sum_width.
+def row_sum_width(arch: Arch, row: int) -> int:
+    """Bits of the sum of the products down to row ``row``, 0 the first: as many as they can need, and no more.
 
     A wider register would hold copies of its sign, and yosys 0.70 loses such copies when it packs the register into
     a DSP block.
     """
-    if arch.mac_rounding != ONCE:
-        return arch.number.width, arch.number.width
-    limit = partial_sum_width(arch)
-    into = arch.accumulator_bits if row == 0 else row_sum_widths(arch, row - 1)[1]
-    return into, min(limit, max(into, 2 * arch.number.width) + 1)
+    width = arch.number.width
+    return 2 * width + bits_to_count(row + 1) if arch.mac_rounding == ONCE else width
 
 
 class ShadowWeight(wiring.Component):
     """One place of the weight column: a shadow that shifts, and the active weight that is copied from it.
 
-    ``shift``: the shadow takes ``link_i`` and ``link_o`` takes the shadow's old value, so that the next row may shift
-    one cycle later. ``swap``: ``weight`` takes the shadow; at the same edge as a shift it takes the old shadow.
+    ``shift``: ``shadow`` takes ``link_i``, and ``link_o`` the shadow's old value, so that the next row may shift one
+    cycle later (or, given ``shadow`` itself, in the same cycle). ``swap``: ``weight`` takes the shadow; at the same
+    edge as a shift it takes the old shadow.
     All three registers keep their values over a reset and are zero at power-up.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__({
             "shift": In(1), "swap": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)),
-            "weight": Out(signed(width)),
+            "shadow": Out(signed(width)), "weight": Out(signed(width)),
         })
         self._width = width
 
@@ -53,7 +51,7 @@ class ShadowWeight(wiring.Component):
             m.d.sync += [shadow.eq(self.link_i), link.eq(shadow)]
         with m.If(self.swap):
             m.d.sync += active.eq(shadow)
-        m.d.comb += [self.link_o.eq(link), self.weight.eq(active)]
+        m.d.comb += [self.link_o.eq(link), self.shadow.eq(shadow), self.weight.eq(active)]
         return m
 
 
@@ -63,8 +61,8 @@ class ProcessingElement(wiring.Component):
     activation_i at cycle t appears at ``activation_o`` at t + ACTIVATION_LATENCY; its product is added to the
     ``partial_sum_i`` of cycle t + PARTIAL_SUM_OFFSET, and the sum is ``partial_sum_o`` at t + LATENCY. A swap at
     cycle t counts for the activation_i of cycle t already. Free running, one operand a cycle. ``once``: exact sums of
-    ``row_sum_widths`` bits. ``every_step``: each sum is rounded HALF_EVEN and saturated to the data type.
-    Weights: :class:`ShadowWeight`. ``row`` counts from 0, the row below the bias.
+    ``row_sum_width`` bits; row 0 starts a DSP cascade, its partial_sum_i is left at zero. ``every_step``: each sum is
+    rounded HALF_EVEN and saturated to the data type. Weights: :class:`ShadowWeight`.
     """
 
     ACTIVATION_LATENCY = 1
@@ -74,7 +72,7 @@ class ProcessingElement(wiring.Component):
     def __init__(self, arch: Arch, row: int) -> None:
         self._arch = arch
         width = arch.number.width
-        sum_in, sum_out = row_sum_widths(arch, row)
+        sum_in, sum_out = (row_sum_width(arch, each) for each in (max(row - 1, 0), row))
         super().__init__({
             "activation_i": In(signed(width)), "activation_o": Out(signed(width)),
             "partial_sum_i": In(signed(sum_in)), "partial_sum_o": Out(signed(sum_out)),
@@ -112,37 +110,30 @@ class ProcessingElement(wiring.Component):
         return m
 
 
-class BiasElement(wiring.Component):
-    """The place of the bias row above a column: what the column's sums start from.
+class BiasAdder(wiring.Component):
+    """Below a column with mac_rounding ``once``: adds the bias to the sum of its products.
 
-    The active bias, entered by the ``enter_shift`` of cycle t + 1 (as it is with ``every_step``), is ``partial_sum_o``
-    at t + LATENCY, for a swap at cycle t or before. Weights: :class:`ShadowWeight`.
+    The sum_i of cycle t + 1 plus the ``bias`` of cycle t, entered by the ``enter_shift`` of cycle t, is ``sum_o`` at
+    t + LATENCY.
     """
 
-    LATENCY = 3
+    LATENCY = 2
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        width = arch.number.width
         super().__init__({
-            "enter_shift": In(unsigned(shift_width(arch))), "partial_sum_o": Out(signed(arch.accumulator_bits)),
-            "shift": In(1), "swap": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)),
+            "bias": In(signed(arch.number.width)), "enter_shift": In(unsigned(shift_width(arch))),
+            "sum_i": In(signed(row_sum_width(arch, arch.array_size - 1))),
+            "sum_o": Out(signed(partial_sum_width(arch))),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        arch = self._arch
-        m.submodules.weights = weights = ShadowWeight(arch.number.width)
-        entered = Signal(signed(arch.accumulator_bits), reset_less=True)
-        partial_sum = Signal(signed(arch.accumulator_bits), reset_less=True)  # the DSP block's C register
-        if arch.mac_rounding == ONCE:
-            m.d.sync += entered.eq(fixed_point.enter(weights.weight, self.enter_shift, arch.accumulator_bits))
-        else:
-            m.d.sync += entered.eq(weights.weight)
-        m.d.sync += partial_sum.eq(entered)
-        m.d.comb += [
-            self.partial_sum_o.eq(partial_sum),
-            weights.shift.eq(self.shift), weights.swap.eq(self.swap),
-            weights.link_i.eq(self.link_i), self.link_o.eq(weights.link_o),
+        entered = Signal(signed(self._arch.accumulator_bits), reset_less=True)
+        total = Signal(self.sum_o.shape(), reset_less=True)
+        m.d.sync += [
+            entered.eq(fixed_point.enter(self.bias, self.enter_shift, self._arch.accumulator_bits)),
+            total.eq(self.sum_i + entered),
         ]
+        m.d.comb += self.sum_o.eq(total)
         return m

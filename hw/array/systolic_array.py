@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import fixed_point, numerics
+from weft.hw import numerics
 from weft.hw.arch import ONCE, Arch
-from weft.hw.array.delay import DelayLine, delayed
-from weft.hw.array.processing_element import BiasElement, ProcessingElement
+from weft.hw.array.processing_element import BiasAdder, ProcessingElement, ShadowWeight
+from weft.hw.delay import DelayLine, delayed
 from weft.hw.operations import shift_width
 from weft.hw.ports import sum_layout, vector_layout
 from weft.hw.timing import array_latency
@@ -45,36 +46,49 @@ class SystolicArray(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        size, latency = self._arch.array_size, self.latency
-        # Wave-row i (0 the bias row, r + 1 row r), column j acts i + j cycles after the wave's start.
-        shifts = DelayLine(m, self.shift, 2 * size - 1, name="shift_wave", reset=True)
-        swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 1, name="swap_wave", reset=True)
-        enter_shifts = DelayLine(m, self.enter_shift, size, name="enter_shift_wave")
-        valids = DelayLine(m, self.activation_valid, latency, name="valid_wave", reset=True)
-        m.d.comb += self.result_valid.eq(valids.tap(latency))
+        size = self._arch.array_size
+        # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.
+        shifts = DelayLine(m, self.shift, 2 * size - 2, name="shift_wave", reset=True)
+        swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 2, name="swap_wave", reset=True)
+        enter_shifts = DelayLine(m, self.enter_shift, 2 * size, name="enter_shift_wave")
+        m.d.comb += self.result_valid.eq(
+            delayed(m, self.activation_valid, self.latency, name="valid_wave", reset=True))
 
-        columns: list[list[BiasElement | ProcessingElement]] = []
+        activations: list[Value] = [delayed(m, self.activation[r], r, name=f"activation_skew_{r}") for r in range(size)]
         for j in range(size):
-            column = [BiasElement(self._arch), *(ProcessingElement(self._arch, row) for row in range(size))]
-            columns.append(column)
-            m.submodules[f"bias_{j}"] = bias = column[0]
+            m.submodules[f"bias_{j}"] = bias = ShadowWeight(self._arch.number.width)
             m.d.comb += [
                 bias.link_i.eq(delayed(m, self.weight[j], j, name=f"weight_skew_{j}")),
-                bias.enter_shift.eq(enter_shifts.tap(j + 1)),
+                bias.shift.eq(shifts.tap(j)), bias.swap.eq(swaps.tap(j)),
             ]
-            for i, element in enumerate(column):
-                m.d.comb += [element.shift.eq(shifts.tap(i + j)), element.swap.eq(swaps.tap(i + j))]
-            for r, (above, element) in enumerate(zip(column, column[1:], strict=False)):
+            column = [ProcessingElement(self._arch, r) for r in range(size)]
+            for r, element in enumerate(column):
                 m.submodules[f"pe_{r}_{j}"] = element
-                m.d.comb += [element.link_i.eq(above.link_o), element.partial_sum_i.eq(above.partial_sum_o)]
-                if j == 0:
-                    activation = delayed(m, self.activation[r], r + 1, name=f"activation_skew_{r}")
-                else:
-                    activation = columns[j - 1][r + 1].activation_o
-                m.d.comb += element.activation_i.eq(activation)
-            result = delayed(m, column[-1].partial_sum_o, size - 1 - j, name=f"deskew_{j}")
-            m.d.comb += self.result[j].eq(fixed_point.resize(result, len(self.result[j])))
+                m.d.comb += [
+                    element.link_i.eq(column[r - 1].link_o if r else bias.shadow),
+                    element.shift.eq(shifts.tap(r + j)), element.swap.eq(swaps.tap(r + j)),
+                    element.activation_i.eq(activations[r]),
+                ]
+                activations[r] = element.activation_o
+            for above, element in pairwise(column):
+                m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
+            total = self._add_bias(m, j, bias.weight, enter_shifts.tap(size + j + 1), column)
+            m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
         return m
+
+    def _add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[ProcessingElement]) -> Value:
+        """Column j's result: with ``once`` the bias is added to its sum, else the column starts from it."""
+        if self._arch.mac_rounding != ONCE:
+            start = Signal(signed(self._arch.number.width), name=f"start_{j}", reset_less=True)
+            m.d.sync += start.eq(bias)
+            m.d.comb += column[0].partial_sum_i.eq(start)
+            return column[-1].partial_sum_o
+        m.submodules[f"bias_adder_{j}"] = adder = BiasAdder(self._arch)
+        m.d.comb += [
+            adder.bias.eq(delayed(m, bias, self._arch.array_size, name=f"bias_wave_{j}")),
+            adder.enter_shift.eq(enter_shift), adder.sum_i.eq(column[-1].partial_sum_o),
+        ]
+        return adder.sum_o
 
 
 class SystolicArrayReference:

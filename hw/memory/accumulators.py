@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
+from weft.hw.delay import DelayLine, delayed
 from weft.hw.fixed_point import resize, saturate
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.memory.local import answer, select
+from weft.hw.memory.local import pick, respond, select, served
 from weft.hw.ports import (
     AccumulatePort,
     accumulator_layout,
@@ -20,7 +23,7 @@ from weft.hw.ports import (
 )
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
-FORWARDING_DEPTH = 3
+FORWARDING_DEPTH = 4
 """Writes of the last cycles that a read of the block RAM does not see yet: they are forwarded."""
 
 
@@ -48,19 +51,34 @@ class Accumulators(wiring.Component):
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
-        grants, outputs = [], []
+        wide = wide_layout(arch)
+        rows = [delayed(m, widened(port.request.payload.data, wide), 1, name=f"{name}_row")
+                for name, port in zip(("mat_mul", *self._writers), (self.mat_mul, *writers), strict=True)]
+        grants, banks = [], []
         m.d.comb += self.mat_mul.request.ready.eq(1)
         for index in range(interleave.count):
             m.submodules[f"bank{index}"] = bank = AccumulatorBank(arch, interleave.rows, interleave.row_width)
-            grant = self._arbitrate(m, interleave, index, bank, readers, writers)
+            grant = self._arbitrate(m, interleave, index, bank, readers, writers, rows)
             grants.append(grant)
-            outputs.append(bank.r_data.as_value())
+            banks.append(bank)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
-            answer(m, name, port, [grant[index] for grant in grants], outputs, ACCUMULATOR_READ_LATENCY)
+            self._answer(m, name, port, [grant[index] for grant in grants], banks)
         return m
 
-    def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list):
-        """Fill one bank's request register; returns the readers' one-hot grant."""
+    def _answer(self, m: Module, name: str, port, grants: list, banks: list) -> None:
+        """Register the row of the bank that served this client, from where the bank has it."""
+        valid, number = served(m, name, grants, ACCUMULATOR_READ_LATENCY - 2)
+        chosen = Cat(valid, pick(number, [bank.in_result for bank in banks]), number)
+        chosen = delayed(m, chosen, 1, name=f"{name}_chosen", reset=True)
+        rows = [row.as_value() for bank in banks for row in (bank.fetched, bank.result)]
+        respond(m, port, chosen[0], chosen[1:], rows)
+
+    def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list,
+                   rows: list):
+        """Fill one bank's request register; returns the readers' one-hot grant.
+
+        ``rows``: what ``mat_mul`` and the writers gave a cycle ago, so that a grant drives no wide multiplexer.
+        """
         sums = self.mat_mul.request
         mat_mul = Signal(name=f"mat_mul_in_bank{index}")
         m.d.comb += mat_mul.eq(sums.valid & interleave.in_bank(sums.payload.address, index))
@@ -87,21 +105,15 @@ class Accumulators(wiring.Component):
         for bit, port in enumerate(writers):
             with m.If(writes.grant[bit]):
                 m.d.comb += port.request.ready.eq(1)
-        self._fill(m, interleave, bank, chosen, requests, adds, grant, readers)
-        return grant
-
-    def _fill(self, m: Module, interleave: Interleave, bank, chosen, requests: list, adds, grant,
-              readers: list) -> None:
-        """Register the bank's chosen write and read."""
-        wide = bank.w_data.shape()
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
-        values = [widened(request.payload.data, wide) for request in requests]
+        source = Signal(len(chosen), name=f"source{index}")
         m.d.sync += [
-            bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row),
-            bank.w_data.as_value().eq(select(chosen, values)),
+            bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row), source.eq(chosen),
+            bank.w_complement.as_value().eq(~select(source, rows)),
             bank.r_addr.eq(Mux(adds, row, read_row)),
         ]
+        return grant
 
 
 def widened(row, layout: data.ArrayLayout):
@@ -112,62 +124,67 @@ def widened(row, layout: data.ArrayLayout):
 
 class AccumulatorBank(wiring.Component):
     """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it.
+    it; ``w_complement``, its scalars complemented, a cycle later.
 
-    ``r_data`` follows ``r_addr`` by 2 cycles, newer writes included; the write reaches the block RAM a cycle later.
+    The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
+    ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
     """
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
         self._arch, self._rows = arch, rows
         super().__init__({
-            "r_addr": In(row_width), "r_data": Out(accumulator_layout(arch)),
-            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_data": In(wide_layout(arch)),
+            "r_addr": In(row_width), "in_result": Out(1),
+            "result": Out(accumulator_layout(arch)), "fetched": Out(accumulator_layout(arch)),
+            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_complement": In(wide_layout(arch)),
         })
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        layout = accumulator_layout(self._arch)
-        read, stored, write = block_ram(m, "ram", self._rows, layout.size)
+        read, stored, write = block_ram(m, "ram", self._rows, self.result.shape().size)
         m.d.comb += read.addr.eq(self.r_addr)
-        write_stage = data.StructLayout({
-            "en": 1, "accumulate": 1, "addr": len(self.w_addr), "data": self.w_data.shape()})
-        in_ram, adding = (Signal(write_stage, name=name) for name in ("in_ram", "adding"))
-        m.d.sync += [
-            in_ram.en.eq(self.w_en), in_ram.accumulate.eq(self.w_accumulate), in_ram.addr.eq(self.w_addr),
-            in_ram.data.eq(self.w_data), adding.eq(in_ram),
+        place = data.StructLayout({"en": 1, "addr": len(self.w_addr)})
+        stages = [Signal(place, name=f"write{age}") for age in range(FORWARDING_DEPTH + 1)]
+        m.d.comb += [stages[0].en.eq(self.w_en), stages[0].addr.eq(self.w_addr)]
+        m.d.sync += [later.eq(stage) for stage, later in pairwise(stages)]
+        m.d.comb += [
+            write.en.eq(stages[-1].en), write.addr.eq(stages[-1].addr), write.data.eq(self.result.as_value()),
         ]
-        result = Signal(layout, reset_less=True)
-        self._forward(m, result, stored, in_ram, adding, write)
-        self._add(m, result, adding)
-        m.d.comb += write.data.eq(result.as_value())
+        # Whether the write 1, 2, ... cycles before this read is to its row; from the next cycle on.
+        hits = [Signal(name=f"hit{age}") for age in range(1, len(stages))]
+        for hit, newer in zip(hits, stages[1:], strict=True):
+            m.d.sync += hit.eq(newer.en & (newer.addr == self.r_addr))
+        m.d.sync += self.in_result.eq(hits[0])
+        self._fetch(m, stored, hits[1:])
+        self._add(m)
         return m
 
-    def _forward(self, m: Module, result, stored, in_ram, adding, write) -> None:
-        """``r_data``: the newest of the last three results with the address read, else what the block RAM gave.
-
-        The block RAM does not show the writes of the last three cycles. Addresses are compared two cycles ahead, so
-        that the two older results are chosen between a cycle ahead.
-        """
-        in_write = Signal(data.StructLayout({"en": 1, "addr": len(self.w_addr)}))
-        m.d.sync += [in_write.en.eq(adding.en), in_write.addr.eq(adding.addr)]
-        m.d.comb += [write.en.eq(in_write.en), write.addr.eq(in_write.addr)]
-        early = [Signal(name=f"early_hit{age}") for age in range(FORWARDING_DEPTH)]
-        for hit, writing in zip(early, (in_ram, adding, in_write), strict=True):
-            m.d.sync += hit.eq(writing.en & (writing.addr == self.r_addr))
-        newest_hit, older_hit = Signal(), Signal()
-        before, older = Signal.like(stored, reset_less=True), Signal.like(stored, reset_less=True)
+    def _fetch(self, m: Module, stored, hits: list) -> None:
+        """The row as the block RAM gave it, or as the newest of the older writes that it did not show leaves it."""
+        past = DelayLine(m, self.result, len(hits) - 1, name="past")
+        age, fetched = Signal(range(len(hits) + 1)), Signal(self.result.shape(), reset_less=True)
         m.d.sync += [
-            newest_hit.eq(early[0]), older_hit.eq(early[1] | early[2]),
-            before.eq(result), older.eq(Mux(early[1], result, before)),
+            age.eq(Mux(hits[0], 1, Mux(hits[1], 2, Mux(hits[2], 3, 0)))),
+            fetched.eq(pick(age, [stored, *(past.tap(cycles) for cycles in range(len(hits)))])),
         ]
-        m.d.comb += self.r_data.as_value().eq(Mux(newest_hit, result.as_value(), Mux(older_hit, older, stored)))
+        m.d.comb += self.fetched.eq(fetched)
 
-    def _add(self, m: Module, result, adding) -> None:
-        """Add or replace, saturate."""
-        width = self._arch.accumulator_bits
+    def _add(self, m: Module) -> None:
+        """Add to what was read, or replace it; saturate.
+
+        a + b is written ~(~a - b): yosys puts the left side of a difference on the carry chain's direct input, where a
+        register is free, and takes the choice of what to add into the chain's own tables.
+        """
+        add_result, add_fetched = Signal(), Signal()
+        accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
+        m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
+        complement = data.View(self.w_complement.shape(), delayed(
+            m, self.w_complement, 2, name="complement"))
+        result = Signal(self.result.shape(), reset_less=True)
         for lane in range(self._arch.array_size):
-            old = Mux(adding.accumulate, self.r_data[lane], 0)
-            m.d.sync += result[lane].eq(saturate(adding.data[lane] + old, width))
+            rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
+            old = select(Cat(add_result, add_fetched), rows).as_signed()
+            m.d.sync += result[lane].eq(saturate(~(complement[lane] - old), self._arch.accumulator_bits))
+        m.d.comb += self.result.eq(result)
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:

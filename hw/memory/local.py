@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from weft.hw.arch import Arch, bits_to_count
+from weft.hw.delay import delayed
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.ports import local_read_port, local_write_port
@@ -45,7 +46,8 @@ class LocalMemory(wiring.Component):
             grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address")
             take_write(m, write, interleave, grant, writers)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
-            answer(m, name, port, [grant[index] for grant in grants], outputs, LOCAL_READ_LATENCY)
+            valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)
+            respond(m, port, valid, bank, outputs)
         return m
 
 
@@ -85,16 +87,18 @@ def take_write(m: Module, write, interleave: Interleave, grant, writers: list) -
     ]
 
 
-def delayed(m: Module, name: str, value, cycles: int):
-    """``value`` some cycles later."""
-    for stage in range(cycles):
-        register = Signal(len(value), name=f"{name}_{stage}")
-        m.d.sync += register.eq(value)
-        value = register
-    return value
+def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Value]:
+    """Whether any bank took the client's request, and that bank's number, some cycles ago.
+
+    ``grants``: for each bank, whether it takes the client's request now.
+    """
+    number = [Cat(grant for bank, grant in enumerate(grants) if bank >> bit & 1).any()
+              for bit in range(bits_to_count(len(grants)))]
+    line = delayed(m, Cat(Cat(*grants).any(), *number), cycles, name=f"{name}_served", reset=True)
+    return line[0], line[1:]
 
 
-def pick(number, values: list):
+def pick(number: Value, values: list):
     """values[number] for as many values as ``number`` can tell apart: a multiplexer of four is one 6-input table."""
     if len(values) == 1:
         return values[0]
@@ -102,14 +106,9 @@ def pick(number, values: list):
     return Mux(number[-1], pick(number[:-1], values[half:]), pick(number[:-1], values[:half]))
 
 
-def answer(m: Module, name: str, port, grants: list, outputs: list, latency: int) -> None:
-    """Register the row of the bank that served this client: the last cycle of the read ``latency``.
-
-    ``grants``: for each bank, whether it takes the client's request now.
-    """
-    bank_width = bits_to_count(len(outputs))
-    number = [Cat(grant for bank, grant in enumerate(grants) if bank >> bit & 1).any() for bit in range(bank_width)]
-    served = delayed(m, f"{name}_served", Cat(Cat(*grants).any(), *number), latency - 1)
-    data = Signal(len(outputs[0]), name=f"{name}_answer", reset_less=True)
-    m.d.sync += [port.response.valid.eq(served[0]), data.eq(pick(served[1:], outputs))]
-    m.d.comb += port.response.payload.eq(data)
+def respond(m: Module, port, valid, number: Value, rows: list) -> None:
+    """Register rows[number] as the port's response, the last cycle of a read's latency; zeros where it is not valid."""
+    m.d.sync += [
+        port.response.valid.eq(valid),
+        port.response.payload.as_value().eq(Mux(valid, pick(number, rows), 0)),
+    ]

@@ -145,5 +145,5 @@ PROOFS = [
           {"writes0.grant": lambda *_: 0b11}, 2),
     Proof("accumulators", "accumulators: reads see every write and accumulate taken before, back to back",
           accumulators(CELLS.replace(accumulator_depth=2, accumulator_banks=1, accumulator_width=4)),
-          {"bank0.hit1": is_zero}, 9, BOUNDED, fast=False),
+          {"bank0.hit1": is_zero}, 10, BOUNDED, fast=False),
 ]

@@ -266,7 +266,7 @@ class Sink(Watched):
 class ReadServer(Watched):
     """A memory behind a read port that the block owns: refuses at random, answers ``rows[address]`` after ``latency``.
 
-    Rows are raw bits; ``requests`` are (cycle, address). While there is no answer the response is noise.
+    Rows are raw bits; ``requests`` are (cycle, address). While there is no answer the response is zero.
     """
 
     def __init__(self, name: str, rows: Any, latency: int, rng: Random, rate: float = 1.0) -> None:
@@ -279,8 +279,7 @@ class ReadServer(Watched):
         super().drive(ports)
         answer = self._answers[0]
         ports[f"{self.port}.response.valid"] = answer is not None
-        noise = self.rng.getrandbits(64) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834
-        ports[f"{self.port}.response.payload"] = noise if answer is None else answer
+        ports[f"{self.port}.response.payload"] = answer or 0
         self._answers.append(None)
 
     def on_taken(self, ports: Ports, item: int) -> None:

@@ -34,7 +34,7 @@ class SequentialMemory(Model):
 
 class PortReader(Source):
     """Reads ``addresses`` through the port ``name``; each answer must hold what the reference held when the request was
-    taken, and come exactly ``latency`` cycles later."""
+    taken, and come exactly ``latency`` cycles later; zeros at all other times."""
 
     def __init__(self, name: str, memory: SequentialMemory, addresses: Iterable[int], latency: int, rng: Random,
                  rate: float = 1.0) -> None:
@@ -50,9 +50,10 @@ class PortReader(Source):
         answered = bool(ports[f"{self.port}.response.valid"])
         due = bool(self.due) and self.due[0][0] == ports.cycle
         assert answered == due, f"{self.port}, cycle {ports.cycle}: answered {answered}, due {due}"
+        found = ports[f"{self.port}.response.payload"]
+        assert answered or not found, f"{self.port}, cycle {ports.cycle}: {found:#x} without an answer"
         if due:
             _, row, address = self.due.popleft()
-            found = ports[f"{self.port}.response.payload"]
             assert found == row, f"{self.port}, cycle {ports.cycle}, address {address}: {found:#x}, not {row:#x}"
         self.finished = self.finished and not self.due
 

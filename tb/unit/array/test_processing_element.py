@@ -1,4 +1,4 @@
-"""The processing element and the bias element against their references, cycle by cycle."""
+"""The processing element and the bias adder against their references, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 
 from weft.hw import numerics
 from weft.hw.arch import Arch
-from weft.hw.array.processing_element import BiasElement, ProcessingElement, row_sum_widths
+from weft.hw.array.processing_element import BiasAdder, ProcessingElement, row_sum_width
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
@@ -31,7 +31,7 @@ def extremes(rng: np.random.Generator, width: int) -> int:
     return int(rng.choice(ends)) if rng.random() < 0.4 else int(rng.integers(ends[0], ends[1] + 1))
 
 
-@pytest.mark.parametrize("row", (0, 1))
+@pytest.mark.parametrize("row", (0, 1, 3))
 @pytest.mark.parametrize("mac_rounding", ROUNDINGS)
 @pytest.mark.parametrize("data_type", TYPES)
 def test_element_matches_reference(data_type: str, mac_rounding: str, row: int) -> None:
@@ -39,10 +39,11 @@ def test_element_matches_reference(data_type: str, mac_rounding: str, row: int) 
     arch = machine(data_type, mac_rounding)
     dut, rng = ProcessingElement(arch, row), np.random.default_rng(seed=1)
     width = arch.number.width
-    # What can stand above this row: the bias, and a product for each row.
-    room = (arch.accumulator_bits if mac_rounding == "once" else width) if row == 0 else row_sum_widths(arch, row)[0]
-    limit = numerics.maximum(arch.accumulator_bits) + row * 4 ** (width - 1) if mac_rounding == "once" else 1 << 40
-    sums = [max(-limit, min(limit, extremes(rng, room))) for _ in range(300)]
+    if mac_rounding == "once":  # what can stand above this row: a product for each
+        sums = [extremes(rng, row_sum_width(arch, row - 1)) if row else 0 for _ in range(300)]
+        sums = [max(-row * 4 ** (width - 1), min(row * 4 ** (width - 1), each)) for each in sums]
+    else:
+        sums = [extremes(rng, width) for _ in range(300)]
     activations, links = ([extremes(rng, width) for _ in sums] for _ in range(2))
     shifts, swaps = rng.random((2, len(sums))) < 0.4
     shadow = weight = link = 0
@@ -75,28 +76,23 @@ def test_element_matches_reference(data_type: str, mac_rounding: str, row: int) 
     run(dut, bench)
 
 
-@pytest.mark.parametrize("mac_rounding", ROUNDINGS)
-def test_bias_is_entered_by_the_shift_of_its_vector(mac_rounding: str) -> None:
-    arch = machine("FP8BP4", mac_rounding)
-    dut, rng = BiasElement(arch), np.random.default_rng(seed=2)
-    expected: list[int] = []
+@pytest.mark.parametrize("width", (16, 12, 40))
+def test_bias_is_entered_by_its_shift_and_added(width: int) -> None:
+    """Another bias, shift and sum in every cycle, at the ends of their ranges too."""
+    arch = machine("FP8BP4", "once").replace(accumulator_width=width)
+    dut, rng = BiasAdder(arch), np.random.default_rng(seed=2)
+    given = [(extremes(rng, 8), int(rng.integers(width))) for _ in range(200)]
+    sums = [max(-2 * 4 ** 7, min(2 * 4 ** 7, extremes(rng, len(dut.sum_i)))) for _ in given]
 
     async def bench(ctx) -> None:
-        for cycle in range(200):
-            bias, shift = extremes(rng, 8), int(rng.integers(arch.accumulator_bits))
-            for signal, value in ((dut.shift, 1), (dut.swap, 0), (dut.link_i, bias)):
-                ctx.set(signal, value)
+        for cycle, (bias, shift) in enumerate(given):
+            ctx.set(dut.bias, bias)
+            ctx.set(dut.enter_shift, shift)
+            ctx.set(dut.sum_i, sums[cycle])
             await ctx.tick()
-            ctx.set(dut.shift, 0)
-            ctx.set(dut.swap, 1)  # cycle t
-            await ctx.tick()
-            ctx.set(dut.swap, 0)
-            ctx.set(dut.enter_shift, shift)  # cycle t + 1
-            await ctx.tick()
-            ctx.set(dut.enter_shift, 0)
-            await ctx.tick()
-            once = mac_rounding == "once"
-            expected.append(numerics.enter(bias, shift, arch.accumulator_bits) if once else bias)
-            assert ctx.get(dut.partial_sum_o) == expected[-1], f"{cycle=} {bias=} {shift=}"
+            start = cycle + 1 - dut.LATENCY
+            if start >= 0:
+                expected = numerics.enter(given[start][0], given[start][1], width) + sums[start + 1]
+                assert ctx.get(dut.sum_o) == expected, f"{cycle=}"
 
     run(dut, bench)

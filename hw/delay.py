@@ -1,4 +1,4 @@
-"""Shift registers without reset: on Xilinx they become SRLs, elsewhere plain flip-flops."""
+"""Shift registers: without a reset they become SRLs on Xilinx, elsewhere and with a reset plain flip-flops."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class DelayLine:
         return self._line[cycles * self._width:(cycles + 1) * self._width]
 
 
-def delayed(m: Module, value: ValueLike, cycles: int, *, name: str) -> Value:
+def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset: bool = False) -> Value:
     """``value`` some cycles ago."""
-    return DelayLine(m, value, cycles, name=name).tap(cycles)
+    return DelayLine(m, value, cycles, name=name, reset=reset).tap(cycles)
