@@ -218,7 +218,7 @@ def place_and_route(folder: Path, mhz: int, *, speed: int = 6, seed: int = 1) ->
     done = subprocess.run(
         [sys.executable, "-c", call, "--85k", "--package", "CABGA381", "--speed", str(speed), "--json", "ecp5.json",
          "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--timing-allow-fail",
-         "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap"],
+         "--router", "router2", "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap"],
         cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WeftError(explain("place and route", "\n".join(done.stderr.splitlines()[-5:]), "a routed design",

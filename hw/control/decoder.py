@@ -1,8 +1,8 @@
 """Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
 
 Five stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
-*Multiply* and *sum*: sizes, strides, rows and pitches become extents. *Check*: last addresses against the memories'
-depths. *Give*: what is legal, to the interlock.
+*Multiply* and *sum*: bases, sizes, strides, rows and pitches become last addresses. *Check*: these against the
+memories' depths. *Give*: what is legal, to the interlock.
 Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
 behind it.
 """
@@ -61,14 +61,14 @@ class Decoder(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         issue = issue_layout(self._arch)
-        extents = [unsigned(self._extent_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
+        lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
         multiply_stage = {"issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
                           "far_dram0": 1, "far_dram1": 1}
         groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        summands = {f"summands{k}": data.ArrayLayout(extent, groups + 1) for k, extent in enumerate(extents)}
+        summands = {f"summands{k}": data.ArrayLayout(last, groups + 1) for k, last in enumerate(lasts)}
         sum_stage = {**multiply_stage, **summands}
-        check_stage = {**multiply_stage, **{f"extent{k}": extent for k, extent in enumerate(extents)}}
+        check_stage = {**multiply_stage, **{f"last{k}": last for k, last in enumerate(lasts)}}
         multiply, add, check = (Signal(data.StructLayout(stage), name=name) for name, stage in (
             ("multiply", multiply_stage), ("sum", sum_stage), ("check", check_stage)))
         raw = Signal.like(self.i.payload)
@@ -96,7 +96,7 @@ class Decoder(wiring.Component):
         with m.If(sum_ready):
             m.d.sync += [
                 check_valid.eq(sum_valid), *(check[name].eq(add[name]) for name in multiply_stage),
-                *(check[f"extent{k}"].eq(sum_of(list(add[f"summands{k}"]))) for k in (0, 1)),
+                *(check[f"last{k}"].eq(sum_of([*add[f"summands{k}"], add.issue[f"operand{k}"].base])) for k in (0, 1)),
             ]
         with m.If(self.halt):
             m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
@@ -104,11 +104,11 @@ class Decoder(wiring.Component):
         self._check(m, check, check_valid, check_ready, give_valid)
         return m
 
-    def _extent_width(self, operand: data.Layout) -> int:
-        """Bits of (size - 1) x stride + (rows - 1) x pitch at their widest."""
+    def _last_width(self, operand: data.Layout) -> int:
+        """Bits of base + (size - 1) x stride + (rows - 1) x pitch at their widest."""
         along = SIZE_WIDTH + (1 << operand["stride_log2"].width) - 1
         across = self._arch.local_address_width + operand["pitch"].width
-        return max(along, across) + 1
+        return max(along, across) + 2
 
     # -- read ------------------------------------------------------------------------------------------------------
     def _read(self, m: Module, raw, leaves, out, hold, empty) -> None:
@@ -201,7 +201,7 @@ class Decoder(wiring.Component):
 
     # -- multiply --------------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
-        """Extent of an operand, in summands: (size - 1) x stride + (rows - 1) x pitch."""
+        """How far an operand reaches, in summands: (size - 1) x stride + (rows - 1) x pitch."""
         sizes = multiply.size, Mux(multiply.flat1, 0, multiply.size)
         for index, size in enumerate(sizes):
             operand, summands = multiply.issue[f"operand{index}"], add[f"summands{index}"]
@@ -213,7 +213,7 @@ class Decoder(wiring.Component):
     def _check(self, m: Module, check, valid, ready, give_valid) -> None:
         """Last addresses against depths; a fault stops, a legal instruction goes on."""
         arch, issue = self._arch, check.issue
-        last0, last1 = issue.operand0.base + check.extent0, issue.operand1.base + check.extent1
+        last0, last1 = check.last0, check.last1
         on_chip1 = issue.range1 & ~check.far_dram0 & ~check.far_dram1
         beyond = {
             Cause.LOCAL_RANGE: issue.local0 & ((last0 >= arch.local_depth) | check.oversize),
