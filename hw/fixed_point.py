@@ -47,50 +47,79 @@ def _clipped(over: Value, sign: Value, value: Value) -> Value:
     return Mux(over, limit, value.as_unsigned()).as_signed()
 
 
-def _shift_right(value: Value, shift: Value, keep: int) -> Value:
-    """The low ``keep`` bits of value >> shift: wide steps first, so that the fine ones need no more bits than those.
-
-    Written with each expression used once: Amaranth writes out what is used twice twice.
-    """
-    fine = min(2, len(shift))
-    width = keep + (1 << fine) - 1
-    wide_enough = resize(value, max(len(value), width))
-    return ((wide_enough >> Cat(Const(0, fine), shift[fine:]))[:width].as_signed() >> shift[:fine])[:keep]
+# -- leaving the accumulators, in three steps ---------------------------------------------------------------------------
+FINE_BITS = 3
+"""Bits of a leave shift that its second step takes; the first takes those above."""
 
 
-def round_off(value: Value, shift: Value, width: int) -> Value:
-    """First half of :func:`leave`: ``width`` + 2 bits for :func:`clip` (zero for zero), to be registered.
+def cut(value: Value, shift: Value, width: int) -> Value:
+    """First step of :func:`leave`: the coarse shift, for :func:`round_off`. To be registered, as the step after it.
 
-    Whether the result fits is asked of the bits before the shift, so that only ``width`` bits are shifted and rounded.
+    Bits shifted out, at both ends, are asked of the value before the shift, so that few bits have to be shifted.
     """
     value, shift = Value.cast(value), Value.cast(shift)
-    sign = value[-1]
+    sign, fine = value[-1], min(FINE_BITS, len(shift))
     # One guard bit below carries the half through the shifter; the bits shifted out beyond it are sticky.
-    shifted = _shift_right(Cat(Const(0, 1), value), shift, width + 1)
-    kept, half = shifted[1:], shifted[0]
+    kept = width + (1 << fine)
+    wide_enough = resize(Cat(Const(0, 1), value), max(len(value) + 1, kept))
+    window = (wide_enough >> Cat(Const(0, fine), shift[fine:]))[:kept]
     sticky = _any([value[bit] & (shift >= bit + 2) for bit in range(len(value) - 2)])
     over = _any([(value[bit] ^ sign) & (shift <= bit - (width - 1)) for bit in range(width - 1, len(value) - 1)])
+    return Cat(window, sticky, over, sign)
+
+
+def round_off(cut_value: Value, shift: Value, width: int) -> Value:
+    """Second step of :func:`leave`: the fine shift and HALF_EVEN, for :func:`clip`. Zero for zero."""
+    window, sticky, over, sign = cut_value[:-3], cut_value[-3], cut_value[-2], cut_value[-1]
+    shifted = (window >> shift[:FINE_BITS])[:width + 1]
+    kept, half = shifted[1:], shifted[0]
     return Cat((kept + (half & (sticky | kept[0])))[:width], over, sign)
 
 
 def clip(rounded: Value, width: int) -> Value:
-    """Second half of :func:`leave`. Rounding up may carry the largest scalar over the end."""
+    """Last step of :func:`leave`. Rounding up may carry the largest scalar over the end."""
     value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
     return _clipped(over | (value[-1] & ~sign), sign, value)
 
 
 def leave(value: Value, shift: Value, width: int) -> Value:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
-    return clip(round_off(value, shift, width), width)
+    return clip(round_off(cut(value, shift, width), Value.cast(shift), width), width)
+
+
+# -- entering the accumulators, in two steps ----------------------------------------------------------------------------
+def _rotate_left(value: Value, shift: Value) -> Value:
+    """``value`` has a power of two of bits."""
+    return (Cat(value, value) << shift)[len(value):2 * len(value)]
+
+
+def turn(value: Value, shift: Value, accumulator_width: int) -> Value:
+    """First step of :func:`enter`: asks whether a bit falls off the top that is not the sign, and rotates by the lowest
+    two bits of ``shift``. To be registered, for :func:`place`.
+
+    The scalar is rotated, not shifted: within a power of two of bits, as many as it needs.
+    """
+    value, shift = Value.cast(value), Value.cast(shift)
+    sign, top = value[-1], accumulator_width - 1
+    over = _any([(value[bit] ^ sign) & (shift >= top - bit) for bit in range(len(value) - 1)])
+    ring = resize(value, 1 << (len(value) - 1).bit_length())
+    return Cat(_rotate_left(ring, shift[:2]), over, sign)
+
+
+def place(turned: Value, shift: Value, accumulator_width: int) -> Value:
+    """Second step of :func:`enter`: rotates to the end, puts zeros below and the sign above, saturates."""
+    ring, over, sign = turned[:-2], turned[-2], turned[-1]
+    size = len(ring)
+    size_log2 = size.bit_length() - 1
+    ring = _rotate_left(ring, Cat(Const(0, 2), shift[2:size_log2]))
+    bits = []
+    for bit in range(accumulator_width):
+        inside = (shift <= bit) & (shift > bit - size)
+        bits.append(Mux(over, sign if bit == accumulator_width - 1 else ~sign,
+                        Mux(inside, ring[bit % size], sign & (shift <= bit))))
+    return Cat(bits).as_signed()
 
 
 def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
-    """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``.
-
-    It shifts within the accumulator's width and asks apart whether a bit falls off the top that is not the sign.
-    """
-    value = Value.cast(value)
-    sign, top = value[-1], accumulator_width - 1
-    over = _any([(value[bit] ^ sign) & (shift >= top - bit) for bit in range(len(value) - 1)])
-    shifted = (value.as_signed() << shift)[:accumulator_width]
-    return _clipped(over, sign, resize(shifted, accumulator_width))
+    """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``."""
+    return place(turn(value, shift, accumulator_width), shift, accumulator_width)
