@@ -37,14 +37,13 @@ def round_half_even(value: Value, shift: int) -> Value:
     return resize(kept + (half & (sticky | kept[0])), len(kept) + 1)
 
 
+def add_with_carry(left: Value, right: Value, carry: Value) -> Value:
+    """left + right + carry in one carry chain: a sum of three would first become one of two."""
+    return (Cat(Const(1, 1), left).as_signed() + Cat(carry, right).as_signed())[1:].as_signed()
+
+
 def _any(bits: list[Value]) -> Value:
     return Cat(*bits).any() if bits else Const(0, 1)
-
-
-def _clipped(over: Value, sign: Value, value: Value) -> Value:
-    """``value``, or with ``over`` the end of its range on the side of ``sign``."""
-    limit = Cat((~sign).replicate(len(value) - 1), sign)
-    return Mux(over, limit, value.as_unsigned()).as_signed()
 
 
 # -- leaving the accumulators, in three steps ---------------------------------------------------------------------------
@@ -76,10 +75,19 @@ def round_off(cut_value: Value, shift: Value, width: int) -> Value:
     return Cat((kept + (half & (sticky | kept[0])))[:width], over, sign)
 
 
-def clip(rounded: Value, width: int) -> Value:
-    """Last step of :func:`leave`. Rounding up may carry the largest scalar over the end."""
+def limits(rounded: Value, width: int) -> tuple[Value, Value]:
+    """Whether what :func:`round_off` gives has to be clipped, and to which number.
+
+    Rounding up may carry the largest scalar over the end.
+    """
     value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
-    return _clipped(over | (value[-1] & ~sign), sign, value)
+    return over | (value[-1] & ~sign), Cat((~sign).replicate(width - 1), sign)
+
+
+def clip(rounded: Value, width: int) -> Value:
+    """Last step of :func:`leave`."""
+    over, limit = limits(rounded, width)
+    return Mux(over, limit, rounded[:width]).as_signed()
 
 
 def leave(value: Value, shift: Value, width: int) -> Value:

@@ -63,12 +63,16 @@ class Alu(wiring.Component):
         left, right, product, wide = (register(name, bits) for name, bits in (
             ("left", width), ("right", width), ("multiplier", 2 * width), ("product", 2 * width)))
         simple, result = register("simple"), register("result")
+        multiply, shift = opcodes[2] == Op.MULTIPLY, Const(point)
+        rounded = Signal(width + 2, name=f"rounded_{lane}")
+        over, limit = fixed_point.limits(rounded, width)
+        m.d.comb += rounded.eq(fixed_point.round_off(fixed_point.cut(wide, shift, width), shift, width))
         m.d.sync += [
             left.eq(self.left[lane]), right.eq(self.right[lane]),  # stages 1, 2, 3 inside a DSP block
             product.eq(left * right),
             wide.eq(product),
             simple.eq(self._simple(m, lane, left, right, opcodes)),
-            result.eq(Mux(opcodes[2] == Op.MULTIPLY, fixed_point.leave(wide, Const(point), width), simple)),
+            result.eq(Mux(multiply & over, limit, Mux(multiply, rounded[:width], simple))),
         ]
         m.d.comb += self.result[lane].eq(result)
 
@@ -80,7 +84,7 @@ class Alu(wiring.Component):
         flags = Signal(data.StructLayout({"left": 1, "right": 1}), reset_less=True, name=f"flags_{lane}")
         arguments = [Signal(width, reset_less=True, name=f"{name}_2_{lane}") for name in ("left", "right")]
         m.d.sync += [
-            total.eq(left + (right ^ (~add).replicate(width).as_signed()) + ~add),
+            total.eq(fixed_point.add_with_carry(left, right ^ (~add).replicate(width).as_signed(), ~add)),
             flags.left.eq(left.any()), flags.right.eq(right.any()),
             arguments[0].eq(left), arguments[1].eq(right),
         ]
@@ -105,8 +109,9 @@ class Alu(wiring.Component):
                 m.d.comb += [take_right.eq(less), take_total.eq(~less)]
             with m.Case(Op.INCREMENT, Op.DECREMENT, Op.ADD, Op.SUBTRACT):
                 m.d.comb += take_total.eq(1)
-        # A multiplexer of four: left, right, total, and the end of the range.
-        limit = Cat(truth.replicate(width - 1), ~truth)
-        high = Mux(over, limit, total[:width])
+        # A multiplexer of four, a 6-input table a bit: left, right, total, a constant.
         is_truth = opcode_is(opcodes[1], Op.NOT, Op.AND, Op.OR, Op.GREATER_THAN, Op.GREATER_THAN_EQUAL)
-        return Mux(is_truth, Mux(truth, one, 0), Mux(take_total, high, Mux(take_right, arguments[1], arguments[0])))
+        choice = Signal(2, name=f"choice_{lane}")
+        m.d.comb += choice.eq(Cat(take_right | is_truth | (take_total & over), take_total | is_truth))
+        constant = Mux(is_truth, Mux(truth, one, 0), Cat(truth.replicate(width - 1), ~truth))
+        return Mux(choice[1], Mux(choice[0], constant, total[:width]), Mux(choice[0], arguments[1], arguments[0]))

@@ -59,9 +59,11 @@ class Registers(wiring.Component):
         source = Signal(2, name=f"{side}_choice")
         m.d.comb += source.eq(Mux((asked == Source.REGISTER.value) & ~written, Source.ZERO.value, asked))
         for lane, rounded in enumerate(self.input):
-            constant = Mux(source[0], one, 0)
-            chosen = Mux(source[0], value.word_select(lane, width), fixed_point.clip(rounded, width))
-            m.d.comb += vector[lane].eq(Mux(source[1], constant, chosen))
+            over, limit = fixed_point.limits(rounded, width)
+            constant = Mux(source[1], Mux(source[0], one, 0), limit)
+            register, scalar = value.word_select(lane, width), rounded[:width]
+            m.d.comb += vector[lane].eq(
+                Mux(source[1] | (over & ~source[0]), constant, Mux(source[0], register, scalar)))
 
     def _register(self, m: Module, number: int) -> tuple[Value, Value]:
         """The vector read, and whether it counts: slot 0 is zero until written."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
+from weft.hw.fixed_point import add_with_carry
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.operations import SimdKind, simd_layout
 from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
@@ -232,7 +233,8 @@ class Sequencer(wiring.Component):
         What is left for two blocks is halved: a last block of an iteration or two would show the ALU's latency.
         """
         limit, width, left_m1 = slot_count(self._arch) - 2, len(self._block_m1), Signal.like(self._not_left_m1)
-        not_left_m1 = (self._not_left_m1 + self._block_m1 + self._running)[:len(left_m1)]  # the first: block_m1 is 0
+        not_left_m1 = add_with_carry(self._not_left_m1, Cat(self._block_m1, Const(0, len(left_m1)))[:len(left_m1)],
+                                     self._running)[:len(left_m1)]  # before the first block_m1 is 0
         halves = Mux(left_m1 <= 2 * limit + 1, (left_m1 >> 1)[:width], limit)
         iterations_m1 = Mux(left_m1 <= limit, left_m1[:width], halves)
         m.d.comb += left_m1.eq(~not_left_m1)
