@@ -37,63 +37,103 @@ def round_half_even(value: Value, shift: int) -> Value:
     return resize(kept + (half & (sticky | kept[0])), len(kept) + 1)
 
 
-def _beyond(shift: Value, width: int) -> Value:
+def add_with_carry(left: Value, right: Value, carry: Value) -> Value:
+    """left + right + carry in one carry chain: a sum of three would first become one of two."""
+    return (Cat(Const(1, 1), left).as_signed() + Cat(carry, right).as_signed())[1:].as_signed()
+
+
+def _reached(shift: Value, width: int) -> Value:
     """Bit k: whether ``shift`` <= k. One shift of a constant instead of comparisons: it simulates faster."""
     return (Const((1 << width) - 1, width) << shift)[:width]
 
 
 def _clipped(over: Value, sign: Value, value: Value) -> Value:
     """``value``, or with ``over`` the end of its range on the side of ``sign``."""
-    limit = Cat((~sign).replicate(len(value) - 1), sign)
-    return Mux(over, limit, value.as_unsigned()).as_signed()
+    return Mux(over, Cat((~sign).replicate(len(value) - 1), sign), value.as_unsigned()).as_signed()
 
 
-def _shift_right(value: Value, shift: Value, keep: int) -> Value:
-    """The low ``keep`` bits of value >> shift: wide steps first, so that the fine ones need no more bits than those.
-
-    Written with each expression used once: Amaranth writes out what is used twice twice.
-    """
-    fine = min(2, len(shift))
-    width = keep + (1 << fine) - 1
-    wide_enough = resize(value, max(len(value), width))
-    return ((wide_enough >> Cat(Const(0, fine), shift[fine:]))[:width].as_signed() >> shift[:fine])[:keep]
+# -- leaving the accumulators, in three steps --------------------------------------------------------------------------
+FINE_BITS = 3
+"""Bits of a leave shift that its second step takes; the first takes those above."""
 
 
-def round_off(value: Value, shift: Value, width: int) -> Value:
-    """First half of :func:`leave`: ``width`` + 2 bits for :func:`clip` (zero for zero), to be registered.
+def cut(value: Value, shift: Value, width: int) -> Value:
+    """First step of :func:`leave`: the coarse shift, for :func:`round_off`. To be registered, as the step after it.
 
-    Whether the result fits is asked of the bits before the shift, so that only ``width`` bits are shifted and rounded.
+    Bits shifted out, at both ends, are asked of the value before the shift, so that few bits have to be shifted.
     """
     value, shift = Value.cast(value), Value.cast(shift)
-    sign = value[-1]
+    sign, fine = value[-1], min(FINE_BITS, len(shift))
     # One guard bit below carries the half through the shifter; the bits shifted out beyond it are sticky.
-    shifted = _shift_right(Cat(Const(0, 1), value), shift, width + 1)
+    kept = width + (1 << fine)
+    wide_enough = resize(Cat(Const(0, 1), value), max(len(value) + 1, kept))
+    window = (wide_enough >> Cat(Const(0, fine), shift[fine:]))[:kept]
+    reached = _reached(shift, len(value))
+    sticky = (value[:-2] & ~reached[1:-1]).any()
+    over = ((value[width - 1:-1] ^ sign.replicate(len(value) - width)) & reached[:len(value) - width]).any()
+    return Cat(window, sticky, over, sign)
+
+
+def round_off(cut_value: Value, shift: Value, width: int) -> Value:
+    """Second step of :func:`leave`: the fine shift and HALF_EVEN, for :func:`clip`. Zero for zero."""
+    window, sticky, over, sign = cut_value[:-3], cut_value[-3], cut_value[-2], cut_value[-1]
+    shifted = (window >> shift[:FINE_BITS])[:width + 1]
     kept, half = shifted[1:], shifted[0]
-    beyond = _beyond(shift, len(value))
-    sticky = (value[:-2] & ~beyond[1:-1]).any()
-    over = ((value[width - 1:-1] ^ sign.replicate(len(value) - width)) & beyond[:len(value) - width]).any()
     return Cat((kept + (half & (sticky | kept[0])))[:width], over, sign)
 
 
-def clip(rounded: Value, width: int) -> Value:
-    """Second half of :func:`leave`. Rounding up may carry the largest scalar over the end."""
+def limits(rounded: Value, width: int) -> tuple[Value, Value]:
+    """Whether what :func:`round_off` gives has to be clipped, and to which number.
+
+    Rounding up may carry the largest scalar over the end.
+    """
     value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
-    return _clipped(over | (value[-1] & ~sign), sign, value)
+    return over | (value[-1] & ~sign), Cat((~sign).replicate(width - 1), sign)
+
+
+def clip(rounded: Value, width: int) -> Value:
+    """Last step of :func:`leave`."""
+    over, limit = limits(rounded, width)
+    return Mux(over, limit, rounded[:width]).as_signed()
 
 
 def leave(value: Value, shift: Value, width: int) -> Value:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
-    return clip(round_off(value, shift, width), width)
+    return clip(round_off(cut(value, shift, width), Value.cast(shift), width), width)
 
 
-def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
-    """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``.
+# -- entering the accumulators, in two steps ---------------------------------------------------------------------------
+def _rotate_left(value: Value, shift: Value) -> Value:
+    """``value`` has a power of two of bits."""
+    return (Cat(value, value) << shift)[len(value):2 * len(value)]
 
-    It shifts within the accumulator's width and asks apart whether a bit falls off the top that is not the sign.
+
+def turn(value: Value, shift: Value, accumulator_width: int) -> Value:
+    """First step of :func:`enter`: asks whether a bit falls off the top that is not the sign, and rotates by the lowest
+    two bits of ``shift``. To be registered, for :func:`place`.
+
+    The scalar is rotated, not shifted: within a power of two of bits, as many as it needs.
     """
-    value = Value.cast(value)
+    value, shift = Value.cast(value), Value.cast(shift)
     sign, top = value[-1], accumulator_width - 1
     fits = Const((1 << top) - 1, top) >> shift  # bit k: whether bit k of the value stays below the sign
     over = ((value[:-1] ^ sign.replicate(len(value) - 1)) & ~fits[:len(value) - 1]).any()
-    shifted = (value.as_signed() << shift)[:accumulator_width]
-    return _clipped(over, sign, resize(shifted, accumulator_width))
+    ring = resize(value, 1 << (len(value) - 1).bit_length())
+    return Cat(_rotate_left(ring, shift[:2]), over, sign)
+
+
+def place(turned: Value, shift: Value, accumulator_width: int) -> Value:
+    """Second step of :func:`enter`: rotates to the end, puts zeros below and the sign above, saturates."""
+    ring, over, sign = turned[:-2], turned[-2], turned[-1]
+    size = len(ring)
+    size_log2 = size.bit_length() - 1
+    ring = _rotate_left(ring, Cat(Const(0, 2), shift[2:size_log2]))
+    reached = _reached(shift, accumulator_width)
+    inside = reached & ~Cat(Const(0, size), reached)[:accumulator_width]  # where the ring's bits go
+    rings = Cat(ring.replicate(-(-accumulator_width // size)))[:accumulator_width]
+    return _clipped(over, sign, (rings & inside) | (sign.replicate(accumulator_width) & reached & ~inside))
+
+
+def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
+    """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``."""
+    return place(turn(value, shift, accumulator_width), shift, accumulator_width)

@@ -100,7 +100,7 @@ class Segments(wiring.Component):
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
         scaled = Signal(data.StructLayout({
             "start": len(piece.dram) + bits_to_count(geometry.vector_units + 1),
-            "units": size_width(self._arch) + bits_to_count(geometry.vector_units + 1),
+            "units_m1": size_width(self._arch) + bits_to_count(geometry.vector_units + 1),
             "window": len(piece.operation.window), "cache": CACHE_WIDTH, "vectors_m1": size_width(self._arch),
             "last": 1,
         }))
@@ -109,7 +109,8 @@ class Segments(wiring.Component):
         with m.If(walker.o.ready):
             m.d.sync += [
                 scaled_valid.eq(walker.o.valid), scaled.start.eq(times(piece.dram, geometry.vector_units)),
-                scaled.units.eq(times(piece.operation.vectors_m1 + 1, geometry.vector_units)),
+                scaled.units_m1.eq(times(piece.operation.vectors_m1, geometry.vector_units)
+                                   + (geometry.vector_units - 1)),
                 scaled.last.eq(piece.last),
                 *(scaled[name].eq(piece.operation[name]) for name in ("window", "cache", "vectors_m1")),
             ]
@@ -119,7 +120,7 @@ class Segments(wiring.Component):
         last_unit = Signal(geometry.beats_width + geometry.beat_units_log2)  # counted from the first beat's first unit
         m.d.comb += [
             start.eq(Cat(Const(0, window_shift), scaled.window) + scaled.start),
-            last_unit.eq(skip + scaled.units - 1),
+            last_unit.eq(skip + scaled.units_m1),
         ]
         with m.If(scaled_ready):
             m.d.sync += [
@@ -152,23 +153,22 @@ class BurstSplitter(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        bits, burst = self._beat_bits, self.o.payload
-        left_m1 = Signal.like(burst.segment.beats_m1)
-        room_m1 = Signal(max(bits, 1))  # beats to the next multiple of max_burst, minus 1
+        bits, burst, new = self._beat_bits, self.o.payload, self.i.payload
+        # Both counted from the last multiple of max_burst before the segment's first beat.
+        first_beat, last_beat, end = Signal(bits), Signal(bits), Signal(max(len(new.beats_m1), bits) + 1)
+        number, last_number = (Signal(len(end) - bits, name=name) for name in ("number", "last_number"))
         m.d.comb += [
-            room_m1.eq(~burst.beat[:bits] if bits else 0),
-            burst.last.eq(left_m1 <= room_m1), burst.len.eq(Mux(burst.last, left_m1, room_m1)),
+            end.eq(new.beat[:bits] + new.beats_m1),
+            burst.beat.eq(Cat(first_beat, burst.segment.beat[bits:] + number)), burst.last.eq(number == last_number),
+            burst.len.eq(Mux(burst.last, last_beat, Const(-1, bits)) - first_beat),
             self.i.ready.eq((~self.o.valid | (self.o.ready & burst.last)) & ~self.cancel),
         ]
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [
-                burst.first.eq(0), self.o.valid.eq(~burst.last), left_m1.eq(left_m1 - room_m1 - 1),
-                burst.beat.eq(Cat(Const(0, bits), burst.beat[bits:] + 1)),
-            ]
+            m.d.sync += [burst.first.eq(0), self.o.valid.eq(~burst.last), first_beat.eq(0), number.eq(number + 1)]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [
-                self.o.valid.eq(1), burst.first.eq(1), burst.segment.eq(self.i.payload),
-                burst.beat.eq(self.i.payload.beat), left_m1.eq(self.i.payload.beats_m1),
+                self.o.valid.eq(1), burst.first.eq(1), burst.segment.eq(new), first_beat.eq(new.beat[:bits]),
+                last_beat.eq(end[:bits]), last_number.eq(end[bits:]), number.eq(0),
             ]
         with m.If(self.cancel):
             m.d.sync += self.o.valid.eq(0)

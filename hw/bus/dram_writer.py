@@ -132,17 +132,20 @@ class DramWriter(wiring.Component):
         return stored
 
     def _data(self, m: Module, beats, bursts) -> None:
-        """Beats into bursts."""
+        """Beats into bursts, through a register."""
         unit_bytes = Geometry(self._arch).unit_bytes
-        m.submodules.data = fifo = StreamFifo(axi.write_data_layout(self._arch.axi_data_width), 2)
-        sent = Signal(8)
-        last = sent == bursts.payload.len
+        word, mask, last = Signal.like(beats.payload.data), Signal.like(beats.payload.mask), Signal()
+        sent, moves, ends = Signal(8), Signal(), Signal()
         m.d.comb += [
-            fifo.i.valid.eq(beats.valid & bursts.valid), beats.ready.eq(fifo.i.ready & bursts.valid),
-            bursts.ready.eq(fifo.i.ready & beats.valid & last),
-            fifo.i.payload.data.eq(beats.payload.data), fifo.i.payload.last.eq(last),
-            fifo.i.payload.strb.eq(Cat(bit.replicate(unit_bytes) for bit in beats.payload.mask)),
+            moves.eq(~self.w.valid | self.w.ready), ends.eq(sent == bursts.payload.len),
+            beats.ready.eq(moves & bursts.valid), bursts.ready.eq(moves & beats.valid & ends),
+            self.w.payload.data.eq(word), self.w.payload.last.eq(last),
+            self.w.payload.strb.eq(Cat(bit.replicate(unit_bytes) for bit in mask)),
         ]
-        with m.If(fifo.i.valid & fifo.i.ready):
-            m.d.sync += sent.eq(Mux(last, 0, sent + 1))
-        wiring.connect(m, fifo.o, wiring.flipped(self.w))
+        with m.If(moves):
+            m.d.sync += [self.w.valid.eq(beats.valid & bursts.valid), word.eq(beats.payload.data),
+                         mask.eq(beats.payload.mask), last.eq(ends)]
+        with m.If(beats.valid & beats.ready):
+            m.d.sync += sent.eq(sent + 1)
+            with m.If(ends):
+                m.d.sync += sent.eq(0)

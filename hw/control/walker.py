@@ -40,30 +40,29 @@ class Walker(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         current, busy = self.o.payload.operation, self.o.valid
-        vectors_left, rows_left = Signal.like(current.size_m1), Signal.like(current.rows_m1)
-        step = self.o.valid & self.o.ready
+        # Counted up from zero: that needs no multiplexer in front of the registers, and no decrement.
+        vector, row = Signal.like(current.size_m1), Signal.like(current.rows_m1)
+        step, load = self.o.valid & self.o.ready, self.i.valid & self.i.ready
+        end_of_row = Signal()
         m.d.comb += [
-            self.o.payload.last.eq((vectors_left == 0) & (rows_left == 0)),
+            end_of_row.eq(vector == current.size_m1), self.o.payload.last.eq(end_of_row & (row == current.rows_m1)),
             self.i.ready.eq(~busy | (step & self.o.payload.last)),
         ]
         with m.If(step):
-            m.d.sync += self.o.payload.first.eq(0)
-            with m.If(vectors_left != 0):
-                m.d.sync += vectors_left.eq(vectors_left - 1)
-            with m.Else():
-                m.d.sync += [vectors_left.eq(current.size_m1), rows_left.eq(rows_left - 1)]
+            m.d.sync += [self.o.payload.first.eq(0), vector.eq(vector + 1)]
+            with m.If(end_of_row):
+                m.d.sync += row.eq(row + 1)
             with m.If(self.o.payload.last):
                 m.d.sync += busy.eq(0)
+        with m.If(load | (step & end_of_row)):
+            m.d.sync += vector.eq(0)
         for name in self._names:
-            self._walk(m, name, step, vectors_left == 0)
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [
-                busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1),
-                vectors_left.eq(self.i.payload.size_m1), rows_left.eq(self.i.payload.rows_m1),
-            ]
+            self._walk(m, name, step, load, end_of_row)
+        with m.If(load):
+            m.d.sync += [busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1), row.eq(0)]
         return m
 
-    def _walk(self, m: Module, name: str, step, end_of_row) -> None:
+    def _walk(self, m: Module, name: str, step, load, end_of_row) -> None:
         """One address register and the start of its current row."""
         address, operation = self.o.payload[name], self.o.payload.operation
         walk, width = operation[name], len(self.o.payload[name])
@@ -76,6 +75,6 @@ class Walker(wiring.Component):
                 m.d.sync += [address.eq(next_row), row_start.eq(next_row)]
             with m.Else():
                 m.d.sync += address.eq(address - stride if self._descending else address + stride)
-        with m.If(self.i.valid & self.i.ready):
+        with m.If(load):
             base = self.i.payload[name].base
             m.d.sync += [address.eq(base), row_start.eq(base)]

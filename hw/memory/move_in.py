@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.control.walker import Walker
-from weft.hw.fixed_point import enter
+from weft.hw.fixed_point import place, turn
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.operations import move_in_layout, shift_width
 from weft.hw.ports import accumulator_write_port, local_read_port
@@ -45,15 +45,25 @@ class MoveInUnit(wiring.Component):
         return m
 
     def _write(self, m: Module, rows) -> None:
-        """Enter, one register, into the accumulators' write port."""
+        """Enter in two steps, each with a register, into the accumulators' write port."""
         arch, request, tag = self._arch, self.accumulator_write.request, rows.payload.tag
-        last = Signal()
-        m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
+        turned = Signal(rows.payload.shape().members["tag"], name="turned_tag")
+        turned_valid, last, moves = Signal(), Signal(), Signal()
+        m.d.comb += [
+            moves.eq(~request.valid | request.ready), rows.ready.eq(~turned_valid | moves),
+            self.done.eq(request.valid & request.ready & last),
+        ]
         with m.If(rows.ready):
-            m.d.sync += [request.valid.eq(rows.valid), last.eq(tag.last), request.payload.address.eq(tag.address),
-                         request.payload.accumulate.eq(tag.accumulate)]
-            for lane in range(arch.array_size):
-                value = rows.payload.data[lane]
-                if arch.mac_rounding != EVERY_STEP:
-                    value = enter(value, tag.enter_shift, arch.accumulator_bits)
-                m.d.sync += request.payload.data[lane].eq(value)
+            m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
+        with m.If(moves):
+            m.d.sync += [request.valid.eq(turned_valid), last.eq(turned.last),
+                         request.payload.address.eq(turned.address), request.payload.accumulate.eq(turned.accumulate)]
+        for lane in range(arch.array_size):
+            scalar, width = rows.payload.data[lane], arch.accumulator_bits
+            step = scalar if arch.mac_rounding == EVERY_STEP else turn(scalar, tag.enter_shift, width)
+            value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
+            with m.If(rows.ready):
+                m.d.sync += value.eq(step)
+            with m.If(moves):
+                m.d.sync += request.payload.data[lane].eq(
+                    value.as_signed() if arch.mac_rounding == EVERY_STEP else place(value, turned.enter_shift, width))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.arch import Arch
 from weft.hw.control.walker import Walker
-from weft.hw.fixed_point import clip, round_off
+from weft.hw.delay import delayed
+from weft.hw.fixed_point import clip
+from weft.hw.memory.leave import Leave
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.operations import move_out_layout, shift_width
-from weft.hw.ports import accumulator_read_port, local_write_port
+from weft.hw.operations import move_out_layout
+from weft.hw.ports import ReadPort, accumulator_read_port, local_write_port, vector_layout
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
 
@@ -28,35 +30,42 @@ class MoveOutUnit(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         arch, layout = self._arch, move_out_layout(self._arch)
-        tag = data.StructLayout({"address": arch.local_address_width, "last": 1, "relu": 1,
-                                 "leave_shift": shift_width(arch)})
+        # Rows are rounded off on their way into the FIFO, which then holds scalars.
+        scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
+        latency = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
+        tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
         m.submodules.walker = walker = Walker(layout, ("accumulator", "local"))
-        m.submodules.rows = rows = ReadStream(accumulator_read_port(arch), tag, ACCUMULATOR_READ_LATENCY)
+        m.submodules.rows = rows = ReadStream(scalars, tag, latency)
         connect(m, wiring.flipped(self.operation), walker.i)
-        connect(m, rows.port, wiring.flipped(self.accumulator_read))
-        at, operation = walker.o.payload, walker.o.payload.operation
+        at, read = walker.o.payload, self.accumulator_read
         m.d.comb += [
             rows.i.valid.eq(walker.o.valid), walker.o.ready.eq(rows.i.ready),
             rows.i.payload.address.eq(at.accumulator), rows.i.payload.tag.address.eq(at.local),
-            rows.i.payload.tag.last.eq(at.last), rows.i.payload.tag.relu.eq(operation.relu),
-            rows.i.payload.tag.leave_shift.eq(operation.leave_shift),
+            rows.i.payload.tag.last.eq(at.last),
+            read.request.valid.eq(rows.port.request.valid), read.request.payload.eq(rows.port.request.payload),
+            rows.port.request.ready.eq(read.request.ready),
+            rows.port.response.valid.eq(
+                delayed(m, read.response.valid, Leave.LATENCY, name="rounded_valid", reset=True)),
+            Cat(rows.port.response.payload).eq(Cat(self._scalars(m, at.operation, read.response.payload))),
         ]
         self._write(m, rows.o)
         return m
 
+    def _scalars(self, m: Module, operation, row) -> list[Value]:
+        """The accumulators' answers rounded off; what to do with them comes from the walker as late as they do."""
+        width = self._arch.number.width
+        m.submodules.leave = leave = Leave(self._arch)
+        shift = delayed(m, operation.leave_shift, ACCUMULATOR_READ_LATENCY, name="leave_shift", reset=True)
+        relu = delayed(m, operation.relu, ACCUMULATOR_READ_LATENCY + Leave.LATENCY, name="relu", reset=True)
+        m.d.comb += [leave.row.eq(row), leave.shift.eq(shift)]
+        return [Mux(relu & rounded[-1], 0, clip(rounded, width)) for rounded in leave.rounded]
+
     def _write(self, m: Module, rows) -> None:
-        """Leave the accumulators, one register, into the local write port."""
-        arch, request = self._arch, self.local_write.request
+        """One register, into the local write port."""
+        request = self.local_write.request
         last = Signal()
         m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
         with m.If(rows.ready):
-            m.d.sync += [request.valid.eq(rows.valid), last.eq(rows.payload.tag.last),
-                         request.payload.address.eq(rows.payload.tag.address)]
-            for lane in range(arch.array_size):
-                value = rows.payload.data[lane]
-                if arch.mac_rounding != EVERY_STEP:
-                    rounded = Signal(arch.number.width + 2, name=f"rounded_{lane}")
-                    m.d.comb += rounded.eq(round_off(value, rows.payload.tag.leave_shift, arch.number.width))
-                    value = clip(rounded, arch.number.width)
-                relu = Mux(rows.payload.tag.relu & value[-1], 0, value)
-                m.d.sync += request.payload.data[lane].eq(relu)
+            tag = rows.payload.tag
+            m.d.sync += [request.valid.eq(rows.valid), last.eq(tag.last), request.payload.address.eq(tag.address),
+                         request.payload.data.eq(rows.payload.data)]

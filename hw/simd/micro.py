@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import unsigned
-from amaranth.lib import data
+from amaranth.lib import data, enum
 
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.operations import shift_width
@@ -13,6 +13,15 @@ SLOTS = 32
 
 31 iterations are more than the pipeline is long, and 32 words fill one distributed RAM of the usual FPGAs.
 """
+
+
+class Source(enum.Enum, shape=2):
+    """Where an argument comes from."""
+
+    INPUT = 0
+    REGISTER = 1
+    ZERO = 2
+    ONE = 3
 
 
 def slot_count(arch: Arch) -> int:
@@ -26,7 +35,7 @@ def register_width(arch: Arch) -> int:
 
 
 def micro_layout(arch: Arch) -> data.StructLayout:
-    """``left`` and ``right`` are 0 where the operation reads nothing there. ``done``: the last part of an operation.
+    """``left`` and ``right``: registers, 0 where their source is another. ``done``: the last part of an operation.
 
     Operations without read, write and destination have no effect: they only carry ``done``.
     """
@@ -35,7 +44,7 @@ def micro_layout(arch: Arch) -> data.StructLayout:
         "read": 1, "write": 1, "accumulate": 1, "done": 1,
         "read_address": unsigned(address), "write_address": unsigned(address),
         "opcode": unsigned(5), "left": unsigned(register), "right": unsigned(register),
-        "destination": unsigned(register),
+        "destination": unsigned(register), "left_source": Source, "right_source": Source,
         "left_slot": unsigned(slot), "right_slot": unsigned(slot), "slot": unsigned(slot),
         "enter_shift": unsigned(shift_width(arch)), "leave_shift": unsigned(shift_width(arch)),
     })

@@ -9,14 +9,17 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from weft.hw import fixed_point
 from weft.hw.arch import Arch, bits_to_count
+from weft.hw.memory.leave import rounded_layout
 from weft.hw.ports import vector_layout
 from weft.hw.simd.lut import values_layout
-from weft.hw.simd.micro import register_width, slot_count
+from weft.hw.simd.micro import Source, register_width, slot_count
 
 
 class Registers(wiring.Component):
-    """``left`` and ``right``: number and slot in, the register's vector out in the same cycle; 0 gives ``input``.
+    """``left`` and ``right``: source, number and slot in, the vector out in the same cycle: a register, ``input``,
+    clipped, or constants. Where both sides read the same register, they read the same slot.
 
     ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup tables,
     ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; 0 then writes those only.
@@ -28,7 +31,7 @@ class Registers(wiring.Component):
         number, slot, vector = (unsigned(register_width(arch)), unsigned(bits_to_count(slot_count(arch))),
                                 vector_layout(arch))
         members: dict[str, Any] = {
-            "input": In(vector),
+            "input": In(rounded_layout(arch)), "left_source": In(Source), "right_source": In(Source),
             "left_number": In(number), "left_slot": In(slot), "left": Out(vector),
             "right_number": In(number), "right_slot": In(slot), "right": Out(vector),
             "write": In(1), "write_number": In(number), "write_slot": In(slot), "result": In(vector),
@@ -39,26 +42,43 @@ class Registers(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.d.comb += [self.left.eq(self.input), self.right.eq(self.input)]
-        for number in range(1, self._arch.simd_registers_depth + 1):
-            self._register(m, number)
+        registers = [self._register(m, number) for number in range(1, self._arch.simd_registers_depth + 1)]
+        for side in ("left", "right"):
+            self._read(m, side, registers)
         return m
 
-    def _register(self, m: Module, number: int) -> None:
+    def _read(self, m: Module, side: str, registers: list[tuple[Value, Value]]) -> None:
+        """The choice of one side: a multiplexer of four that saturates its input, a 6-input table a bit."""
+        number, vector = getattr(self, f"{side}_number"), getattr(self, side)
+        width, one = self._arch.number.width, self._arch.number.one
+        value, written = Signal(len(vector.as_value()), name=f"{side}_value"), Signal(name=f"{side}_written")
+        asked = Value.cast(getattr(self, f"{side}_source"))
+        for index, (row, row_written) in enumerate(registers):
+            with m.If((number == index + 1) | (len(registers) == 1)):
+                m.d.comb += [value.eq(row), written.eq(row_written)]
+        source = Signal(2, name=f"{side}_choice")
+        m.d.comb += source.eq(Mux((asked == Source.REGISTER.value) & ~written, Source.ZERO.value, asked))
+        for lane, rounded in enumerate(self.input):
+            over, limit = fixed_point.limits(rounded, width)
+            constant = Mux(source[1], Mux(source[0], one, 0), limit)
+            register, scalar = value.word_select(lane, width), rounded[:width]
+            m.d.comb += vector[lane].eq(
+                Mux(source[1] | (over & ~source[0]), constant, Mux(source[0], register, scalar)))
+
+    def _register(self, m: Module, number: int) -> tuple[Value, Value]:
+        """The vector read, and whether it counts: slot 0 is zero until written."""
         vector = vector_layout(self._arch)
         memory = m.submodules[f"register_{number}"] = Memory(shape=vector, depth=slot_count(self._arch), init=[])
-        write = memory.write_port()
+        write, read = memory.write_port(), memory.read_port(domain="comb")
         enable, value = self._write(number)
-        m.d.comb += [write.addr.eq(self.write_slot), write.data.eq(value), write.en.eq(enable)]
         defined = Signal(name=f"defined_{number}")  # slot 0 was written since reset
         with m.If(enable & (self.write_slot == 0)):
             m.d.sync += defined.eq(1)
-        for side in ("left", "right"):
-            read = memory.read_port(domain="comb")
-            slot = getattr(self, f"{side}_slot")
-            m.d.comb += read.addr.eq(slot)
-            with m.If(getattr(self, f"{side}_number") == number):
-                m.d.comb += getattr(self, side).eq(Mux(defined | (slot != 0), read.data.as_value(), 0))
+        m.d.comb += [
+            write.addr.eq(self.write_slot), write.data.eq(value), write.en.eq(enable),
+            read.addr.eq(Mux(self.left_number == number, self.left_slot, self.right_slot)),
+        ]
+        return read.data.as_value(), defined | (read.addr != 0)
 
     def _write(self, number: int) -> tuple[Value, Value]:
         """Enable and data of one register: the result, or the value of the table at its distance from the result."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
+from weft.hw.fixed_point import add_with_carry
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.operations import SimdKind, simd_layout
-from weft.hw.simd.alu import opcode_is
+from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
 from weft.hw.simd.loop_order import LoopOrder
 from weft.hw.simd.lut import load_layout
-from weft.hw.simd.micro import micro_layout, register_width, slot_count
+from weft.hw.simd.micro import Source, micro_layout, register_width, slot_count
 
 
 def pointer_layout(arch: Arch) -> data.StructLayout:
@@ -28,7 +29,8 @@ class Sequencer(wiring.Component):
 
     The micro-operations, executed in order, mean what the operations mean, and each operation has exactly one with
     ``done``. A loop runs in blocks of iterations, every instruction for a whole block before the next instruction;
-    where that could change the meaning (``LoopOrder``), a block is one iteration.
+    where that could change the meaning (``LoopOrder``), a block is one iteration. The shifts of a loop are those of its
+    last instruction: they are configured, and nothing can be configured within a loop.
     ``load`` (only with lookup tables) asks for a table to be filled while ``drained`` and is taken when it is.
     """
 
@@ -49,6 +51,7 @@ class Sequencer(wiring.Component):
         m = Module()
         i, o = self.i, self.o
         self._micro = Signal(micro_layout(self._arch), reset_less=True)
+        self._instruction(m)
         m.d.comb += o.payload.eq(self._micro)
         self._free = free = Signal()
         m.d.comb += free.eq(~o.valid | o.ready)
@@ -62,12 +65,43 @@ class Sequencer(wiring.Component):
                 with m.State("PLAIN"):
                     self._next_operation(m)
                 self._loop(m)
+            self._blocks(m)
         if self._tables:
             m.d.comb += [
                 self.load.payload.table.eq(i.payload.table), self.load.payload.base.eq(i.payload.local_base),
                 self.load.payload.stride_log2.eq(i.payload.local_stride_log2),
             ]
         return m
+
+    # -- instructions ----------------------------------------------------------------------------------------------
+    def _instruction(self, m: Module) -> None:
+        """``new``: the instruction offered, with its arguments as the ALU wants them, as a loop keeps it."""
+        i, register = self.i.payload, self._micro.left.shape()
+        layout = data.StructLayout({
+            "read": 1, "write": 1, "accumulate": 1, "hold": 1, "opcode": 5,
+            "read_stride_log2": i.read_stride_log2.shape(), "write_stride_log2": i.write_stride_log2.shape(),
+            "left": register, "right": register, "destination": register,
+            "left_source": Source, "right_source": Source,
+            "left_own": 1, "right_own": 1,  # the register was written earlier in the body
+        })
+        self._new = new = Signal(layout)
+        is_swapped, one = opcode_is(i.opcode, *SWAPPED), opcode_is(
+            i.opcode, Op.MOVE, Op.NOT, Op.INCREMENT, Op.DECREMENT, Op.LOOKUP)
+        m.d.comb += [
+            *(new[name].eq(i[name]) for name in ("read", "write", "accumulate", "hold", "opcode", "read_stride_log2",
+                                                 "write_stride_log2", "destination")),
+            new.left.eq(Mux(is_swapped, i.right, i.left)), new.right.eq(Mux(is_swapped, i.left, i.right)),
+        ]
+        with m.If(opcode_is(i.opcode, Op.NO_OP, Op.ZERO, Op.ABS)):
+            m.d.comb += new.left.eq(0)
+        with m.If(opcode_is(i.opcode, Op.NO_OP, Op.ZERO) | one):
+            m.d.comb += new.right.eq(0)
+        for number, source in ((new.left, new.left_source), (new.right, new.right_source)):
+            m.d.comb += source.eq(Mux(number != 0, Source.REGISTER, Mux(i.read, Source.INPUT, Source.ZERO)))
+        with m.If(opcode_is(i.opcode, Op.ZERO, Op.ABS)):
+            m.d.comb += new.left_source.eq(Source.ZERO)
+        with m.If(opcode_is(i.opcode, *BY_ONE)):
+            m.d.comb += new.right_source.eq(Source.ONE)
 
     # -- plain operations ------------------------------------------------------------------------------------------
     def _next_operation(self, m: Module) -> None:
@@ -94,39 +128,32 @@ class Sequencer(wiring.Component):
     def _marker(self, m: Module) -> None:
         """A micro-operation that only says done."""
         o = self._micro
-        m.d.sync += [self.o.valid.eq(1), o.eq(0), o.done.eq(1)]
+        m.d.sync += [self.o.valid.eq(1), o.done.eq(1),
+                     *(o[name].eq(0) for name in ("read", "write", "opcode", "left", "right", "destination"))]
 
     def _emit(self, m: Module, source: Any) -> None:
-        """The fields that an operation and an instruction of a body have in common; sources that are not read are 0."""
+        """The fields that a plain instruction and one of a body have in common."""
         o = self._micro
-        no_left, one = opcode_is(source.opcode, Op.NO_OP, Op.ZERO), opcode_is(
-            source.opcode, Op.MOVE, Op.NOT, Op.INCREMENT, Op.DECREMENT, Op.ABS, Op.LOOKUP)
         m.d.sync += [
             self.o.valid.eq(1),
-            *(o[name].eq(source[name]) for name in ("read", "write", "accumulate", "opcode", "destination",
-                                                    "enter_shift", "leave_shift")),
-            o.left.eq(Mux(no_left, 0, source.left)), o.right.eq(Mux(no_left | one, 0, source.right)),
+            *(o[name].eq(source[name]) for name in ("read", "write", "accumulate", "opcode", "destination", "left",
+                                                    "right", "left_source", "right_source")),
         ]
 
     def _plain(self, m: Module) -> None:
         i, o = self.i.payload, self._micro
-        self._emit(m, i)
+        self._emit(m, self._new)
         m.d.sync += [
             o.done.eq(1), o.read_address.eq(i.read_address), o.write_address.eq(i.write_address),
             o.slot.eq(0), o.left_slot.eq(0), o.right_slot.eq(0),
+            o.enter_shift.eq(i.enter_shift), o.leave_shift.eq(i.leave_shift),
         ]
 
     # -- loops -----------------------------------------------------------------------------------------------------
     def _loop_state(self, m: Module) -> None:
         """Registers and memories of the loop: the body as captured, and where each of its instructions stands."""
         arch, depth = self._arch, self._arch.simd_loop_depth
-        self._body_layout = data.StructLayout({
-            **{name: field.shape for name, field in simd_layout(arch)
-               if name not in ("kind", "iterations_m1", "body_m1", "table", "read_address", "write_address",
-                               "local_base", "local_stride_log2")},
-            "left_own": 1, "right_own": 1,  # the source was written earlier in the body
-        })
-        body = m.submodules.body = Memory(shape=self._body_layout, depth=depth, init=[])
+        body = m.submodules.body = Memory(shape=self._new.shape(), depth=depth, init=[])
         pointers = m.submodules.pointers = Memory(shape=pointer_layout(arch), depth=depth, init=[])
         self._body_write, self._body_read = body.write_port(), body.read_port(domain="comb")
         self._pointer_write, self._pointer_read = pointers.write_port(), pointers.read_port(domain="comb")
@@ -134,10 +161,12 @@ class Sequencer(wiring.Component):
         self._number = Signal(range(depth))                         # of the instruction in the body
         self._body_m1 = Signal(range(depth))
         self._iterations_m1 = Signal.like(self.i.payload.iterations_m1)
-        self._left_m1 = Signal.like(self._iterations_m1)            # iterations from the block's first on, - 1
+        # Iterations from the block's first on, - 1, as their complement: that counts up.
+        self._not_left_m1 = Signal.like(self._iterations_m1)
         self._written = Signal(1 << register_width(arch))           # registers written so far in the body
         self._at = Signal(pointer_layout(arch))                     # where the current instruction stands
         self._place, self._block_m1 = (Signal(range(slot_count(arch) - 1), name=name) for name in ("place", "block_m1"))
+        self._start, self._running = (Signal(name=name) for name in ("start_block", "running"))
         m.d.comb += [
             self._body_write.addr.eq(self._number), self._body_read.addr.eq(self._number),
             self._pointer_write.addr.eq(self._number),
@@ -148,7 +177,8 @@ class Sequencer(wiring.Component):
         m.d.comb += self._order.clear.eq(1)
         m.d.sync += [
             self._number.eq(0), self._written.eq(0),
-            self._body_m1.eq(i.body_m1), self._iterations_m1.eq(i.iterations_m1), self._left_m1.eq(i.iterations_m1),
+            self._body_m1.eq(i.body_m1), self._iterations_m1.eq(i.iterations_m1),
+            self._not_left_m1.eq(~i.iterations_m1), self._block_m1.eq(0),
         ]
 
     def _loop(self, m: Module) -> None:
@@ -168,45 +198,57 @@ class Sequencer(wiring.Component):
         with m.State("CHECK"):
             # The number is 0, so that is where the pointers are read.
             m.d.comb += self._pointer_read.addr.eq(0)
-            self._start_block(m, self._left_m1)
             m.d.sync += self._at.eq(self._pointer_read.data)
             with m.If(order.ready):
+                m.d.comb += self._start.eq(1)
                 m.next = "RUN"
-        with m.State("RUN"), m.If(self._free):
-            self._run(m, last)
+        with m.State("RUN"):
+            m.d.comb += self._running.eq(1)
+            with m.If(self._free):
+                self._run(m, last)
 
     def _capture(self, m: Module) -> None:
-        i, body = self.i.payload, self._body_write.data
+        i, new, body = self.i.payload, self._new, self._body_write.data
         # What a Lookup writes: its destination and as many registers behind it as there are value tables.
         spread = (1 << (self._arch.lut_count + 1)) - 1 if self._tables else 1
         span = Mux(i.opcode == Op.LOOKUP, spread, 1)
         m.d.comb += [
             self._body_write.en.eq(1), self._pointer_write.en.eq(1),
-            *(body[name].eq(i[name]) for name, _ in self._body_layout if name not in ("left_own", "right_own")),
-            body.left_own.eq(self._written.bit_select(i.left, 1)),
-            body.right_own.eq(self._written.bit_select(i.right, 1)),
+            body.eq(new),
+            new.left_own.eq(self._written.bit_select(new.left, 1)),
+            new.right_own.eq(self._written.bit_select(new.right, 1)),
             self._pointer_write.data.read.eq(i.read_address), self._pointer_write.data.write.eq(i.write_address),
             self._order.access_valid.eq(i.read | i.write), self._order.access.eq(i),
             self._order.iterations_m1.eq(self._iterations_m1),
         ]
-        m.d.sync += self._written.eq(self._written | (span << i.destination)[:len(self._written)])
+        m.d.sync += [
+            self._written.eq(self._written | (span << i.destination)[:len(self._written)]),
+            self._micro.enter_shift.eq(i.enter_shift), self._micro.leave_shift.eq(i.leave_shift),
+        ]
 
-    def _start_block(self, m: Module, left_m1: Value) -> None:
-        """The next block: as many iterations as there are slots, or one where order counts, or what is left.
+    def _blocks(self, m: Module) -> None:
+        """With ``start`` begins the next block, behind the one under way or, when not ``running``, as the first one: as
+        many iterations as there are slots, or one where order counts, or what is left.
 
         What is left for two blocks is halved: a last block of an iteration or two would show the ALU's latency.
         """
-        limit, width = slot_count(self._arch) - 2, len(self._block_m1)
+        limit, width, left_m1 = slot_count(self._arch) - 2, len(self._block_m1), Signal.like(self._not_left_m1)
+        not_left_m1 = add_with_carry(self._not_left_m1, Cat(self._block_m1, Const(0, len(left_m1)))[:len(left_m1)],
+                                     self._running)[:len(left_m1)]  # before the first block_m1 is 0
         halves = Mux(left_m1 <= 2 * limit + 1, (left_m1 >> 1)[:width], limit)
         iterations_m1 = Mux(left_m1 <= limit, left_m1[:width], halves)
-        m.d.sync += [self._place.eq(0),
-                     self._block_m1.eq(Mux(self._order.in_order & (self._body_m1 != 0), 0, iterations_m1))]
+        m.d.comb += left_m1.eq(~not_left_m1)
+        with m.If(self._start):
+            m.d.sync += [
+                self._place.eq(0), self._not_left_m1.eq(not_left_m1),
+                self._block_m1.eq(Mux(self._order.in_order & (self._body_m1 != 0), 0, iterations_m1)),
+            ]
 
     def _run(self, m: Module, last_instruction: Value) -> None:
         """One micro-operation, and on to the next."""
         o, body, at = self._micro, self._body_read.data, self._at
         end_of_instruction = self._place == self._block_m1
-        last_block = self._left_m1 == self._block_m1
+        last_block = ~self._not_left_m1 == self._block_m1
         following = Signal.like(at)
         slot = Signal.like(o.slot)
         m.d.comb += [
@@ -230,8 +272,6 @@ class Sequencer(wiring.Component):
                 m.d.sync += at.eq(self._pointer_read.data)
             m.d.sync += self._number.eq(Mux(last_instruction, 0, self._number + 1))
             with m.If(last_instruction):
-                left_m1 = (self._left_m1 - self._block_m1 - 1)[:len(self._left_m1)]
-                m.d.sync += self._left_m1.eq(left_m1)
-                self._start_block(m, left_m1)
+                m.d.comb += self._start.eq(1)
                 with m.If(last_block):
                     m.next = "PLAIN"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hw import fixed_point
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.isa import SimdOpcode as Op
+from weft.hw.memory.leave import Leave
 from weft.hw.operations import shift_width, simd_layout
 from weft.hw.ports import accumulator_read_port, accumulator_write_port, local_read_port, vector_layout
 from weft.hw.simd.alu import Alu
@@ -22,8 +23,8 @@ from weft.hw.simd.registers import Registers
 from weft.hw.simd.sequencer import Sequencer
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
-INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + 2
-"""Cycles from a micro-operation's issue to its input: the accumulators, rounding, saturation."""
+INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
+"""Cycles from a micro-operation's issue to its input."""
 
 
 def execute_latency(arch: Arch) -> int:
@@ -79,7 +80,11 @@ class SimdUnit(wiring.Component):
         m.d.comb += sequencer.drained.eq(issue.drained)
 
         stages = self._stages(m, issue)
-        m.d.comb += registers.input.eq(self._input(m, stages[ACCUMULATOR_READ_LATENCY][1]))
+        m.submodules.leave = leave = Leave(arch)
+        m.d.comb += [
+            leave.row.eq(self.accumulator_read.response.payload),
+            leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY][1].leave_shift), registers.input.eq(leave.rounded),
+        ]
         result = self._execute(m, registers, stages[INPUT_LATENCY][1], stages[-1])
         m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))
         return m
@@ -94,25 +99,13 @@ class SimdUnit(wiring.Component):
             stages.append((valid, micro))
         return stages
 
-    def _input(self, m: Module, micro: Any) -> Value:
-        """Leaves the accumulators: rounding in one cycle, saturation in the next; zero without read."""
-        arch = self._arch
-        width = arch.number.width
-        row = Signal(vector_layout(arch), reset_less=True, name="input")
-        for lane in range(arch.lane_count):
-            scalar = self.accumulator_read.response.payload[lane]
-            shift = Const(0, 1) if arch.mac_rounding == EVERY_STEP else micro.leave_shift
-            rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
-            m.d.sync += [rounded.eq(Mux(micro.read, fixed_point.round_off(scalar, shift, width), 0)),
-                         row[lane].eq(fixed_point.clip(rounded, width))]
-        return row
-
     def _execute(self, m: Module, registers: Registers, start: Any, end: tuple[Value, Any]) -> Value:
         """Registers, ALU and tables; the result is the last stage's."""
         arch = self._arch
         m.submodules.alu = alu = Alu(arch.number, arch.lane_count)
         valid, micro = end
         m.d.comb += [
+            registers.left_source.eq(start.left_source), registers.right_source.eq(start.right_source),
             registers.left_number.eq(start.left), registers.left_slot.eq(start.left_slot),
             registers.right_number.eq(start.right), registers.right_slot.eq(start.right_slot),
             alu.opcode.eq(start.opcode), alu.left.eq(registers.left), alu.right.eq(registers.right),
@@ -140,15 +133,16 @@ class SimdUnit(wiring.Component):
         arch, request = self._arch, self.accumulator_write.request
         fields = data.StructLayout({
             "address": arch.accumulator_address_width, "write": 1, "accumulate": 1, "done": 1,
-            "enter_shift": shift_width(arch), "row": vector_layout(arch),
+            "enter_shift": shift_width(arch),
         })
-        queued, head = Signal(fields), Signal(fields, reset_less=True)
-        m.submodules.queue = queue = SyncFIFO(width=fields.size, depth=Issue.IN_FLIGHT)
+        entry = data.StructLayout({"fields": fields, "row": vector_layout(arch)})
+        queued, first, head = Signal(entry), Signal(entry), Signal(fields, reset_less=True)
+        m.submodules.queue = queue = SyncFIFO(width=entry.size, depth=Issue.IN_FLIGHT)
         m.d.comb += [
-            queued.address.eq(micro.write_address), queued.write.eq(micro.write),
-            queued.accumulate.eq(micro.accumulate), queued.done.eq(micro.done),
-            queued.enter_shift.eq(micro.enter_shift), queued.row.eq(result),
+            queued.fields.address.eq(micro.write_address), queued.row.eq(result),
+            *(queued.fields[name].eq(micro[name]) for name in ("write", "accumulate", "done", "enter_shift")),
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
+            first.eq(queue.r_data),
         ]
         head_valid, out_valid, out_write, out_done = (Signal(name=name) for name in (
             "head_valid", "out_valid", "out_write", "out_done"))
@@ -159,7 +153,7 @@ class SimdUnit(wiring.Component):
             request.valid.eq(out_valid & out_write), self.done.eq(leaves & out_done),
         ]
         with m.If(queue.r_en):
-            m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(queue.r_data)]
+            m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(first.fields)]
         # The request's own registers.
         address = Signal.like(request.payload.address, reset_less=True)
         accumulate = Signal(reset_less=True)
@@ -169,7 +163,16 @@ class SimdUnit(wiring.Component):
         with m.If(moves):
             m.d.sync += [out_valid.eq(head_valid), out_write.eq(head.write), out_done.eq(head.done),
                          address.eq(head.address), accumulate.eq(head.accumulate)]
-            for lane in range(arch.lane_count):
-                shift = Const(0, 1) if arch.mac_rounding == EVERY_STEP else head.enter_shift
-                m.d.sync += row[lane].eq(fixed_point.enter(head.row[lane], shift, arch.accumulator_bits))
+        # Entering: the first step on the way to the head, the second on the way out.
+        shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
+        enters = arch.mac_rounding != EVERY_STEP
+        for lane in range(arch.lane_count):
+            scalar = first.row[lane]
+            step = fixed_point.turn(scalar, shifts[0], width) if enters else scalar
+            turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
+            with m.If(queue.r_en):
+                m.d.sync += turned.eq(step)
+            with m.If(moves):
+                m.d.sync += row[lane].eq(
+                    fixed_point.place(turned, shifts[1], width) if enters else turned.as_signed())
         return leaves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -133,6 +133,15 @@ class Bench:
             self.writes.append(cycle)
 
 
+def one_configuration(item: SimdOperation | SimdLoop | TableLoad) -> SimdOperation | SimdLoop | TableLoad:
+    """A loop's instructions with one pair of shifts: nothing can be configured within a loop."""
+    if not isinstance(item, SimdLoop):
+        return item
+    last = item.body[-1]
+    return replace(item, body=[replace(operation, enter_shift=last.enter_shift, leave_shift=last.leave_shift)
+                               for operation in item.body])
+
+
 def check(arch: Arch, program: SimdProgram, *, stall: float = 0.0, seed: int = 0) -> Bench:
     """Run, and compare all accumulators; registers are made visible by writing each to an accumulator at the end."""
     rng = np.random.default_rng(seed)
@@ -140,7 +149,7 @@ def check(arch: Arch, program: SimdProgram, *, stall: float = 0.0, seed: int = 0
     shape = (arch.accumulator_depth, arch.lane_count)
     accumulators = rng.integers(ends[0], ends[1] + 1, shape) >> rng.integers(0, arch.accumulator_bits, shape)
     local = rng.integers(arch.number.minimum, arch.number.maximum + 1, (arch.local_depth, arch.lane_count))
-    program = [*program, *(SimdOperation(opcode=Op.MOVE, left=register, write=register)
+    program = [*map(one_configuration, program), *(SimdOperation(opcode=Op.MOVE, left=register, write=register)
                            for register in range(1, arch.simd_registers_depth + 1))]
     reference = SimdReference(arch, accumulators, local)
     reference.execute(program)

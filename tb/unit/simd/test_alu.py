@@ -26,8 +26,9 @@ def check(data_type: DataType, lanes: int, opcodes: np.ndarray, left: np.ndarray
         for cycle in range(len(opcodes) + dut.LATENCY):
             if cycle < len(opcodes):
                 ctx.set(dut.opcode, int(opcodes[cycle]))
-                ctx.set(dut.left, left[cycle].tolist())
-                ctx.set(dut.right, right[cycle].tolist())
+                operands = dut.operands(data_type, opcodes[cycle], left[cycle], right[cycle])
+                ctx.set(dut.left, operands[0].tolist())
+                ctx.set(dut.right, operands[1].tolist())
             if cycle >= dut.LATENCY:
                 k = cycle - dut.LATENCY
                 result = [ctx.get(dut.result[lane]) for lane in range(lanes)]

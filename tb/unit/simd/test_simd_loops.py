@@ -78,8 +78,9 @@ def test_dependent_iterations_run_in_order(simd: SimpleNamespace) -> None:
 def test_loop_equals_its_body_written_out(simd: SimpleNamespace) -> None:
     """Without registers kept over the loop a program may write the body out."""
     arch = simd.machine()
-    body = [SimdOperation(opcode=Op.ABS, read=0, destination=1, leave_shift=3, read_stride_log2=1),
-            SimdOperation(opcode=Op.SUBTRACT, left=1, right=1, read=40, write=32, accumulate=True, enter_shift=2)]
+    shifts = {"enter_shift": 2, "leave_shift": 3}
+    body = [SimdOperation(opcode=Op.ABS, read=0, destination=1, read_stride_log2=1, **shifts),
+            SimdOperation(opcode=Op.SUBTRACT, left=1, right=1, read=40, write=32, accumulate=True, **shifts)]
     written_out = [replace(operation, read=None if operation.read is None else
                            operation.read + (k << operation.read_stride_log2),
                            write=None if operation.write is None else operation.write + k)
