@@ -46,7 +46,7 @@ def _any(bits: list[Value]) -> Value:
     return Cat(*bits).any() if bits else Const(0, 1)
 
 
-# -- leaving the accumulators, in three steps ---------------------------------------------------------------------------
+# -- leaving the accumulators, in three steps --------------------------------------------------------------------------
 FINE_BITS = 3
 """Bits of a leave shift that its second step takes; the first takes those above."""
 
@@ -95,7 +95,7 @@ def leave(value: Value, shift: Value, width: int) -> Value:
     return clip(round_off(cut(value, shift, width), Value.cast(shift), width), width)
 
 
-# -- entering the accumulators, in two steps ----------------------------------------------------------------------------
+# -- entering the accumulators, in two steps ---------------------------------------------------------------------------
 def _rotate_left(value: Value, shift: Value) -> Value:
     """``value`` has a power of two of bits."""
     return (Cat(value, value) << shift)[len(value):2 * len(value)]

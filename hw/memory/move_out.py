@@ -12,13 +12,18 @@ from weft.hw.fixed_point import clip
 from weft.hw.memory.leave import Leave
 from weft.hw.memory.local import delayed
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.operations import move_out_layout, shift_width
+from weft.hw.operations import move_out_layout
 from weft.hw.ports import ReadPort, accumulator_read_port, local_write_port, vector_layout
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
 
 class MoveOutUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle."""
+    """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle.
+
+    LATENCY: from an operation taken to its first write request, where nothing stalls.
+    """
+
+    LATENCY = Walker.LATENCY + ACCUMULATOR_READ_LATENCY + Leave.LATENCY + ReadStream.LATENCY + 1
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -66,4 +71,5 @@ class MoveOutUnit(wiring.Component):
         m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
         with m.If(rows.ready):
             m.d.sync += [request.valid.eq(rows.valid), last.eq(rows.payload.tag.last),
-                         request.payload.address.eq(rows.payload.tag.address), request.payload.data.eq(rows.payload.data)]
+                         request.payload.address.eq(rows.payload.tag.address),
+                         request.payload.data.eq(rows.payload.data)]
