@@ -155,12 +155,13 @@ class BurstSplitter(wiring.Component):
         m = Module()
         bits, burst, new = self._beat_bits, self.o.payload, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
-        first_beat, last_beat, end = Signal(bits), Signal(bits), Signal(max(len(new.beats_m1), bits) + 1)
+        first_beat, last_beat = (Signal(bits, name=name) for name in ("first_beat", "last_beat"))
+        end = Signal(max(len(new.beats_m1), bits) + 1)
         number, last_number = (Signal(len(end) - bits, name=name) for name in ("number", "last_number"))
         m.d.comb += [
             end.eq(new.beat[:bits] + new.beats_m1),
             burst.beat.eq(Cat(first_beat, burst.segment.beat[bits:] + number)), burst.last.eq(number == last_number),
-            burst.len.eq(Mux(burst.last, last_beat, Const(-1, bits)) - first_beat),
+            burst.len.eq(Mux(burst.last, last_beat, Const((1 << bits) - 1, bits)) - first_beat),
             self.i.ready.eq((~self.o.valid | (self.o.ready & burst.last)) & ~self.cancel),
         ]
         with m.If(self.o.valid & self.o.ready):

@@ -16,7 +16,12 @@ from weft.hw.timing import LOCAL_READ_LATENCY
 
 
 class MoveInUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle."""
+    """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle.
+
+    LATENCY: from an operation taken to its first write request, where nothing stalls.
+    """
+
+    LATENCY = Walker.LATENCY + LOCAL_READ_LATENCY + ReadStream.LATENCY + 2
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -57,7 +62,8 @@ class MoveInUnit(wiring.Component):
             m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
         with m.If(moves):
             m.d.sync += [request.valid.eq(turned_valid), last.eq(turned.last),
-                         request.payload.address.eq(turned.address), request.payload.accumulate.eq(turned.accumulate)]
+                         request.payload.address.eq(turned.address),
+                         request.payload.accumulate.eq(turned.accumulate)]
         for lane in range(arch.array_size):
             scalar, width = rows.payload.data[lane], arch.accumulator_bits
             step = scalar if arch.mac_rounding == EVERY_STEP else turn(scalar, tag.enter_shift, width)

@@ -18,7 +18,12 @@ from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
 
 class MoveOutUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle."""
+    """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle.
+
+    LATENCY: from an operation taken to its first write request, where nothing stalls.
+    """
+
+    LATENCY = Walker.LATENCY + ACCUMULATOR_READ_LATENCY + Leave.LATENCY + ReadStream.LATENCY + 1
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -66,6 +71,6 @@ class MoveOutUnit(wiring.Component):
         last = Signal()
         m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
         with m.If(rows.ready):
-            tag = rows.payload.tag
-            m.d.sync += [request.valid.eq(rows.valid), last.eq(tag.last), request.payload.address.eq(tag.address),
+            m.d.sync += [request.valid.eq(rows.valid), last.eq(rows.payload.tag.last),
+                         request.payload.address.eq(rows.payload.tag.address),
                          request.payload.data.eq(rows.payload.data)]

@@ -13,8 +13,10 @@ class ReadStream(wiring.Component):
     """i: ``address`` and ``tag`` (anything that goes with it). o: ``data`` and ``tag``, in the same order.
 
     The memory's answers cannot be held back, so a request is made only while the FIFO has room for everything under
-    way. Sustains one row a cycle. Latency: the memory's plus 2 cycles.
+    way. Sustains one row a cycle. Latency: the memory's plus LATENCY cycles.
     """
+
+    LATENCY = 2
 
     def __init__(self, port: ReadPort, tag: data.StructLayout, latency: int) -> None:
         row = port.members["response"].signature.members["payload"].shape

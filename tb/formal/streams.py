@@ -66,11 +66,13 @@ def queue_counts(harness: Harness, block: UnitQueue, inside: Inside) -> None:
     unit_queue_ring(harness, inside, 4)
 
 
-def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str) -> None:
-    """Everything requested is under way in the memory or in the FIFO; each has its tag."""
+def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str,
+                       between: tuple[str, ...] = ()) -> None:
+    """Everything requested is under way in the memory, ``between`` it and the FIFO, or there; each has its tag."""
     rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
     under_way = inside(f"{path}under_way")
-    harness.always(under_way == rows + ones(harness.under_way[request]), "rows_under_way")
+    harness.always(under_way == rows + ones(harness.under_way[request])
+                   + sum(inside(valid) for valid in between), "rows_under_way")
     harness.always(under_way == tags, "a_tag_each")
 
 
@@ -114,7 +116,7 @@ PROOFS = [
               h, None, inside, "rows.", "local_read_request")),
     rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
-              h, None, inside, "rows.", "accumulator_read_request")),
+              h, None, inside, "rows.", "accumulator_read_request", ("rounded_valid_0", "rounded_valid_1"))),
     rules("mat_mul", "reads of the MatMulUnit", lambda: MatMulUnit(SMALL), {"walker.o__valid": toggles},
           latency=LOCAL_READ_LATENCY, leave=("accumulator_write",)),
     rules("load_weight", "reads of the LoadWeightUnit", lambda: LoadWeightUnit(SMALL), {"bias_row": toggles},
@@ -122,12 +124,12 @@ PROOFS = [
     rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=simd_waits),
     rules("dram_reader", "ar and local writes of the DramReader", lambda: DramReader(SMALL),
-          {"burst_len": lambda inside, _: inside("splitter.left_m1")}),
+          {"burst_len": lambda inside, _: inside("splitter.number")}),
     rules("dram_writer", "aw, w and local reads of the DramWriter", lambda: DramWriter(SMALL),
-          {"burst_len": lambda inside, _: inside("splitter.left_m1")},
+          {"burst_len": lambda inside, _: inside("splitter.number")},
           latency=LOCAL_READ_LATENCY, invariants=writer_places),
     rules("program_reader", "ar and beats of the ProgramReader, except when stopped", lambda: ProgramReader(SMALL),
-          {"burst_len": lambda inside, _: inside("splitter.left_m1")},
+          {"burst_len": lambda inside, _: inside("splitter.number")},
           unless=lambda block: {"beats": block.stop | block.error}, invariants=answers_only_what_was_asked,
           depth=9, mode=BOUNDED),
     rules("csr", "b and r of the CSR slave", lambda: CsrSlave(SMALL), {"axil__b__valid": toggles}),

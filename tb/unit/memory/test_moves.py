@@ -103,8 +103,7 @@ def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, 
 def test_one_vector_a_cycle_operation_after_operation(kind: type) -> None:
     move = Move(MACHINES["2"], kind, Random(22))
     source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
-    latency = Walker.LATENCY + move.latency + 2 + 1
-    first = source.taken[0] + latency
+    first = source.taken[0] + kind.LATENCY
     assert sink.taken == list(range(first, first + len(sink.items)))
 
 
