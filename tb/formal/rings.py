@@ -31,7 +31,15 @@ def row_of_places(bits: Value, first: Value, behind: Value, depth: int) -> Value
 
 
 def distance(first: Value, place: Value, depth: int) -> Value:
+    """Steps around the ring from ``first`` to ``place``."""
+    if depth & (depth - 1) == 0:
+        return (place - first)[:depth.bit_length() - 1]
     return Mux(place >= first, place - first, place + depth - first)
+
+
+def how_many(bits: Value, first: Value, behind: Value, depth: int) -> Value:
+    """Of a row of places: easier for a solver than to count the bits."""
+    return Mux(bits.all(), depth, distance(first, behind, depth))
 
 
 class Places:
@@ -41,7 +49,7 @@ class Places:
         self.depth, label = depth, path.replace(".", "_")
         self.used, self.hit, self.oldest, self.newest, self.leaving = (
             inside(f"{path}.{name}".lstrip(".")) for name in ("used", "hit", "oldest", "newest", "leaving"))
-        self.count = ones(self.used)
+        self.count = how_many(self.used, self.oldest, self.newest, depth)
         harness.always(row_of_places(self.used, self.oldest, self.newest, depth), f"{label}_places")
         harness.always((self.hit & ~self.used) == 0, f"{label}_hits_are_there")
 
@@ -65,7 +73,7 @@ class Waiting:
             inside(f"{path}.{name}") for name in
             ("stored", "there", "head", "next", "tail", "reserved", "wanted", "valid", "taken"))
         self.push = inside.reads(f"{path}.push")
-        self.level = ones(self.stored) + self.there
+        self.level = how_many(self.stored, self.next, self.tail, depth) + self.there
         harness.always(row_of_places(self.stored, self.next, self.tail, depth), f"{path}_places")
         harness.always(~self.there | ((after(self.head, depth) == self.next) & (self.head < depth)), f"{path}_head")
         harness.always((self.reserved == self.level + self.push) & (self.reserved <= depth), f"{path}_reserved")
