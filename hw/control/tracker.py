@@ -99,7 +99,8 @@ class Ring(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        used, hit, entering, leaving = (Signal(self.depth, name=name) for name in ("used", "hit", "entering", "leaving"))
+        used, hit = (Signal(self.depth, name=name) for name in ("used", "hit"))
+        entering, leaving = (Signal(self.depth, name=name) for name in ("entering", "leaving"))
         oldest = Signal(range(self.depth))
         m.d.comb += [
             entering.eq(self.push << self.newest), leaving.eq(self.done << oldest),

@@ -23,7 +23,8 @@ WIDE = 40
 
 def around(broken: Broken | None) -> tuple[Harness, Decoder]:
     harness, block = Harness(), Decoder(SMALL)
-    harness.block(block, rules=False, leave=("halt",), broken=broken)
+    harness.block(block, rules=False, broken=broken)
+    harness.assume(block.halt | ~harness.past(block.halt, "halt"), "halted_until_a_reset")
     return harness, block
 
 

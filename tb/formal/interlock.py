@@ -7,7 +7,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.control.interlock import SWAP, Interlock
+from weft.hw.control.interlock import DRAM_UNITS, SWAP, Interlock
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
 from weft.hw.operations import (
@@ -19,6 +19,7 @@ from weft.hw.operations import (
     simd_layout,
 )
 from weft.hw.units import UNITS, Access
+from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, Places, Waiting, touches
@@ -120,8 +121,8 @@ def streams(broken: Broken | None = None) -> Harness:
 class Elder:
     """Any operation of ``unit``, issued before: ``alive`` until it is done, or (``swap``) until its weights are.
 
-    ``touched``: of each of ``accesses``, whether it touches the address. ``place``: in its tracker, of a loop that of its newest
-    instruction, since a loop is done with its last one; ``loop``: that is still to come.
+    ``touched``: of each of ``accesses``, whether it touches the address. ``place``: in its tracker, of a loop that of
+    its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
     """
 
     def __init__(self, machine: Machine, unit: str, swap: bool, accesses: list[Access], address: Value) -> None:
@@ -236,7 +237,8 @@ def progress(unit: str) -> Any:
             m.d.sync += bits.eq(Mux(younger.now, places.used, bits) & ~places.leaving)
             harness.always((bits & ~places.used) == 0, f"before_{name}_outstanding")
             harness.always(~younger.coming | ((places.hit & ~bits) == 0), f"compares_with_older_{name}")
-            harness.always(~(younger.queued & waits.needed) | bits.bit_select(waits.place, 1), f"waits_for_older_{name}")
+            older = bits.bit_select(waits.place, 1)
+            harness.always(~(younger.queued & waits.needed) | older, f"waits_for_older_{name}")
         own, place = machine.places(unit), Signal(range(DEPTHS[unit]), name="own_place")
         with m.If(younger.now):
             m.d.sync += place.eq(own.newest)
@@ -246,6 +248,26 @@ def progress(unit: str) -> Any:
         oldest = ~Cat(*before.values()).any() & (own.ahead(place) == 0)
         next_fetched = queue.stored.bit_select(younger.place, 1) & (queue.next == younger.place) & queue.wanted
         harness.always(~(there & oldest) | younger.coming | next_fetched | younger.offered, "the_oldest_goes_on")
+        return harness
+    return build
+
+
+# -- blame -------------------------------------------------------------------------------------------------------------
+def blame(unit: str) -> Any:
+    """When the error of an operation, any of them, is blamed on it, its own program counter answers."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, block, index = machine.harness, machine.block, DRAM_UNITS.index(unit)
+        places = machine.places(unit)
+        mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), machine.issue.program_counter,
+                    places.count)
+        place = Signal(range(places.depth), name="mark_place")
+        harness.m.d.comb += place.eq(places.at(mark.ahead))
+        stored = machine.inside.watch(harness, "program_counters", index * places.depth + place)
+        harness.always(~mark.inside | (mark.ahead < places.count), "ahead")
+        harness.always(~mark.inside | (stored == mark.value), "stored")
+        blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0)
+        harness.always(~blamed | (block.blamed_program_counter == mark.value), "answers")
         return harness
     return build
 
@@ -264,4 +286,6 @@ PROOFS = [
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
             progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 2, fast=False)
       for unit in UNIT_NAMES),
+    *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
+            {f"{unit}_tracker.ring.oldest": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
 ]
