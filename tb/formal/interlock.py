@@ -125,29 +125,28 @@ class Elder:
     its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
     """
 
-    def __init__(self, machine: Machine, unit: str, swap: bool, accesses: list[Access], address: Value) -> None:
-        harness, m, issue = machine.harness, machine.harness.m, machine.issue
-        self.accesses = accesses
-        self.places = places = machine.places(SWAP if swap else unit)
-        self.used, self.alive, loop = (Signal(name=f"elder_{name}") for name in ("used", "alive", "loop"))
+    def __init__(self, machine: Machine, unit: str, accesses: list[Access], ranges: Any, address: Value) -> None:
+        harness, m, issue, swap = machine.harness, machine.harness.m, machine.issue, unit == SWAP
+        self.places = places = machine.places(unit)
+        self.used, self.alive, loop = (Signal(name=f"{unit}_elder_{name}") for name in ("used", "alive", "loop"))
         self.loop: Value = loop if unit == "simd" else Const(0, 1)
-        self.place, self.touched = Signal(range(places.depth), name="elder_place"), Signal(len(self.accesses))
-        pick, ranges = Signal(name="pick_elder"), view_of_ranges(machine)
-        harness.free(pick, "pick_elder_free")
+        self.place = Signal(range(places.depth), name=f"{unit}_elder_place")
+        self.touched = Signal(len(accesses), name=f"{unit}_elder_touched")
+        pick = Signal(name=f"{unit}_elder_pick")
+        harness.free(pick, f"{unit}_elder_free")
         enters = machine.swaps if swap else machine.issues[unit]
         ends = places.leaving.bit_select(self.place, 1) & ~self.loop
         with m.If(enters & pick & ~self.used):
             m.d.sync += [self.used.eq(1), self.alive.eq(1), self.place.eq(places.newest),
                          loop.eq(issue.in_loop & ~issue.loop_last),
-                         self.touched.eq(Cat(*(touches(access, ranges, address) for access in self.accesses)))]
+                         self.touched.eq(Cat(*(touches(access, ranges, address) for access in accesses)))]
         with m.Elif(self.alive & self.loop & enters):
             m.d.sync += [self.place.eq(places.newest), loop.eq(~issue.loop_last)]
         with m.Elif(ends):
             m.d.sync += self.alive.eq(0)
-        harness.always(~self.alive | self.used, "elder_used")
-        harness.always(~(self.alive & self.loop) | machine.in_loop, "elder_in_loop")
-        harness.always(~self.alive | self.loop | places.used.bit_select(self.place, 1), "elder_outstanding")
-        harness.always(~self.alive | (self.place < places.depth), "elder_place")
+        outstanding = self.loop | (places.used.bit_select(self.place, 1) & (self.place < places.depth))
+        harness.always(~self.alive | (self.used & outstanding), f"{unit}_elder_outstanding")
+        harness.always(~(self.alive & self.loop) | machine.in_loop, f"{unit}_elder_in_loop")
         if swap:
             return
         layout = range_layout(issue_layout(ARCH))
@@ -155,10 +154,10 @@ class Elder:
         kept: list[tuple[Any, Any]] = [((self.place == index) & ~self.loop, entry)
                                        for index, entry in enumerate(entries)]
         kept.append((self.loop, data.View(layout, machine.inside("loop_ranges"))))
-        for number, access in enumerate(self.accesses):
+        for number, access in enumerate(accesses):
             for index, (here, entry) in enumerate(kept):
                 covered = touches(access, entry, address) | ~self.touched[number]
-                harness.always(~(self.alive & here) | covered, f"elder_access{number}_kept{index}")
+                harness.always(~(self.alive & here) | covered, f"{unit}_elder_access{number}_kept{index}")
 
 
 class Younger:
@@ -195,29 +194,32 @@ def view_of_ranges(machine: Machine) -> Any:
     return ranges
 
 
-def order(left: str, right: str) -> Any:
-    """Any two operations of these units that share an address: the younger is not offered before the elder is done.
-    Weights likewise, without address: MatMuls after loads, and loads after swaps (``left`` is SWAP)."""
+def order(unit: str) -> Any:
+    """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
+    it shares an address, is done. Weights likewise, without address: a MatMul after loads, a load after swaps."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken)
-        harness, swap = machine.harness, left == SWAP
+        harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
-        pairs = [] if swap else conflicts(ARCH, left, right)
-        accesses = list(dict.fromkeys(ours for ours, _ in pairs))
-        elder, ranges = Elder(machine, "mat_mul" if swap else left, swap, accesses, address), view_of_ranges(machine)
-        conflict: Value = Const(not pairs, 1)
-        for ours, theirs in pairs:
-            conflict = conflict | (elder.touched[accesses.index(ours)] & touches(theirs, ranges, address))
-        younger = Younger(machine, right, Value.cast(elder.alive & conflict))
-        waits = younger.queue.waits(younger.place, left)
-        must = younger.noted & elder.alive
-        there = younger.coming | younger.queued
-        harness.always(~younger.noted | elder.used, "elder_came_first")
-        harness.always(~(there & must) | ~elder.loop, "loop_is_over")
-        harness.always(~(younger.coming & must) | elder.places.hit.bit_select(elder.place, 1), "compared")
-        behind = elder.places.ahead(waits.place) >= elder.places.ahead(elder.place)
-        harness.always(~(younger.queued & must) | (waits.needed & behind & (waits.place < elder.places.depth)), "noted")
-        harness.always(~(younger.offered & must), "younger_waits_for_elder")
+        elders, notes = {}, []
+        for left in rings_of(unit):
+            pairs = [] if left == SWAP else conflicts(ARCH, left, unit)
+            accesses = list(dict.fromkeys(ours for ours, _ in pairs))
+            elders[left] = elder = Elder(machine, left, accesses, ranges, address)
+            conflict: Value = Const(not pairs, 1)
+            for ours, theirs in pairs:
+                conflict = conflict | (elder.touched[accesses.index(ours)] & touches(theirs, ranges, address))
+            notes.append(elder.alive & conflict)
+        younger = Younger(machine, unit, Cat(*notes))
+        for index, (left, elder) in enumerate(elders.items()):
+            waits, must = younger.queue.waits(younger.place, left), younger.noted[index] & elder.alive
+            places, there = elder.places, younger.coming | younger.queued
+            harness.always(~younger.noted[index] | elder.used, f"{left}_came_first")
+            harness.always(~(there & must) | ~elder.loop, f"{left}_loop_is_over")
+            harness.always(~(younger.coming & must) | places.hit.bit_select(elder.place, 1), f"{left}_compared")
+            noted = waits.needed & (places.ahead(waits.place) >= places.ahead(elder.place))
+            harness.always(~(younger.queued & must) | (noted & (waits.place < places.depth)), f"{left}_noted")
+            harness.always(~(younger.offered & must), f"{left}_waited_for")
         return harness
     return build
 
@@ -275,17 +277,13 @@ def blame(unit: str) -> Any:
 PROOFS = [
     Proof("stream_interlock", "stream rules: operations that leave the interlock for their units", streams,
           {"simd_queue.waits0": toggles}, 2, fast=False),
-    *(Proof(f"order_{left}_{right}", f"interlock: {right} operations wait for every {left} before them that they "
-            "share an address with", order(left, right), {f"{left}_tracker.ring.wait": is_zero}, 2,
-            fast=(left, right) in (("mat_mul", "move_out"), ("simd", "mat_mul")))
-      for right in UNIT_NAMES for left in watched_by(ARCH, right)),
-    Proof("order_load_weight_mat_mul", "interlock: a MatMul starts after every LoadWeight before it",
-          order("load_weight", "mat_mul"), {"load_weight_tracker.ring.wait": is_zero}, 2, fast=False),
-    Proof("order_swap_load_weight", "interlock: a LoadWeight starts after every swap of weights before it",
-          order(SWAP, "load_weight"), {"swaps.wait": is_zero}, 2, fast=False),
+    *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
+            + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
+            {f"{rings_of(unit)[-1].replace(SWAP, 'swaps')}{'' if SWAP in rings_of(unit) else '_tracker.ring'}.wait":
+             is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
-            progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 2, fast=False)
+            progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),
     *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
-            {f"{unit}_tracker.ring.oldest": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
+            {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
 ]
