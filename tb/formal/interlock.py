@@ -7,8 +7,8 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.control.interlock import DRAM_UNITS, SWAP, Interlock
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock
+from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout, queue_fields, queued_layout
 from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
 from weft.hw.operations import (
     dram_layout,
@@ -254,6 +254,38 @@ def progress(unit: str) -> Any:
     return build
 
 
+# -- operations --------------------------------------------------------------------------------------------------------
+def operations(unit: str) -> Any:
+    """An operation, any of them, comes to its unit in its turn and as it was issued."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, m, port, queue = machine.harness, machine.harness.m, getattr(machine.block, unit), machine.queue(unit)
+        names = SHARED_MEMORY if unit in SHARED_MEMORY else (unit,)
+        layout = queued_layout(ARCH, names)
+        issued, kept = Signal(layout, name="issued"), Signal(layout, name="kept")
+        for field, value in queue_fields(layout, machine.issue).items():
+            parts = [issued[field][part].eq(each) for part, each in value.items()] if isinstance(value, dict) else [
+                issued[field].eq(value)]
+            m.d.comb += parts
+        mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
+        expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
+        m.d.comb += [
+            kept.as_value().eq(mark.value), *fill_operation(unit, expected, kept),
+            row.eq(sum(UNITS[name].queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),
+        ]
+        stored = machine.inside.watch(harness, f"{memory_of(unit)}.rows", row)
+        shown = queue.there & (mark.ahead == 0)
+        same = Mux(shown, port.payload.as_value() == expected.as_value(), stored == mark.value)
+        harness.always(~mark.inside | ((mark.ahead < queue.level) & same), "kept")
+        harness.always(port.valid == queue.valid, "valid")
+        return harness
+    return build
+
+
+def memory_of(unit: str) -> str:
+    return "operations" if unit in SHARED_MEMORY else "simd_operations"
+
+
 # -- blame -------------------------------------------------------------------------------------------------------------
 def blame(unit: str) -> Any:
     """When the error of an operation, any of them, is blamed on it, its own program counter answers."""
@@ -283,6 +315,9 @@ PROOFS = [
              is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
             progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
+      for unit in UNIT_NAMES),
+    *(Proof(f"operations_{unit}", f"interlock: {unit} operations come in order and as they were issued",
+            operations(unit), {f"{memory_of(unit)}.heads": toggles}, 2, fast=unit in ("simd", "mat_mul"))
       for unit in UNIT_NAMES),
     *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
             {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
