@@ -99,9 +99,9 @@ class Ring(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        used, hit = Signal(self.depth), Signal(self.depth)
+        used, hit = (Signal(self.depth, name=name) for name in ("used", "hit"))
+        entering, leaving = (Signal(self.depth, name=name) for name in ("entering", "leaving"))
         oldest = Signal(range(self.depth))
-        entering, leaving = Signal(self.depth), Signal(self.depth)
         m.d.comb += [
             entering.eq(self.push << self.newest), leaving.eq(self.done << oldest),
             self.room.eq(~used.all()), self.empty.eq(~used.any()),

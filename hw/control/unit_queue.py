@@ -35,9 +35,11 @@ class UnitQueue(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
-        stored, reserved = Signal(self.depth), Signal(range(self.depth + 1))
-        head, there = Signal(range(self.depth)), Signal()
-        taken, entering, leaving = Signal(), Signal(self.depth), Signal(self.depth)
+        stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
+        reserved = Signal(range(self.depth + 1))
+        head = Signal(range(self.depth))
+        there = Signal()
+        taken = Signal()
         waiting = Cat(Cat(slot[name].needed for name in self._rings).any() for slot in slots)
         fetchable = (~there | taken) if self._refill else ~there
         m.d.comb += [

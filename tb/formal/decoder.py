@@ -23,7 +23,8 @@ WIDE = 40
 
 def around(broken: Broken | None) -> tuple[Harness, Decoder]:
     harness, block = Harness(), Decoder(SMALL)
-    harness.block(block, rules=False, leave=("halt",), broken=broken)
+    harness.block(block, rules=False, broken=broken)
+    harness.assume(block.halt | ~harness.past(block.halt, "halt"), "halted_until_a_reset")
     return harness, block
 
 
@@ -56,7 +57,8 @@ def ranges(broken: Broken | None = None) -> Harness:
                            f"{label}_last")
         harness.always(~mine | ~(issue.local0 & issue.accumulators0), f"{name}_one_memory")
     harness.always(~block.o.valid | (issue.unit < len(UNIT_NAMES)), "unit")
-    harness.always(~(block.fault & block.o.valid), "nothing_after_a_fault")
+    waits = harness.past(block.o.valid & ~block.o.ready, "waits")  # as it was: see stream_decoder
+    harness.always(~(block.fault & block.o.valid) | waits, "nothing_new_after_a_fault")
     return harness
 
 
@@ -88,6 +90,10 @@ def form(broken: Broken | None = None) -> Harness:
         allowed = allowed | ((marked.opcode == opcode) & flags & ((raw & unnamed) == 0))
     mine = block.o.valid & (block.o.payload.program_counter == number)
     harness.always(~mine | ((taken > number) & allowed), "form")
+    # What waits when a fault comes is older than it: the illegal instruction and those behind it never leave.
+    older = block.o.payload.program_counter < block.fault_program_counter
+    harness.always(~(block.fault & block.o.valid) | older, "only_older_ones_after_a_fault")
+    harness.always(~(block.fault & block.accepted), "none_taken_after_a_fault")
     simd = mine & (marked.opcode == Opcode.SIMD)
     harness.always(~mine | ~block.o.payload.in_loop | (marked.opcode == Opcode.SIMD), "loops_hold_only_simd")
     harness.always(~simd | (marked.simd_destination <= SMALL.simd_registers_depth), "destination")
@@ -96,7 +102,7 @@ def form(broken: Broken | None = None) -> Harness:
 
 PROOFS = [
     Proof("decoder_ranges", "decoder: every operand of an issued operation ends inside its memory", ranges,
-          {"check_cause": is_zero}, 6, BOUNDED),
+          {"check_cause": is_zero}, 7, BOUNDED),
     Proof("decoder_form", "decoder: an instruction of illegal form never leaves", form,
-          {"check_cause": is_zero}, 6, BOUNDED),
+          {"check_cause": is_zero}, 7, BOUNDED),
 ]

@@ -8,14 +8,12 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.control.interlock import UnitQueue
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.ports import local_read_port
 from weft.hw.timing import LOCAL_READ_LATENCY
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero
 from weft.tb.formal.prove import BOUNDED, Proof
-from weft.tb.formal.streams import buffered_fifo, unit_queue_ring
 
 
 class Mark:
@@ -50,37 +48,6 @@ def stream_fifo(broken: Broken | None = None) -> Harness:
     stored = inside.watch(harness, "fifo.storage", Mux(place >= depth, place - depth, place))
     harness.always(~mark.inside | ((mark.ahead < block.level) & (stored == mark.value)), "stored")
     harness.always(~mark.leaves | (block.o.payload == mark.value), "comes_out")
-    return harness
-
-
-def unit_queue(broken: Broken | None = None) -> Harness:
-    """The operations' order, and that the one marked waits for as many pulses of each kind as it was given."""
-    harness, depth = Harness(), 4
-    block = UnitQueue(data.StructLayout({"a": 3}), {"x": 2, "y": 2}, depth)
-    inside = harness.block(block, broken=broken)
-    level = buffered_fifo(harness, inside, "operations")
-    mark = Mark(harness, block.i.valid & block.i.ready, block.o.valid & block.o.ready, block.i.payload.operation, level)
-    head = unit_queue_ring(harness, inside, depth)
-    shown = inside("operations.r_rdy")
-    place = Signal(3)
-    harness.m.d.comb += place.eq(inside("operations.consume") + mark.ahead - shown)
-    stored = inside.watch(harness, "operations.storage", Mux(place >= depth - 1, place - (depth - 1), place))
-    first = shown & (mark.ahead == 0)
-    harness.always(inside("count") == level, "count_is_level")
-    harness.always(~mark.inside | ((mark.ahead < level) & (
-        Mux(first, block.o.payload.as_value(), stored) == mark.value)), "stored")
-    harness.always(~mark.leaves | (block.o.payload.as_value() == mark.value), "comes_out")
-    for bit, name in enumerate(("x", "y")):
-        left = Signal(2, name=f"left_{name}")  # pulses that the marked one must still see
-        with harness.m.If(mark.now):
-            harness.m.d.sync += left.eq(block.i.payload.waits[name])
-        with harness.m.Elif(block.pulses[bit] & (left != 0)):
-            harness.m.d.sync += left.eq(left - 1)
-        kept = [data.View(block.i.payload.waits.shape(), inside(f"waits{slot}"))[name] for slot in range(depth)]
-        for slot, waits in enumerate(kept):
-            here = mark.inside & ((head + mark.ahead == slot) | (head + mark.ahead == slot + depth))
-            harness.always(~here | (waits == left), f"waits_{name}_{slot}")
-        harness.always(~(mark.inside & (mark.ahead == 0) & block.o.valid) | (left == 0), f"waited_for_{name}")
     return harness
 
 
@@ -167,8 +134,6 @@ def divided(m: Module, value: Signal, by: int) -> tuple[Signal, Signal]:
 PROOFS = [
     Proof("order_stream_fifo", "StreamFifo: every element comes out, in order, unchanged", stream_fifo,
           {"fifo.consume": is_zero}),
-    Proof("order_unit_queue", "UnitQueue: order, and no operation is offered before it has seen its pulses", unit_queue,
-          {"i__ready": is_one}),
     Proof("order_read_stream", "ReadStream: rows and tags in the order asked, none lost, none twice", read_stream,
           {"room": is_one}, 8, BOUNDED),
     Proof("order_gearbox", "Gearbox 3 to 2: units in order, segments aligned", gearbox(3, 2, False),

@@ -178,6 +178,17 @@ class Inside:
     def __call__(self, path: str) -> Signal:
         return self.driver(path)[2]
 
+    def reads(self, path: str) -> Signal:
+        """A signal that a submodule only reads: an input of it."""
+        fragment, (*parents, name) = self._fragment, path.split(".")
+        for step in parents:
+            fragment = fragment.find_subfragment(step)
+        for statements in fragment.statements.values():
+            for signal in statements._rhs_signals():
+                if signal.name == name:
+                    return signal
+        raise KeyError(path)
+
     def watch(self, harness: Harness, path: str, address: Value) -> Signal:
         """What a memory inside holds at ``address``, through a read port of the harness's own."""
         fragment = self._fragment

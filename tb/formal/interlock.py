@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
+from amaranth.lib import data
 
-from weft.hw.control.interlock import Interlock, Tracker, range_layout, watched_by
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock
+from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout, queue_fields, queued_layout
+from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
 from weft.hw.operations import (
     dram_layout,
     load_weight_layout,
@@ -16,208 +18,307 @@ from weft.hw.operations import (
     move_out_layout,
     simd_layout,
 )
-from weft.hw.units import UNITS, Memory
-from weft.tb.formal.archs import SMALL
+from weft.hw.units import UNITS, Access
 from weft.tb.formal.fifos import Mark
-from weft.tb.formal.harness import Broken, Harness, is_one, is_zero
-from weft.tb.formal.prove import BOUNDED, Proof
+from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, ones, toggles
+from weft.tb.formal.prove import Proof
+from weft.tb.formal.rings import ARCH, Places, Waiting, touches
 
-ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_depth=4, simd_loop_depth=2)
 LAYOUTS = {
     "load_weight": load_weight_layout(ARCH), "mat_mul": mat_mul_layout(ARCH), "simd": simd_layout(ARCH),
     "move_out": move_out_layout(ARCH), "move_in": move_in_layout(ARCH),
     **{name: dram_layout(ARCH) for name in UNIT_NAMES if name.startswith("dram")},
 }
+DEPTHS = {**{name: unit.outstanding for name, unit in UNITS.items()}, SWAP: UNITS["mat_mul"].outstanding}
 
 
-# -- one tracker -------------------------------------------------------------------------------------------------------
-def touches(unit: str, ranges: Any, memory: Memory, address: Value, writes: bool | None = None) -> Value:
-    """Whether an operation of ``unit`` reads or writes (``writes``: writes) this address."""
-    result: Value = Const(0, 1)
-    for access in UNITS[unit].accesses:
-        if access.memory is memory and writes in (None, access.writes):
-            valid = ranges.range1 if access.operand else (
-                ranges.local0 if memory is Memory.LOCAL else ranges.accumulators0)
-            first, last = ranges[f"first{access.operand}"], ranges[f"last{access.operand}"]
-            result = result | (valid & (first <= address) & (address <= last))
-    return result
+def rings_of(unit: str) -> tuple[str, ...]:
+    """What an operation of this unit can wait for, as the interlock gives it to the unit's queue."""
+    return watched_by(ARCH, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
-def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Value) -> Value:
-    """Whether two operations both touch the address in some memory and one of them writes it."""
-    result: Value = Const(0, 1)
-    for memory in Memory:
-        both = touches(left_unit, left, memory, address) & touches(right_unit, right, memory, address)
-        one = touches(left_unit, left, memory, address, True) | touches(right_unit, right, memory, address, True)
-        result = result | (both & one)
-    return result
-
-
-def tracker(unit: str) -> Any:
-    """An outstanding operation, any of them, is seen by every new operation that shares an address with it."""
-    def build(broken: Broken | None = None) -> Harness:
-        harness, depth = Harness(), UNITS[unit].outstanding
-        layout = range_layout(issue_layout(ARCH))
-        block = Tracker(ARCH, unit, layout)
-        inside = harness.block(block, broken=broken)
-        harness.assume(~block.push | block.room, "pushes_only_with_room")
-        harness.assume(~block.done | (block.count != 0), "done_only_if_outstanding")
-        simd = UNIT_NAMES.index("simd")  # without tables it does not read local memory
-        harness.assume(~((block.new_unit == simd) & block.new.local0), "new_simd_reads_no_tables")
-        if unit == "simd":
-            harness.assume(~block.ranges.local0, "simd_reads_no_tables")
-        mark = Mark(harness, block.push, block.done, block.ranges, block.count)
-        kept, address = Signal(layout), harness.constant(8, "address")
-        harness.m.d.comb += kept.as_value().eq(mark.value)
-        oldest, newest = inside("oldest"), inside("newest")
-        place = Signal(8)
-        harness.m.d.comb += place.eq(oldest + mark.ahead)
-        for index in range(depth):
-            here = mark.inside & ((place == index) | (place == index + depth))
-            harness.always(~here | (inside(f"entry{index}") == mark.value), f"entry{index}_kept")
-        harness.always(block.count <= depth, "count")
-        harness.always((oldest < depth) & (newest < depth), "places")
-        harness.always((oldest + block.count == newest) | (oldest + block.count == newest + depth), "count_is_distance")
-        harness.always(~mark.inside | (mark.ahead < block.count), "ahead")
-        if unit == "simd":
-            harness.always(~mark.inside | ~kept.local0, "kept_reads_no_tables")
-        harness.always(block.wait <= block.count, "waits_for_no_more_than_there_is")
-        for name in watched_by(ARCH, unit):
-            asked = block.new_unit == UNIT_NAMES.index(name)
-            conflict = asked & mark.inside & shares(unit, kept, name, block.new, address)
-            harness.always(~conflict | (block.wait > mark.ahead), f"{name}_waits_for_it")
-        return harness
-    return build
-
-
-# -- the whole ---------------------------------------------------------------------------------------------------------
 class Machine:
-    """An interlock, a decoder that keeps its promises, and units that take and finish operations when they like."""
+    """An interlock, a decoder that keeps its promises, and units that end operations when they like, if only one is
+    outstanding. Of its trackers and queues those asked for get the assertions that tie them together, for the
+    induction: the solver need not think of all at once. ``rules``: the units' streams keep the stream rules."""
 
-    def __init__(self, broken: Broken | None) -> None:
+    def __init__(self, broken: Broken | None, *, rules: bool = False) -> None:
         self.harness = harness = Harness()
         self.block = block = Interlock(ARCH, LAYOUTS)
-        self.inside = harness.block(block, broken=broken)
-        self.issued = block.i.valid & block.i.ready
-        self.issue = issue = block.i.payload
+        self.inside = harness.block(block, broken=broken, rules=rules)
+        self.issue, self.issued = block.i.payload, block.i.valid & block.i.ready
+        self.issues = {name: self.issued & (self.issue.unit == index) for index, name in enumerate(UNIT_NAMES)}
+        self.swaps = self.issues["mat_mul"] & self.issue.swap
+        self._decoder()
+        self._places: dict[str, Places] = {}
+        self._queues: dict[str, Waiting] = {}
+
+    def _decoder(self) -> None:
+        harness, issue = self.harness, self.issue
         harness.assume(issue.unit < len(UNIT_NAMES), "unit")
         harness.assume((issue.operand0.base <= issue.operand0.last) & (issue.operand1.base <= issue.operand1.last),
                        "ranges_in_order")
         simd = issue.unit == UNIT_NAMES.index("simd")
         harness.assume(~(issue.accumulators0 & (~simd | issue.local0)), "operand_0_is_in_one_memory")
         harness.assume(~(simd & issue.local0), "simd_reads_no_tables")
-        self.in_loop = Signal()  # between a loop body's instructions
+        self.in_loop = Signal(name="in_loop")  # between a loop body's instructions
         with harness.m.If(self.issued):
             harness.m.d.sync += self.in_loop.eq(issue.in_loop & ~issue.loop_last)
         harness.assume(simd | ~(issue.in_loop | self.in_loop), "loops_are_simd")
         harness.assume(~self.in_loop | issue.in_loop, "loops_are_whole")
-        self.taken, self.done, self.outstanding, self.running = {}, {}, {}, {}
-        for index, name in enumerate(UNIT_NAMES):
-            port = getattr(block, name)
-            self.taken[name], self.done[name] = port.valid & port.ready, getattr(block, f"{name}_done")
-            pushed, most = self.issued & (issue.unit == index), UNITS[name].outstanding
-            self.outstanding[name] = harness.count(pushed, self.done[name], most, f"{name}_outstanding")
-            self.running[name] = harness.count(self.taken[name], self.done[name], most, f"{name}_running")
-            harness.assume(~self.done[name] | (self.running[name] != 0), f"{name}_done_only_if_taken")
-            harness.always(self.outstanding[name] <= most, f"{name}_no_more_than_fit")
-            harness.always(self.inside(f"{name}_tracker.count") == self.outstanding[name], f"{name}_counted")
-        swaps = self.taken["mat_mul"] & block.mat_mul.payload.swap
-        self.unswapped = harness.count(swaps, block.swapped, 8, "unswapped")
-        harness.assume(~block.swapped | (self.unswapped != 0), "swapped_only_if_taken")
 
-    def only(self, units: tuple[str, ...]) -> None:
-        """Look at programs for these units only."""
-        self.harness.assume(Cat(*(self.issue.unit == UNIT_NAMES.index(name) for name in units)).any(), "units")
+    def places(self, name: str) -> Places:
+        """Of a unit's tracker, or of the swaps. Only what is there ends."""
+        if name not in self._places:
+            path = "swaps" if name == SWAP else f"{name}_tracker.ring"
+            self._places[name] = places = Places(self.harness, self.inside, path, DEPTHS[name])
+            ends = self.block.swapped if name == SWAP else getattr(self.block, f"{name}_done")
+            self.harness.assume(~ends | places.used.any(), f"{name}_ends_only_if_there")
+            if name == SWAP:
+                self._unswapped(places)
+        return self._places[name]
 
+    def _unswapped(self, swaps: Places) -> None:
+        """MatMuls take over their weights in order, each before it is done: so there is room for a swap."""
+        harness, mat_muls = self.harness, self.places("mat_mul")
+        waiting = Signal(mat_muls.depth, name="unswapped")  # by place in the tracker
+        entering, leaving = Signal.like(waiting), Signal.like(waiting)
+        harness.m.d.comb += entering.eq(self.swaps << mat_muls.newest)
+        for ahead in reversed(range(mat_muls.depth)):
+            oldest = Signal(range(mat_muls.depth), name=f"place{ahead}")
+            harness.m.d.comb += oldest.eq(mat_muls.at(Const(ahead)))
+            with harness.m.If(waiting.bit_select(oldest, 1)):
+                harness.m.d.comb += leaving.eq(self.block.swapped << oldest)
+        harness.m.d.sync += waiting.eq((waiting | entering) & ~leaving)
+        harness.assume(~self.block.mat_mul_done | ((waiting & mat_muls.leaving) == 0), "swapped_before_done")
+        harness.always((waiting & ~mat_muls.used) == 0, "unswapped_are_outstanding")
+        harness.always(ones(waiting) == swaps.count, "swaps_counted")
 
-def pair(left: str, right: str) -> Any:
-    """The order of two operations where only these two units are used: all of the interlock is there, but the solver
-    need not think of nine queues."""
-    return lambda broken=None: order(broken, (left, right))
+    def queue(self, name: str) -> Waiting:
+        if name not in self._queues:
+            rings = {other: DEPTHS[other] for other in rings_of(name)}
+            self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue", UNITS[name].queue, rings)
+        return self._queues[name]
 
-
-def order(broken: Broken | None, units: tuple[str, ...]) -> Harness:
-    """Any two operations of different units that share an address: the younger is not offered before the elder's
-    done. Weights likewise: MatMuls after loads."""
-    machine = Machine(broken)
-    machine.only(units)
-    harness, issue, m = machine.harness, machine.issue, machine.harness.m
-    address = harness.constant(8, "address")
-    layout, wide = range_layout(issue_layout(ARCH)), Signal(issue_layout(ARCH))
-    new = Signal(layout)
-    m.d.comb += [new.first0.eq(issue.operand0.base), new.last0.eq(issue.operand0.last), new.local0.eq(issue.local0),
-                 new.accumulators0.eq(issue.accumulators0), new.first1.eq(issue.operand1.base),
-                 new.last1.eq(issue.operand1.last), new.range1.eq(issue.range1), wide.eq(issue)]
-    elder, elder_used, elder_left = Signal(layout), Signal(), Signal(8)
-    elder_unit, elder_loop = Signal(4), Signal()
-    younger_used, younger_left, younger_unit, conflict = Signal(), Signal(8), Signal(4), Signal()
-    pick_elder, pick_younger = Signal(), Signal()
-    harness.free(pick_elder, "pick_elder")
-    harness.free(pick_younger, "pick_younger")
-    done, taken, outstanding = (by_unit(table) for table in (machine.done, machine.taken, machine.outstanding))
-    queued = by_unit({name: machine.outstanding[name] - machine.running[name] for name in UNIT_NAMES})
-    more = machine.issued & elder_loop & issue.in_loop  # a loop is done with its last instruction
-    with m.If(machine.issued & pick_elder & ~elder_used):
-        m.d.sync += [elder_used.eq(1), elder.eq(new), elder_unit.eq(issue.unit),
-                     elder_loop.eq(issue.in_loop & ~issue.loop_last),
-                     elder_left.eq(outstanding(issue.unit) + 1 - done(issue.unit))]
-    with m.Elif(elder_used):
-        m.d.sync += elder_left.eq(Mux(more, outstanding(elder_unit) + 1, elder_left) - (
-            done(elder_unit) & (elder_left != 0)))
-        with m.If(more & issue.loop_last):
-            m.d.sync += elder_loop.eq(0)
-    pairs = [((elder_unit == UNIT_NAMES.index(left)) & (issue.unit == UNIT_NAMES.index(right))
-              & ((left == "load_weight" and right == "mat_mul") | shares(left, elder, right, new, address)))
-             for left in units for right in units if left != right]
-    with m.If(machine.issued & pick_younger & elder_used & ~younger_used):
-        m.d.sync += [younger_used.eq(1), younger_unit.eq(issue.unit), conflict.eq(Cat(*pairs).any()),
-                     younger_left.eq(queued(issue.unit) - taken(issue.unit))]
-    with m.Elif(younger_used & (younger_left != 0)):
-        m.d.sync += younger_left.eq(younger_left - taken(younger_unit))
-    over = Signal()  # the younger was taken
-    with m.If(younger_used & (younger_left == 0) & taken(younger_unit)):
-        m.d.sync += over.eq(1)
-    valid = by_unit({name: getattr(machine.block, name).valid for name in UNIT_NAMES})
-    offered = younger_used & ~over & (younger_left == 0) & valid(younger_unit)
-    harness.always(~(offered & conflict & (elder_left != 0)), "younger_waits_for_elder")
-    return harness
+    def running(self, name: str) -> Signal:
+        """How many of a unit's operations were taken and are not done: it ends only those."""
+        port, done = getattr(self.block, name), getattr(self.block, f"{name}_done")
+        running = self.harness.count(port.valid & port.ready, done, DEPTHS[name], f"{name}_running")
+        self.harness.assume(~done | (running != 0), f"{name}_done_only_if_taken")
+        self.harness.always(self.places(name).count == running + self.queue(name).reserved, f"{name}_counted")
+        return running
 
 
-def by_unit(table: dict[str, Value]) -> Any:
-    """unit number -> its entry."""
-    def lookup(unit: Value) -> Value:
-        result: Value = Const(0, 8)
-        for index, name in enumerate(UNIT_NAMES):
-            result = Mux(unit == index, table[name], result)
-        return result
-    return lookup
+def streams(broken: Broken | None = None) -> Harness:
+    """Of the units' streams; and idle is when nothing is outstanding."""
+    machine = Machine(broken, rules=True)
+    for name in UNIT_NAMES:
+        machine.queue(name)
+    return machine.harness
 
 
-def progress(broken: Broken | None = None) -> Harness:
-    """While something is outstanding, some operation is offered, or some unit has one to finish or weights to swap."""
-    machine = Machine(broken)
-    machine.only(("mat_mul", "move_out"))
-    harness, block = machine.harness, machine.block
-    harness.assume(~machine.done["mat_mul"] | (machine.unswapped == 0), "swaps_come_before_done")
-    offered = Cat(*(getattr(block, name).valid for name in UNIT_NAMES)).any()
-    running = Cat(*(machine.running[name] != 0 for name in UNIT_NAMES)).any()
-    something = Cat(*(machine.outstanding[name] != 0 for name in UNIT_NAMES)).any()
-    loading = harness.past(machine.issued, "issued")  # an operation is at its queue's door for a cycle
-    loading = loading | harness.past(loading, "issued_before")
-    harness.always(~something | offered | running | loading, "no_deadlock")
-    harness.always(block.idle == ~something, "idle_is_nothing_outstanding")
-    return harness
+# -- order -------------------------------------------------------------------------------------------------------------
+class Elder:
+    """Any operation of ``unit``, issued before: ``alive`` until it is done, or (``swap``) until its weights are.
+
+    ``touched``: of each of ``accesses``, whether it touches the address. ``place``: in its tracker, of a loop that of
+    its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
+    """
+
+    def __init__(self, machine: Machine, unit: str, accesses: list[Access], ranges: Any, address: Value) -> None:
+        harness, m, issue, swap = machine.harness, machine.harness.m, machine.issue, unit == SWAP
+        self.places = places = machine.places(unit)
+        self.used, self.alive, loop = (Signal(name=f"{unit}_elder_{name}") for name in ("used", "alive", "loop"))
+        self.loop: Value = loop if unit == "simd" else Const(0, 1)
+        self.place = Signal(range(places.depth), name=f"{unit}_elder_place")
+        self.touched = Signal(len(accesses), name=f"{unit}_elder_touched")
+        pick = Signal(name=f"{unit}_elder_pick")
+        harness.free(pick, f"{unit}_elder_free")
+        enters = machine.swaps if swap else machine.issues[unit]
+        ends = places.leaving.bit_select(self.place, 1) & ~self.loop
+        with m.If(enters & pick & ~self.used):
+            m.d.sync += [self.used.eq(1), self.alive.eq(1), self.place.eq(places.newest),
+                         loop.eq(issue.in_loop & ~issue.loop_last),
+                         self.touched.eq(Cat(*(touches(access, ranges, address) for access in accesses)))]
+        with m.Elif(self.alive & self.loop & enters):
+            m.d.sync += [self.place.eq(places.newest), loop.eq(~issue.loop_last)]
+        with m.Elif(ends):
+            m.d.sync += self.alive.eq(0)
+        outstanding = self.loop | (places.used.bit_select(self.place, 1) & (self.place < places.depth))
+        harness.always(~self.alive | (self.used & outstanding), f"{unit}_elder_outstanding")
+        harness.always(~(self.alive & self.loop) | machine.in_loop, f"{unit}_elder_in_loop")
+        if swap:
+            return
+        layout = range_layout(issue_layout(ARCH))
+        entries = [data.View(layout, machine.inside(f"{unit}_tracker.entry{index}")) for index in range(places.depth)]
+        kept: list[tuple[Any, Any]] = [((self.place == index) & ~self.loop, entry)
+                                       for index, entry in enumerate(entries)]
+        kept.append((self.loop, data.View(layout, machine.inside("loop_ranges"))))
+        for number, access in enumerate(accesses):
+            for index, (here, entry) in enumerate(kept):
+                covered = touches(access, entry, address) | ~self.touched[number]
+                harness.always(~(self.alive & here) | covered, f"{unit}_elder_access{number}_kept{index}")
+
+
+class Younger:
+    """Any operation of ``unit``: ``coming`` in the cycle after it was issued, then ``queued`` at ``place`` of its
+    queue until taken. ``noted``: ``note`` when it was issued."""
+
+    def __init__(self, machine: Machine, unit: str, note: Value) -> None:
+        harness, m = machine.harness, machine.harness.m
+        self.queue = queue = machine.queue(unit)
+        self.used, self.coming, self.queued, self.now = (
+            Signal(name=f"younger_{name}") for name in ("used", "coming", "queued", "now"))
+        self.place = Signal(range(queue.depth), name="younger_place")
+        self.noted = Signal(len(note), name="younger_noted")
+        pick = Signal(name="pick_younger")
+        harness.free(pick, "pick_younger_free")
+        m.d.comb += self.now.eq(machine.issues[unit] & pick & ~self.used)
+        m.d.sync += self.coming.eq(self.now)
+        with m.If(self.now):
+            m.d.sync += [self.used.eq(1), self.noted.eq(note)]
+        with m.If(self.coming):
+            m.d.sync += [self.queued.eq(1), self.place.eq(queue.tail)]
+        with m.Elif(queue.taken & (queue.head == self.place)):
+            m.d.sync += self.queued.eq(0)
+        harness.always(~(self.coming | self.queued) | self.used, "younger_used")
+        harness.always(~self.coming | (queue.push & ~self.queued), "younger_coming")
+        harness.always(~self.queued | queue.holds(self.place), "younger_queued")
+        harness.always(~self.queued | (self.place < queue.depth), "younger_place")
+        self.offered = self.queued & queue.valid & (queue.head == self.place)
+
+
+def view_of_ranges(machine: Machine) -> Any:
+    ranges = Signal(range_layout(issue_layout(ARCH)), name="issued_ranges")
+    machine.harness.m.d.comb += [ranges[name].eq(value) for name, value in range_of(machine.issue).items()]
+    return ranges
+
+
+def order(unit: str) -> Any:
+    """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
+    it shares an address, is done. Weights likewise, without address: a MatMul after loads, a load after swaps."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, ranges = machine.harness, view_of_ranges(machine)
+        address = harness.constant(8, "address")
+        elders, notes = {}, []
+        for left in rings_of(unit):
+            pairs = [] if left == SWAP else conflicts(ARCH, left, unit)
+            accesses = list(dict.fromkeys(ours for ours, _ in pairs))
+            elders[left] = elder = Elder(machine, left, accesses, ranges, address)
+            conflict: Value = Const(not pairs, 1)
+            for ours, theirs in pairs:
+                conflict = conflict | (elder.touched[accesses.index(ours)] & touches(theirs, ranges, address))
+            notes.append(elder.alive & conflict)
+        younger = Younger(machine, unit, Cat(*notes))
+        for index, (left, elder) in enumerate(elders.items()):
+            waits, must = younger.queue.waits(younger.place, left), younger.noted[index] & elder.alive
+            places, there = elder.places, younger.coming | younger.queued
+            harness.always(~younger.noted[index] | elder.used, f"{left}_came_first")
+            harness.always(~(there & must) | ~elder.loop, f"{left}_loop_is_over")
+            harness.always(~(younger.coming & must) | places.hit.bit_select(elder.place, 1), f"{left}_compared")
+            noted = waits.needed & (places.ahead(waits.place) >= places.ahead(elder.place))
+            harness.always(~(younger.queued & must) | (noted & (waits.place < places.depth)), f"{left}_noted")
+            harness.always(~(younger.offered & must), f"{left}_waited_for")
+        return harness
+    return build
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+def progress(unit: str) -> Any:
+    """When everything that was issued before an operation of this unit, any of them, is done, then it is offered, or
+    it is just being stored, or it is to be fetched next: so something can always go on."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, m = machine.harness, machine.harness.m
+        younger = Younger(machine, unit, Const(0, 1))
+        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(unit)}
+        queue, there = younger.queue, younger.coming | younger.queued
+        for name, bits in before.items():
+            places, waits = machine.places(name), queue.waits(younger.place, name)
+            m.d.sync += bits.eq(Mux(younger.now, places.used, bits) & ~places.leaving)
+            harness.always((bits & ~places.used) == 0, f"before_{name}_outstanding")
+            harness.always(~younger.coming | ((places.hit & ~bits) == 0), f"compares_with_older_{name}")
+            older = bits.bit_select(waits.place, 1)
+            harness.always(~(younger.queued & waits.needed) | older, f"waits_for_older_{name}")
+        own, place = machine.places(unit), Signal(range(DEPTHS[unit]), name="own_place")
+        with m.If(younger.now):
+            m.d.sync += place.eq(own.newest)
+        ahead = Mux(younger.coming, queue.level, queue.ahead(younger.place))
+        harness.always(~there | (own.used.bit_select(place, 1) & ~machine.block.idle), "is_outstanding")
+        harness.always(~there | (own.ahead(place) == machine.running(unit) + ahead), "ahead_are_older")
+        oldest = ~Cat(*before.values()).any() & (own.ahead(place) == 0)
+        next_fetched = queue.stored.bit_select(younger.place, 1) & (queue.next == younger.place) & queue.wanted
+        harness.always(~(there & oldest) | younger.coming | next_fetched | younger.offered, "the_oldest_goes_on")
+        return harness
+    return build
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+def operations(unit: str) -> Any:
+    """An operation, any of them, comes to its unit in its turn and as it was issued."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, m, port, queue = machine.harness, machine.harness.m, getattr(machine.block, unit), machine.queue(unit)
+        names = SHARED_MEMORY if unit in SHARED_MEMORY else (unit,)
+        layout = queued_layout(ARCH, names)
+        issued, kept = Signal(layout, name="issued"), Signal(layout, name="kept")
+        for field, value in queue_fields(layout, machine.issue).items():
+            parts = [issued[field][part].eq(each) for part, each in value.items()] if isinstance(value, dict) else [
+                issued[field].eq(value)]
+            m.d.comb += parts
+        mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
+        expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
+        m.d.comb += [
+            kept.as_value().eq(mark.value), *fill_operation(unit, expected, kept),
+            row.eq(sum(UNITS[name].queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),
+        ]
+        stored = machine.inside.watch(harness, f"{memory_of(unit)}.rows", row)
+        shown = queue.there & (mark.ahead == 0)
+        same = Mux(shown, port.payload.as_value() == expected.as_value(), stored == mark.value)
+        harness.always(~mark.inside | ((mark.ahead < queue.level) & same), "kept")
+        harness.always(port.valid == queue.valid, "valid")
+        return harness
+    return build
+
+
+def memory_of(unit: str) -> str:
+    return "operations" if unit in SHARED_MEMORY else "simd_operations"
+
+
+# -- blame -------------------------------------------------------------------------------------------------------------
+def blame(unit: str) -> Any:
+    """When the error of an operation, any of them, is blamed on it, its own program counter answers."""
+    def build(broken: Broken | None = None) -> Harness:
+        machine = Machine(broken)
+        harness, block, index = machine.harness, machine.block, DRAM_UNITS.index(unit)
+        places = machine.places(unit)
+        mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), machine.issue.program_counter,
+                    places.count)
+        place = Signal(range(places.depth), name="mark_place")
+        harness.m.d.comb += place.eq(places.at(mark.ahead))
+        stored = machine.inside.watch(harness, "program_counters", index * places.depth + place)
+        harness.always(~mark.inside | (mark.ahead < places.count), "ahead")
+        harness.always(~mark.inside | (stored == mark.value), "stored")
+        blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0)
+        harness.always(~blamed | (block.blamed_program_counter == mark.value), "answers")
+        return harness
+    return build
 
 
 PROOFS = [
-    *(Proof(f"tracker_{unit}", f"interlock: a new operation counts the {unit} operations it must wait for; counters",
-            tracker(unit), {"wait": is_zero}, 2,
-            fast=unit in ("mat_mul", "simd", "dram0_read")) for unit in UNIT_NAMES),
-    *(Proof(f"order_{left}_{right}", f"interlock: {left} and {right} that share an address run in program order",
-            pair(left, right), {f"{left}_tracker.count": is_zero}, 7, BOUNDED, fast=False)
-      for left, right in (("mat_mul", "move_out"), ("dram0_read", "mat_mul"))),
-    Proof("order_load_weight_mat_mul", "interlock: a MatMul starts after every LoadWeight before it",
-          pair("load_weight", "mat_mul"), {"load_weight_tracker.count": is_zero}, 7, BOUNDED, fast=False),
-    Proof("interlock_progress", "interlock: no deadlock with units that finish what they take (mat_mul and "
-          "move_out); counters", progress, {"mat_mul_tracker.wait": is_one}, 6, BOUNDED, fast=False),
+    Proof("stream_interlock", "stream rules: operations that leave the interlock for their units", streams,
+          {"simd_queue.waits0": toggles}, 2, fast=False),
+    *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
+            + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
+            {f"{rings_of(unit)[-1].replace(SWAP, 'swaps')}{'' if SWAP in rings_of(unit) else '_tracker.ring'}.wait":
+             is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
+    *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
+            progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
+      for unit in UNIT_NAMES),
+    *(Proof(f"operations_{unit}", f"interlock: {unit} operations come in order and as they were issued",
+            operations(unit), {f"{memory_of(unit)}.heads": toggles}, 2, fast=unit in ("simd", "mat_mul"))
+      for unit in UNIT_NAMES),
+    *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
+            {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
 ]

@@ -22,7 +22,7 @@ from weft.tb.formal.harness import Broken, Harness
 
 ROOT = Path(__file__).parents[2]
 BOUNDED, INDUCTION = "bounded", "induction"
-TIMEOUT_SECONDS = 240
+TIMEOUT_SECONDS = 600
 """Of one proof on the wall; it then counts as not proved."""
 REFUTE_DEPTH = 12
 """Cycles in which a proof by induction must find a block broken on purpose."""
