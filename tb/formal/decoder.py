@@ -102,7 +102,7 @@ def form(broken: Broken | None = None) -> Harness:
 
 PROOFS = [
     Proof("decoder_ranges", "decoder: every operand of an issued operation ends inside its memory", ranges,
-          {"check_cause": is_zero}, 7, BOUNDED),
+          {"check_cause": is_zero}, 8, BOUNDED),
     Proof("decoder_form", "decoder: an instruction of illegal form never leaves", form,
-          {"check_cause": is_zero}, 7, BOUNDED),
+          {"check_cause": is_zero}, 8, BOUNDED),
 ]

@@ -73,6 +73,7 @@ class Waiting:
             inside(f"{path}.{name}") for name in
             ("stored", "there", "head", "next", "tail", "reserved", "wanted", "valid", "taken"))
         self.push = inside.reads(f"{path}.push")
+        harness.always(~inside.reads(f"{path}.fetch") | self.wanted, f"{path}_fetched")
         self.level = how_many(self.stored, self.next, self.tail, depth) + self.there
         harness.always(row_of_places(self.stored, self.next, self.tail, depth), f"{path}_places")
         harness.always(~self.there | ((after(self.head, depth) == self.next) & (self.head < depth)), f"{path}_head")
