@@ -54,6 +54,7 @@ class LayerShape:
     resident: frozenset[str]
     scratch: int
     _cuts: dict[tuple[Grain, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
+    _kernels: dict[tuple[int, int], tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
     _weights: dict[tuple[int, int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -141,13 +142,15 @@ class LayerShape:
         chosen = {tile.tap for block in self.consts.blocks[slice(*outputs)] for tile in block.chosen(inputs, taps)}
         return window.only(chosen) if chosen else None
 
-    def _windows(self, outputs: int, taps: int) -> set[Window]:
-        """All parts of the kernel that come up with ``taps`` weight tiles of one input tile at a time."""
+    def _windows(self, outputs: int, taps: int) -> tuple[Window, ...]:
+        """All parts of the kernel that come up with ``taps`` weight tiles of one input tile at a time; remembered."""
         if taps >= self.most_taps:
-            return {self.layer.core.window}
-        found = {self._window(out, (tile, tile + 1), part) for out in groups(self.output_tiles, outputs)
-                 for tile in range(self.input_tiles) for part in groups(self.most_taps, taps)}
-        return {window for window in found if window is not None}
+            return (self.layer.core.window,)
+        if (outputs, taps) not in self._kernels:
+            found = (self._window(out, (tile, tile + 1), part) for out in groups(self.output_tiles, outputs)
+                     for tile in range(self.input_tiles) for part in groups(self.most_taps, taps))
+            self._kernels[outputs, taps] = tuple(dict.fromkeys(window for window in found if window is not None))
+        return self._kernels[outputs, taps]
 
     def regions(self, grain: Grain) -> Iterator[Box]:
         """The layer's output cut into regions, row by row."""
