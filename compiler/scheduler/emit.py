@@ -73,12 +73,9 @@ class LayerEmitter:
 
     def _may_prefetch(self, step: Step, following: Step) -> bool:
         """Whether the next step's loads leave what the present step still reads."""
-        pairs = ((self.strips, self._strip_key), (self.weights, self._weights_key),
+        pairs = ((self.strips, lambda step: step.strip), (self.weights, self._weights_key),
                  (self.residuals, self._residual_key))
         return all(slots.keeps(key(step), key(following)) for slots, key in pairs)
-
-    def _strip_key(self, step: Step) -> Box:
-        return self.shape.input_region(step.core, step.inputs, step.taps)
 
     def _weights_key(self, step: Step) -> tuple[object, ...]:
         return step.region.tiles, step.inputs, step.taps
@@ -100,7 +97,7 @@ class LayerEmitter:
 
     def _prepare(self, step: Step) -> Prepared:
         loads: list[lir.Operation] = []
-        strip = self._input(self.layer.core.input, self._strip_key(step), loads)
+        strip = self._input(self.layer.core.input, step.strip, loads)
         pieces = {} if self.shape.loads else self._weight_pieces(step, loads)
         residuals = self._residuals(step, loads) if step.complete else ()
         return Prepared(step, strip, pieces, residuals, tuple(loads))

@@ -27,6 +27,11 @@ class Grain(NamedTuple):
     columns: int
     part: Size | None = None
 
+    @property
+    def size(self) -> Size:
+        """Of a region."""
+        return self.rows, self.columns
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -174,7 +179,7 @@ class LayerShape:
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
         """Pixels of the core's result along one axis, region by region and part by part."""
-        found = groups(self.layer.output.size[axis], grain[axis])
+        found = groups(self.layer.output.size[axis], grain.size[axis])
         pool, size = self.layer.pool, self.layer.core.size[axis]
         if pool is not None:
             found = [pool.window.inputs(axis, *span, size) for span in found]

@@ -15,13 +15,14 @@ class Step:
     """What is loaded and computed together. ``stage`` numbers the accumulators' content.
 
     ``region`` is in pixels of the layer's output and ``core`` in those of its core's result, both have the output
-    tiles; ``inputs`` and ``taps`` are half open. The ``complete`` step is the last of its core pixels, the ``first``
-    and the ``last`` part of the core pool the first and the last of them.
+    tiles; ``strip`` is what it reads of the core's input; ``inputs`` and ``taps`` are half open. The ``complete`` step
+    is the last of its core pixels, the ``first`` and the ``last`` part of the core pool the first and last of them.
     """
 
     stage: int
     region: Box
     core: Box
+    strip: Box
     inputs: tuple[int, int]
     taps: tuple[int, int]
     complete: bool
@@ -36,7 +37,8 @@ def layer_steps(shape: LayerShape, tiling: Tiling) -> list[Step]:
         weights = [choice for choice in _weights(shape, tiling, region)
                    if shape.loads or _has_work(shape, region, *choice)]
         parts = shape.core_parts(region, tiling.grain.part)
-        steps += [Step(stage, region, core, *choice, choice == weights[-1], core == parts[0], core == parts[-1])
+        steps += [Step(stage, region, core, shape.input_region(core, *choice), *choice,
+                       complete=choice == weights[-1], first=core == parts[0], last=core == parts[-1])
                   for core in parts for choice in weights]
     return steps
 

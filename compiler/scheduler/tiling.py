@@ -65,7 +65,8 @@ class Plan:
 
 
 def plan_layer(shape: LayerShape) -> Plan | None:
-    """The cheapest tiling, None when nothing fits."""
+    """The cheapest tiling, None when nothing fits. Rows are split before columns, and these before the window of a
+    pool; groups of output and input channels are searched at each of these. Of equal cost is what splits less."""
     for grains in (_whole_rows, _parts_of_rows, _parts_of_windows):
         scored = sorted((cost(shape, tiling), number, tiling) for number, tiling in
                         enumerate(_candidates(shape, grains(shape), grains is not _whole_rows)) if fits(shape, tiling))
@@ -94,7 +95,8 @@ def _whole_rows(shape: LayerShape) -> list[Grain]:
 
 
 def _parts_of_rows(shape: LayerShape) -> list[Grain]:
-    return [Grain(*size) for size in itertools.product(*map(_divisions, shape.layer.output.size))]
+    height, width = shape.layer.output.size
+    return [Grain(rows, columns) for rows, columns in itertools.product(_divisions(height), _divisions(width))]
 
 
 def _parts_of_windows(shape: LayerShape) -> list[Grain]:
@@ -116,7 +118,7 @@ def _candidates(shape: LayerShape, grains: list[Grain], split_taps: bool) -> Ite
 
 def _buffered(shape: LayerShape, tiling: Tiling) -> Iterator[Tiling]:
     sets = weight_sets(shape, tiling)
-    one_region = tiling.grain[:2] == shape.layer.output.size
+    one_region = tiling.grain.size == shape.layer.output.size
     orders = (False,) if one_region or tiling.outputs >= shape.output_tiles else (False, True)
     for buffers in (2, 1):
         for slots in sorted({sets, min(sets, buffers)}):

@@ -116,7 +116,7 @@ def test_no_simd_registers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "depth", "least"), [
-    ("local_depth", 16, 76), ("accumulator_depth", 2, 5), ("dram0_depth", 100, 128), ("dram1_depth", 30, 55)])
+    ("local_depth", 8, 9), ("dram0_depth", 100, 116), ("dram1_depth", 30, 55)])
 def test_memory_too_small(tmp_path: Path, key: str, depth: int, least: int) -> None:
     """The message names the parameter and the least that would do, and that is true."""
     def build(maker: ModelMaker) -> None:
@@ -126,7 +126,7 @@ def test_memory_too_small(tmp_path: Path, key: str, depth: int, least: int) -> N
     smallest = {"local_banks": 1, "accumulator_banks": 1}
     text = refusal(path, BASE.replace(**{key: depth}, **smallest))
     found = int(text.split("at least ")[1].split()[0])
-    assert key in text and f"found {depth}" in text, text
+    assert found == least and key in text and f"found {depth}" in text, text
     refusal(path, BASE.replace(**{key: found - 1}, **smallest))
     compile_model(path, BASE.replace(**{key: found}, **smallest), tmp_path)
 
