@@ -283,8 +283,15 @@ def _pool(net: Network, op: str, **attributes: int) -> None:
     window["pads"] = tuple(min(value, size - 1) for value, size in zip(window["pads"], window["kernel_shape"] * 2,
                                                                        strict=True))  # onnxruntime's rule
     shape = tuple(outputs(source, window, axis) for axis in range(2))
-    if min(shape) > 0:
+    if all(shape[axis] > 0 and _reads_image(source, window, axis, shape[axis]) for axis in range(2)):
         net.made(net.node(op, source, **window, **attributes), source.channels, *shape)
+
+
+def _reads_image(source: Tensor, window: dict[str, tuple[int, ...]], axis: int, count: int) -> bool:
+    """Whether every one of ``count`` windows has a pixel that is no padding."""
+    stride, pad, kernel, dilation = (window[key][axis] for key in ("strides", "pads", "kernel_shape", "dilations"))
+    return all(any(0 <= output * stride - pad + tap * dilation < source.size[axis] for tap in range(kernel))
+               for output in range(count))
 
 
 def global_pool(net: Network) -> None:

@@ -115,6 +115,13 @@ def test_no_simd_registers(tmp_path: Path) -> None:
     assert "node 'maxpool0', operator MaxPool, architecture key simd_registers_depth" in text and "at least 1" in text
 
 
+def test_a_window_of_nothing_but_padding(tmp_path: Path) -> None:
+    """Dilated, one row above the image and one below it (seed 107 of the machine ``odd`` of random networks)."""
+    path = made(tmp_path, lambda maker: maker.node("MaxPool", "x", kernel_shape=(2, 1), dilations=(2, 1),
+                                                   pads=(1, 0, 1, 0)), (1, 3, 1, 4))
+    assert "node 'maxpool0', operator MaxPool, window of output row 0: found only padding" in refusal(path)
+
+
 @pytest.mark.parametrize(("key", "depth", "least"), [
     ("local_depth", 8, 9), ("dram0_depth", 100, 116), ("dram1_depth", 30, 55)])
 def test_memory_too_small(tmp_path: Path, key: str, depth: int, least: int) -> None:

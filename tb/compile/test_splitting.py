@@ -13,7 +13,7 @@ from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.compiler.run.check import Checker
 from weft.hw.arch import Arch
-from weft.tb.compile.random_networks import TABLES, Case, save
+from weft.tb.compile.random_networks import TABLES, Case, judge, save
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 
 SMALLEST = BASE.replace(local_depth=2, accumulator_depth=2, simd_registers_depth=3, local_banks=1, accumulator_banks=1)
@@ -72,13 +72,38 @@ def test_a_layer_is_split(network: Callable[[ModelMaker], None], arch: Arch, tmp
     check_model(maker.save(tmp_path / "model.onnx"), arch, samples, 60)
 
 
+def asked_for(refusal: str) -> dict[str, int]:
+    """The depths that a refusal says would do, by key."""
+    return {key: int(value) for key, value in re.findall(r"raise (\w+) to (\d+)", refusal)}
+
+
+def random_arch(seed: int) -> Arch:
+    """Legal, odd, and most often too small."""
+    random = np.random.default_rng(seed)
+    tables = {**TABLES, "lut_depth": 16} if random.integers(2) else {"simd_registers_depth": 1}
+    local, accumulators, strides0, strides1, loop = (int(random.integers(low, high)) for low, high in
+                                                     ((2, 40), (2, 12), (1, 4), (1, 4), (0, 6)))
+    return BASE.replace(array_size=int(random.integers(2, 10)), local_depth=local, accumulator_depth=accumulators,
+                        stride0_depth=strides0, stride1_depth=strides1, simd_loop_depth=loop, local_banks=1,
+                        accumulator_banks=1, **tables)
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(12, 200))])
+def test_any_machine_compiles_or_says_what_would_do(seed: int) -> None:
+    case, arch = Case("odd", seed), random_arch(seed)
+    verdict = judge(case, arch)
+    if verdict.refusal:
+        verdict = judge(case, arch.replace(**asked_for(verdict.refusal)))
+    assert not verdict.problem and not verdict.refusal, f"{verdict}\n{arch}"
+
+
 def least_named(path: Path, arch: Arch) -> dict[str, int]:
-    """What the refusal asks for, by key."""
+    """What the refusal asks for, by key; its text says so in all four parts."""
     with pytest.raises(CompileError) as refusal:
         compile_model(path, arch, path.parent)
     text = str(refusal.value)
-    least = {key: int(value) for key, value in re.findall(r"raise (\w+) to (\d+)", text)}
-    assert all(f"{key} of at least {value} vectors" in text and str(getattr(arch, key)) in text
+    least = asked_for(text)
+    assert least and all(f"{key} of at least {value} vectors" in text and str(getattr(arch, key)) in text
                for key, value in least.items())
     return least
 
