@@ -1,4 +1,4 @@
-"""Random small networks by the rule of ``random_networks.py``, on roomy machines and on some that have to split.
+"""Random small networks by the rule of ``network_rule.py``, on roomy machines and on some that have to split.
 
 ``make test`` runs a handful on each machine, ``make test-all`` a thousand; ``scripts/random_networks.py`` runs as many
 as wanted.
@@ -13,7 +13,8 @@ import pytest
 from weft.compiler.layers.hir import Window
 from weft.compiler.memory import consts
 from weft.compiler.scheduler.slots import Slots
-from weft.tb.compile.random_networks import ARCHS, SMALL, Case, judge, judge_on_rtl
+from weft.tb.compile.network_rule import ARCHS, SMALL, judge, judge_on_rtl
+from weft.tb.compile.random_networks import Case
 
 QUICK, CHUNK = 5, 25
 LONG_SEEDS = range(QUICK, QUICK + CHUNK * 5)
