@@ -54,7 +54,7 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
             "table_error": points.table_errors.get(output.name),
             "saturated": seen.beyond(arch.number.width - 1 - out_point),
             "resident": shape.output_is_resident,
-            "tiling": vars(plan.tiling), "modelled_vectors": modelled, "cost": round(plan.cost),
+            "tiling": plan.tiling.to_json(), "modelled_vectors": modelled, "cost": round(plan.cost),
             "runner_up_cost": None if plan.runner_up is None else round(plan.runner_up),
         })
     return tuple(rows)

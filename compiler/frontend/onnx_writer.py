@@ -106,7 +106,7 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
     """An onnxruntime session on one thread (the same result every time), quiet."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, they need not be printed too
     content = model if isinstance(model, bytes) else model.SerializeToString()
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 

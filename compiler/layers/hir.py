@@ -7,7 +7,8 @@ the accumulators during one layer only, named ``%0``, ``%1``, ...).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +43,19 @@ class Window:
         first = max(low, -(offset // stride))
         last = min(high, (size - 1 - offset) // stride + 1)
         return first, max(first, last)
+
+    def reads(self, axis: int, output: int, limits: tuple[int, int]) -> tuple[int, ...]:
+        """Input coordinates within [low, high) of ``limits`` that one output reads."""
+        first = output * self.strides[axis] - self.pads[axis]
+        taps = (first + tap * self.dilations[axis] for tap in range(self.kernel[axis]))
+        return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
+
+    def only(self, taps: Iterable[Size]) -> Window:
+        """The smallest window that has these taps, at least one, where this one has them."""
+        spans = [(min(axis), max(axis)) for axis in zip(*taps, strict=True)]
+        (top, bottom), (left, right) = spans
+        return replace(self, kernel=(bottom - top + 1, right - left + 1),
+                       pads=(self.pads[0] - top * self.dilations[0], self.pads[1] - left * self.dilations[1]))
 
 
 @dataclass(frozen=True)

@@ -64,12 +64,10 @@ class _Planner:
         self.local: dict[str, Place] = {}
         self.shapes = [LayerShape(layer, own, arch, frozenset(), arch.local_depth)
                        for layer, own in zip(layers, consts.layers, strict=True)]
-        self.plans: list[Plan] = []
-        for shape in self.shapes:
-            plan = plan_layer(shape)
-            if plan is None:
-                raise too_small(shape)
-            self.plans.append(plan)
+        plans = [plan_layer(shape) for shape in self.shapes]
+        if None in plans:
+            raise too_small(self.shapes, arch)
+        self.plans = [plan for plan in plans if plan is not None]
 
     def _shape(self, number: int, local: Mapping[str, Place]) -> LayerShape:
         floor = min((place.base for place in local.values() if place.meets(number, number)),

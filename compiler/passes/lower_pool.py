@@ -77,7 +77,7 @@ def max_pool(state: Rewrite, node: Node) -> None:
     _, *size = image_size(state, node.input(0))
     _, *outputs = image_size(state, node.output)
     attributes = window_attributes(node, kernel, size)
-    no_window_empty(node, attributes, size, outputs)
+    no_window_empty(node, {**attributes, "kernel_shape": kernel}, size, outputs)
     _maximum(state, node, kernel, outputs, **attributes, ceil_mode=node.attributes.get("ceil_mode", 0))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node
+from weft.compiler.layers.hir import Window
 from weft.compiler.passes.rewrite import Place, Rewrite
 
 
@@ -56,11 +57,13 @@ def _pads(node: Node, kernel: Sequence[int], size: Sequence[int], strides: Seque
 
 def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[int], outputs: Sequence[int]) -> None:
     """The maximum of nothing but padding has no value."""
-    strides, pads = attributes["strides"], attributes["pads"]
-    for axis in range(2):
-        if (outputs[axis] - 1) * strides[axis] - pads[axis] >= size[axis]:
-            raise refuse_node(node, "last window", "only padding", "a pixel of the image in every window",
-                              "reduce pads, or set ceil_mode=0")
+    kernel, strides, pads, dilations = (attributes[key] for key in ("kernel_shape", "strides", "pads", "dilations"))
+    window = Window(kernel, strides, pads[:2], dilations)
+    for axis, name in enumerate(("row", "column")):
+        empty = [output for output in range(outputs[axis]) if not window.reads(axis, output, (0, size[axis]))]
+        if empty:
+            raise refuse_node(node, f"window of output {name} {empty[0]}", "only padding",
+                              "a pixel of the image in every window", "reduce pads, or set ceil_mode=0")
 
 
 def image_size(state: Rewrite, name: str) -> tuple[int, int, int]:

@@ -39,7 +39,9 @@ class LayerEmitter:
         self.shape, self.layer, self.arch, self.plan, self.points = shape, shape.layer, shape.arch, plan, points
         self.variables, self.residents = variables, residents
         need, tiling = plan.need, plan.tiling
-        base = shape.consts.local_vectors
+        # The SIMD unit's constants leave local memory again, before anything else has to lie where they lay.
+        apart = shape.consts.local_vectors + need.local_total <= shape.scratch
+        base = shape.consts.local_vectors if apart else 0
         self.operand = 0
         self.strips = Slots(base, need.strip, tiling.buffers)
         base += tiling.buffers * need.strip
@@ -71,17 +73,15 @@ class LayerEmitter:
 
     def _may_prefetch(self, step: Step, following: Step) -> bool:
         """Whether the next step's loads leave what the present step still reads."""
-        pairs = ((self.strips, self._strip_key), (self.weights, self._weights_key), (self.residuals, self._stage_key))
+        pairs = ((self.strips, lambda step: step.strip), (self.weights, self._weights_key),
+                 (self.residuals, self._residual_key))
         return all(slots.keeps(key(step), key(following)) for slots, key in pairs)
-
-    def _strip_key(self, step: Step) -> tuple[object, ...]:
-        return step.region.rows, step.region.columns, step.inputs
 
     def _weights_key(self, step: Step) -> tuple[object, ...]:
         return step.region.tiles, step.inputs, step.taps
 
-    def _stage_key(self, step: Step) -> tuple[object, ...]:
-        return (step.stage,)
+    def _residual_key(self, step: Step) -> tuple[object, ...]:
+        return step.stage, step.core
 
     # -- loads -----------------------------------------------------------------------------------------------------
     def _load_operand(self) -> Operations:
@@ -97,11 +97,9 @@ class LayerEmitter:
 
     def _prepare(self, step: Step) -> Prepared:
         loads: list[lir.Operation] = []
-        core = self.shape.core_region(step.region)
-        strip = self._input(self.layer.core.input, self.shape.input_region(core, step.inputs), self.strips,
-                            self._strip_key(step), loads)
+        strip = self._input(self.layer.core.input, step.strip, loads)
         pieces = {} if self.shape.loads else self._weight_pieces(step, loads)
-        residuals = self._residuals(step, core, loads) if step.last else ()
+        residuals = self._residuals(step, loads) if step.complete else ()
         return Prepared(step, strip, pieces, residuals, tuple(loads))
 
     def _whole(self, var: Var, base: int) -> View:
@@ -111,11 +109,11 @@ class LayerEmitter:
         part = var.part
         return View(base + part.tile * part.pixels + part.offset, box, (part.pixels, part.pitch, part.step))
 
-    def _input(self, var: Var, box: Box, slots: Slots, key: object, loads: list[lir.Operation]) -> View:
+    def _input(self, var: Var, box: Box, loads: list[lir.Operation]) -> View:
         """Where a box of a Var lies in local memory, loaded if need be."""
         if var.root in self.residents:
             return self._whole(var, self.residents[var.root])
-        base, fill = slots.take(key)
+        base, fill = self.strips.take(box)
         view = View(base, box)
         if fill and box.vectors:
             loads += self._move(True, box, view, self._whole(var, self.variables[var.root]), Space.VARS)
@@ -142,10 +140,11 @@ class LayerEmitter:
         local, far, size = pending
         return [lir.DataMove(True, Address(Space.LOCAL, local), Address(Space.CONSTS, far), size)] if size else []
 
-    def _residuals(self, step: Step, core: Box, loads: list[lir.Operation]) -> tuple[View, ...]:
+    def _residuals(self, step: Step, loads: list[lir.Operation]) -> tuple[View, ...]:
         views: list[View] = []
+        core = step.core
         streamed = [add for add in self.layer.adds if add.input.root not in self.residents]
-        base, fill = self.residuals.take(self._stage_key(step)) if streamed else (0, False)
+        base, fill = self.residuals.take(self._residual_key(step)) if streamed else (0, False)
         for add in self.layer.adds:
             if add.input.root in self.residents:
                 views.append(self._whole(add.input, self.residents[add.input.root]))
@@ -169,26 +168,31 @@ class LayerEmitter:
     # -- work ------------------------------------------------------------------------------------------------------
     def _compute(self, prepared: Prepared) -> Operations:
         step = prepared.step
-        core = self.shape.core_region(step.region)
-        base, _ = self.accumulators.take(self._stage_key(step))
+        core = step.core
+        base, _ = self.accumulators.take(step.stage)
         result = View(base, core)
         if self.shape.loads:
             yield from self._move(False, core, prepared.strip, result, Space.ACCUMULATORS, self.points.core_shift)
         else:
             for output in range(*step.region.tiles):
                 yield from self._mat_muls(prepared, output, result)
-        if not step.last:
+        if not step.complete:
             return
+        second = View(base + self.plan.need.core, core)
         if self.layer.multiplies:
-            second = View(base + core.vectors, core)
             yield from self._move(False, core, prepared.residuals[0], second, Space.ACCUMULATORS,
                                   self.points.add_shifts[0])
             yield from emit_multiply(result, second, self.points.leave_shift, self.arch)
+        else:
+            for view, shift in zip(prepared.residuals, self.points.add_shifts, strict=True):
+                yield from self._move(False, core, view, result, Space.ACCUMULATORS, shift, accumulate=True)
+        if self.layer.pool is not None:
+            pooled = View(second.base, step.region)
+            yield from emit_pool(self.layer.pool, result, pooled, self.points.leave_shift, self.arch,
+                                 continues=not step.first)
+            result = pooled
+        if step.last:
             yield from self._finish(step, result)
-            return
-        for view, shift in zip(prepared.residuals, self.points.add_shifts, strict=True):
-            yield from self._move(False, core, view, result, Space.ACCUMULATORS, shift, accumulate=True)
-        yield from self._finish(step, result)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
         step, block = prepared.step, self.shape.consts.blocks[output]
@@ -236,12 +240,8 @@ class LayerEmitter:
             yield span._replace(near=near + span.near, far=far + span.far)
 
     def _finish(self, step: Step, result: View) -> Operations:
-        """Operations in the accumulators, then out."""
+        """What is left to do in the accumulators, then out."""
         region, shift = step.region, self.points.leave_shift
-        if self.layer.pool is not None:
-            pooled = View(result.base + result.box.vectors, region)
-            yield from emit_pool(self.layer.pool, result, pooled, shift, self.arch)
-            result = pooled
         if self.layer.lookup is not None:
             yield from emit_lookup(result, shift, self.arch)
         if self.layer.elementwise is not None:
@@ -251,7 +251,7 @@ class LayerEmitter:
             view = self._whole(var, self.residents[var.root])
             yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
             return
-        base, _ = self.stagings.take(self._stage_key(step))
+        base, _ = self.stagings.take(step.stage)
         view = View(base, region)
         yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
         yield from self._move(False, region, view, self._whole(var, self.variables[var.root]), Space.VARS)

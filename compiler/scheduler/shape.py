@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
-from weft.compiler.layers.hir import Layer, Load
+import numpy as np
+
+from weft.compiler.layers.hir import Layer, Load, Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch
 
 TILE_OVERHEAD_CYCLES = 6
 """What a weight tile costs beyond its vectors: decoding its instructions."""
+
+
+class Grain(NamedTuple):
+    """How finely pixels are cut: the output into regions of ``rows`` x ``columns``; for each of them the core's result
+    into ``part`` (None: whole), for a max pool whose window alone is too much."""
+
+    rows: int
+    columns: int
+    part: Size | None = None
+
+    @property
+    def size(self) -> Size:
+        """Of a region."""
+        return self.rows, self.columns
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,8 @@ class LayerShape:
     arch: Arch
     resident: frozenset[str]
     scratch: int
-    _cuts: dict[tuple[int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
+    _cuts: dict[tuple[Grain, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
+    _kernels: dict[tuple[int, int], tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
     _weights: dict[tuple[int, int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -83,6 +102,12 @@ class LayerShape:
         """Residuals that come from DRAM0."""
         return sum(add.input.root not in self.resident for add in self.layer.adds)
 
+    @cached_property
+    def most_pooled(self) -> Size:
+        """Rows and columns of the core's result that one output pixel may need."""
+        rows, columns = (max(high - low for low, high in self._core_spans(axis, Grain(1, 1))) for axis in range(2))
+        return rows, columns
+
     # -- regions ---------------------------------------------------------------------------------------------------
     def core_region(self, region: Box) -> Box:
         """Pixels of the core's result that a region of the layer's output needs."""
@@ -93,30 +118,74 @@ class LayerShape:
                          for axis, span in enumerate((region.rows, region.columns)))
         return Box(region.tiles, rows, columns)
 
-    def input_region(self, core: Box, tiles: tuple[int, int]) -> Box:
-        """Pixels of the core's input that a region of its result needs."""
-        source = self.layer.core
-        rows, columns = (source.window.inputs(axis, *span, source.input.size[axis])
+    def core_parts(self, region: Box, part: Size | None) -> list[Box]:
+        """The core's pixels for a region, cut into parts that each have some that the pool reads. Only the region of
+        a single pixel may be cut."""
+        core, pool = self.core_region(region), self.layer.pool
+        if part is None or pool is None:
+            return [core]
+        corner = region.rows[0], region.columns[0]
+        rows, columns = ([piece for piece in groups(high, part[axis], low)
+                          if pool.window.reads(axis, corner[axis], piece)]
+                         for axis, (low, high) in enumerate((core.rows, core.columns)))
+        return [Box(region.tiles, *spans) for spans in itertools.product(rows, columns)]
+
+    def input_region(self, core: Box, inputs: tuple[int, int], taps: tuple[int, int]) -> Box:
+        """Pixels of the core's input that a region of its result needs for some weights."""
+        source, window = self.layer.core, self._window(core.tiles, inputs, taps)
+        if window is None:
+            return Box(inputs, (0, 0), (0, 0))
+        rows, columns = (window.inputs(axis, *span, source.input.size[axis])
                          for axis, span in enumerate((core.rows, core.columns)))
-        return Box(tiles, rows, columns)
+        return Box(inputs, rows, columns)
 
-    def regions(self, rows: int, columns: int) -> Iterator[Box]:
-        """The layer's output cut into rows x columns pixels, row by row."""
+    def _window(self, outputs: tuple[int, int], inputs: tuple[int, int], taps: tuple[int, int]) -> Window | None:
+        """The part of the kernel that some weights are; None when there are none among them."""
+        window = self.layer.core.window
+        if taps[1] - taps[0] >= self.most_taps:
+            return window
+        chosen = {tile.tap for block in self.consts.blocks[slice(*outputs)] for tile in block.chosen(inputs, taps)}
+        return window.only(chosen) if chosen else None
+
+    def _windows(self, outputs: int, taps: int) -> tuple[Window, ...]:
+        """All parts of the kernel that come up with ``taps`` weight tiles of one input tile at a time; remembered."""
+        if taps >= self.most_taps:
+            return (self.layer.core.window,)
+        if (outputs, taps) not in self._kernels:
+            found = (self._window(out, (tile, tile + 1), part) for out in groups(self.output_tiles, outputs)
+                     for tile in range(self.input_tiles) for part in groups(self.most_taps, taps))
+            self._kernels[outputs, taps] = tuple(dict.fromkeys(window for window in found if window is not None))
+        return self._kernels[outputs, taps]
+
+    def regions(self, grain: Grain) -> Iterator[Box]:
+        """The layer's output cut into regions, row by row."""
         height, width = self.layer.output.size
-        for top in range(0, height, rows):
-            for left in range(0, width, columns):
-                yield Box((0, self.output_tiles), (top, min(top + rows, height)), (left, min(left + columns, width)))
+        for rows, columns in itertools.product(groups(height, grain.rows), groups(width, grain.columns)):
+            yield Box((0, self.output_tiles), rows, columns)
 
-    def cut(self, rows: int, columns: int) -> Cut:
-        """What cutting the output into rows x columns pixels means; remembered."""
-        if (rows, columns) not in self._cuts:
-            boxes = [self.core_region(region) for region in self.regions(rows, columns)]
-            core = [box.pixels for box in boxes]
-            strips = [self.input_region(box, (0, 1)).pixels for box in boxes]
-            load = self.arch.array_size + 1
-            array = sum(max(pixels, load) + TILE_OVERHEAD_CYCLES for pixels in core)
-            self._cuts[rows, columns] = Cut(len(boxes), max(core), sum(core), max(strips), sum(strips), array)
-        return self._cuts[rows, columns]
+    def cut(self, grain: Grain, outputs: int, taps: int) -> Cut:
+        """What cutting pixels like this means, for groups of output tiles and weight tiles; remembered."""
+        key = (grain, 0 if taps >= self.most_taps else outputs, taps)
+        if key not in self._cuts:
+            axes = [self._core_spans(axis, grain) for axis in range(2)]
+            core = _pixels(*axes)
+            strips = [_pixels(*([window.inputs(axis, *span, self.layer.core.input.size[axis]) for span in axes[axis]]
+                                for axis in range(2))) for window in self._windows(outputs, taps)]
+            array = (np.maximum(core, self.arch.array_size + 1) + TILE_OVERHEAD_CYCLES).sum()
+            self._cuts[key] = Cut(core.size, int(core.max()), int(core.sum()),
+                                  max(int(strip.max()) for strip in strips),
+                                  sum(int(strip.sum()) for strip in strips), int(array))
+        return self._cuts[key]
+
+    def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
+        """Pixels of the core's result along one axis, region by region and part by part."""
+        found = groups(self.layer.output.size[axis], grain.size[axis])
+        pool, size = self.layer.pool, self.layer.core.size[axis]
+        if pool is not None:
+            found = [pool.window.inputs(axis, *span, size) for span in found]
+        if grain.part is None:
+            return found
+        return [piece for low, high in found for piece in groups(high, grain.part[axis], low)]
 
     def _sizes(self, inputs: tuple[int, int], taps: tuple[int, int]) -> list[int]:
         """Vectors of one choice of weights, by output tile."""
@@ -130,3 +199,9 @@ class LayerShape:
                                       for part in groups(self.most_taps, taps) for sizes in [self._sizes(into, part)]
                                       for out in groups(self.output_tiles, outputs)), default=0)
         return self._weights[key]
+
+
+def _pixels(rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> np.ndarray:
+    """[rows, columns]: how many pixels each pair of half-open ranges spans."""
+    heights, widths = ([high - low for low, high in axis] for axis in (rows, columns))
+    return np.outer(heights, widths)

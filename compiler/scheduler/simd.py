@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Simd, SimdLoop, Space
-from weft.compiler.scheduler.spans import View, groups
+from weft.compiler.scheduler.spans import View, encodable, groups
 from weft.hw.arch import Arch
 from weft.hw.isa import SimdOpcode
 
@@ -15,17 +15,20 @@ INPUT, REGISTER = 0, 1
 """SIMD sources: what the instruction reads, and the one register used."""
 
 
-def emit_pool(pool: MaxPool, source: View, result: View, shift: int, arch: Arch) -> Iterator[Operation]:
-    """The maximum of every window; runs of pixels whose windows are clipped alike share one loop."""
+def emit_pool(pool: MaxPool, source: View, result: View, shift: int, arch: Arch, *,
+              continues: bool = False) -> Iterator[Operation]:
+    """The maximum of what every window reads in ``source``; runs of pixels whose windows are clipped alike share one
+    loop. Where it ``continues``, the maximum with what ``result`` holds."""
     box = result.box
     columns = _runs(pool, 1, box.columns, source.box.columns)
     for tile in range(*box.tiles):
         for row in range(*box.rows):
-            rows = _valid(pool, 0, row, source.box.rows)
+            rows = pool.window.reads(0, row, source.box.rows)
             for low, high, taps in columns:
-                reads = [source.address(tile, y, x) for y in rows for x in taps]
-                yield from _repeat(_maximum(reads, result.address(tile, row, low), shift), high - low,
-                                   pool.window.strides[1], arch)
+                reads = [(source.address(tile, y, x), pool.window.strides[1]) for y in rows for x in taps]
+                write = result.address(tile, row, low)
+                reads += [(write, 1)] if continues else []
+                yield from _repeat(_maximum(reads, write, shift), high - low, arch)
 
 
 def emit_elementwise(operation: Minimum | LeakyRelu, operand: int, view: View, shift: int,
@@ -38,7 +41,7 @@ def _minimum(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Opera
     address = Address(Space.ACCUMULATORS, view.base)
     yield _fetch(operand, shift)
     body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, shift, address, address)]
-    yield from _repeat(body, view.box.vectors, 1, arch)
+    yield from _repeat(body, view.box.vectors, arch)
 
 
 def _leaky_relu(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
@@ -52,7 +55,7 @@ def _leaky_relu(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Op
         body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, address),
                 Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, second, hold=True),
                 Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, shift, address, address)]
-        yield from _repeat(body, high - low, 1, arch)
+        yield from _repeat(body, high - low, arch)
 
 
 def emit_multiply(view: View, second: View, shift: int, arch: Arch) -> Iterator[Operation]:
@@ -60,7 +63,7 @@ def emit_multiply(view: View, second: View, shift: int, arch: Arch) -> Iterator[
     left, right = (Address(Space.ACCUMULATORS, entry.base) for entry in (view, second))
     body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, right),
             Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, shift, left, left)]
-    yield from _repeat(body, view.box.vectors, 1, arch)
+    yield from _repeat(body, view.box.vectors, arch)
 
 
 def emit_lookup(view: View, shift: int, arch: Arch) -> Iterator[Operation]:
@@ -70,7 +73,7 @@ def emit_lookup(view: View, shift: int, arch: Arch) -> Iterator[Operation]:
     body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, shift, address),
             Simd(SimdOpcode.MULTIPLY, distance, slope, distance, shift),
             Simd(SimdOpcode.ADD, distance, value, 0, shift, write=address)]
-    yield from _repeat(body, view.box.vectors, 1, arch)
+    yield from _repeat(body, view.box.vectors, arch)
 
 
 BODIES: dict[type, Callable[[int, View, int, Arch], Iterator[Operation]]] = {
@@ -82,21 +85,13 @@ def _fetch(operand: int, shift: int) -> Simd:
     return Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, Address(Space.ACCUMULATORS, operand))
 
 
-def _valid(pool: MaxPool, axis: int, output: int, limits: tuple[int, int]) -> tuple[int, ...]:
-    """Input coordinates that the window of one output pixel reads, padding left out."""
-    window = pool.window
-    first = output * window.strides[axis] - window.pads[axis]
-    taps = (first + tap * window.dilations[axis] for tap in range(window.kernel[axis]))
-    return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
-
-
 def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
           limits: tuple[int, int]) -> list[tuple[int, int, tuple[int, ...]]]:
     """Half-open ranges of outputs that read the same taps, each with the inputs of its first output."""
     runs: list[tuple[int, int, tuple[int, ...]]] = []
     stride = pool.window.strides[axis]
     for output in range(*outputs):
-        taps = _valid(pool, axis, output, limits)
+        taps = pool.window.reads(axis, output, limits)
         if runs:
             low, _, first = runs[-1]
             if taps == tuple(tap + (output - low) * stride for tap in first):
@@ -106,26 +101,27 @@ def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
     return runs
 
 
-def _maximum(reads: list[int], write: int, shift: int) -> list[Simd]:
-    """The largest of some vectors: the first moves to the register, the last result is written."""
+def _maximum(reads: list[tuple[int, int]], write: int, shift: int) -> list[Simd]:
+    """The largest of some vectors (addresses and their strides): the first moves to the register, the last result is
+    written."""
     body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, shift,
-                 Address(Space.ACCUMULATORS, address)) for number, address in enumerate(reads)]
+                 Address(Space.ACCUMULATORS, address), read_stride=stride)
+            for number, (address, stride) in enumerate(reads)]
     body[-1] = replace(body[-1], write=Address(Space.ACCUMULATORS, write))
     return body
 
 
-def _repeat(body: list[Simd], count: int, read_stride: int, arch: Arch) -> Iterator[Operation]:
+def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
     """The body for ``count`` pixels: as a loop where the machine has one, else written out."""
-    encodable = not read_stride & (read_stride - 1) and read_stride.bit_length() <= arch.stride1_depth
-    if count > 1 and encodable and len(body) <= arch.simd_loop_depth:
+    if count > 1 and len(body) <= arch.simd_loop_depth and all(
+            encodable(operation.read_stride, arch.stride1_depth) for operation in body):
         yield SimdLoop(count, len(body), body[0].shift)
-        yield from (operation if operation.hold else replace(operation, read_stride=read_stride)
-                    for operation in body)
+        yield from body
         return
     for number in range(count):
         for operation in body:
-            advance = 0 if operation.hold else number * read_stride
-            yield replace(operation, hold=False, read=_advance(operation.read, advance),
+            advance = 0 if operation.hold else number * operation.read_stride
+            yield replace(operation, hold=False, read_stride=1, read=_advance(operation.read, advance),
                           write=_advance(operation.write, number))
 
 

@@ -78,7 +78,7 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
     """The fewest spans that walk ``axes``, outermost first, in order."""
     merged = _merge(axes)
     inner = merged[-1]
-    strided = _encodable(inner.near, arch.stride0_depth) and _encodable(inner.far, arch.stride1_depth)
+    strided = encodable(inner.near, arch.stride0_depth) and encodable(inner.far, arch.stride1_depth)
     size_axis = inner if strided else Axis(1, 1, 1)
     rest = merged[:-1] if strided else merged
     rows = rest[-1] if rest else Axis(1, 0, 0)
@@ -86,7 +86,8 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
         yield Span(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
 
 
-def _encodable(stride: int, depth: int) -> bool:
+def encodable(stride: int, depth: int) -> bool:
+    """Whether a stride of so many vectors has a code, on a machine with strides of up to 2 ** (depth - 1)."""
     return stride > 0 and not stride & (stride - 1) and stride.bit_length() <= depth
 
 
@@ -123,6 +124,6 @@ def part_count(count: int, size: int) -> int:
     return -(-count // size)
 
 
-def groups(count: int, size: int) -> list[tuple[int, int]]:
-    """0..count cut into half-open ranges of ``size``."""
-    return [(low, min(low + size, count)) for low in range(0, count, size)]
+def groups(count: int, size: int, first: int = 0) -> list[tuple[int, int]]:
+    """first..count cut into half-open ranges of ``size``."""
+    return [(low, min(low + size, count)) for low in range(first, count, size)]

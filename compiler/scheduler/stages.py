@@ -12,15 +12,21 @@ from weft.compiler.scheduler.tiling import Tiling
 
 @dataclass(frozen=True)
 class Step:
-    """What is loaded and computed together. ``stage`` numbers the accumulators' content; the ``last`` step saves.
+    """What is loaded and computed together. ``stage`` numbers the accumulators' content.
 
-    ``region`` is in pixels of the layer's output and has the output tiles; ``inputs`` and ``taps`` are half open.
+    ``region`` is in pixels of the layer's output and ``core`` in those of its core's result, both have the output
+    tiles; ``strip`` is what it reads of the core's input; ``inputs`` and ``taps`` are half open. The ``complete`` step
+    is the last of its core pixels, the ``first`` and the ``last`` part of the core pool the first and last of them.
     """
 
     stage: int
     region: Box
+    core: Box
+    strip: Box
     inputs: tuple[int, int]
     taps: tuple[int, int]
+    complete: bool
+    first: bool
     last: bool
 
 
@@ -28,13 +34,17 @@ def layer_steps(shape: LayerShape, tiling: Tiling) -> list[Step]:
     """All steps in loop order; those without any weights are left out."""
     steps: list[Step] = []
     for stage, region in enumerate(_stages(shape, tiling)):
-        parts = [part for part in _parts(shape, tiling, region) if shape.loads or _has_work(shape, region, *part)]
-        steps += [Step(stage, region, *part, last=part == parts[-1]) for part in parts]
+        weights = [choice for choice in _weights(shape, tiling, region)
+                   if shape.loads or _has_work(shape, region, *choice)]
+        parts = shape.core_parts(region, tiling.grain.part)
+        steps += [Step(stage, region, core, shape.input_region(core, *choice), *choice,
+                       complete=choice == weights[-1], first=core == parts[0], last=core == parts[-1])
+                  for core in parts for choice in weights]
     return steps
 
 
 def _stages(shape: LayerShape, tiling: Tiling) -> Iterator[Box]:
-    regions = list(shape.regions(tiling.rows, tiling.columns))
+    regions = list(shape.regions(tiling.grain))
     outputs = groups(shape.output_tiles, tiling.outputs)
     if tiling.outputs_outer:
         yield from (Box(tiles, region.rows, region.columns) for tiles in outputs for region in regions)
@@ -42,7 +52,7 @@ def _stages(shape: LayerShape, tiling: Tiling) -> Iterator[Box]:
         yield from (Box(tiles, region.rows, region.columns) for region in regions for tiles in outputs)
 
 
-def _parts(shape: LayerShape, tiling: Tiling, region: Box) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def _weights(shape: LayerShape, tiling: Tiling, region: Box) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     if shape.loads:
         return [(region.tiles, (0, 1))]
     return [(inputs, taps) for inputs in groups(shape.input_tiles, tiling.inputs)

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from weft.compiler.errors import CompileError, refuse
-from weft.compiler.scheduler.shape import LayerShape
+from weft.compiler.scheduler.shape import Cut, Grain, LayerShape
 from weft.compiler.scheduler.spans import part_count
+from weft.hw.arch import Arch
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Pixels (``rows`` x ``columns`` of the layer's output), tiles in a group, buffers of each kind, loop order.
+    """Pixels (``grain``), tiles in a group, buffers of each kind, loop order.
 
     ``taps`` weight tiles of an input tile are in local memory at a time. With ``outputs_outer`` the groups of output
     tiles are the outer loop and regions the inner one.
     """
 
-    rows: int
-    columns: int
+    grain: Grain
     outputs: int
     inputs: int
     taps: int
@@ -33,15 +34,21 @@ class Tiling:
     weight_slots: int
     outputs_outer: bool
 
+    def to_json(self) -> dict[str, Any]:
+        """Flat: the grain's fields stand beside the others."""
+        return {**self.grain._asdict(), **{key: value for key, value in vars(self).items() if key != "grain"}}
+
 
 @dataclass(frozen=True)
 class Need:
-    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers."""
+    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
+    ``accumulators`` that holds the core's result."""
 
     strip: int
     weights: int
     staging: int
     residual: int
+    core: int
     accumulators: int
     local_total: int
     accumulator_total: int
@@ -58,10 +65,11 @@ class Plan:
 
 
 def plan_layer(shape: LayerShape) -> Plan | None:
-    """The cheapest tiling, None when nothing fits."""
-    for split_more in (False, True):
+    """The cheapest tiling, None when nothing fits. Rows are split before columns, and these before the window of a
+    pool; groups of output and input channels are searched at each of these. Of equal cost is what splits less."""
+    for grains in (_whole_rows, _parts_of_rows, _parts_of_windows):
         scored = sorted((cost(shape, tiling), number, tiling) for number, tiling in
-                        enumerate(_candidates(shape, split_more)) if fits(shape, tiling))
+                        enumerate(_candidates(shape, grains(shape), grains is not _whole_rows)) if fits(shape, tiling))
         if scored:
             best, _, tiling = scored[0]
             return Plan(tiling, need(shape, tiling), best, scored[1][0] if len(scored) > 1 else None)
@@ -81,26 +89,41 @@ def _halvings(count: int) -> list[int]:
     return sizes
 
 
-def _candidates(shape: LayerShape, split_more: bool) -> Iterator[Tiling]:
-    """Whole rows and all taps; with ``split_more`` also parts of rows, and some taps at a time."""
+def _whole_rows(shape: LayerShape) -> list[Grain]:
     height, width = shape.layer.output.size
+    return [Grain(rows, width) for rows in _divisions(height)]
+
+
+def _parts_of_rows(shape: LayerShape) -> list[Grain]:
+    height, width = shape.layer.output.size
+    return [Grain(rows, columns) for rows, columns in itertools.product(_divisions(height), _divisions(width))]
+
+
+def _parts_of_windows(shape: LayerShape) -> list[Grain]:
+    """One pixel of the output, and some of those that its pool reads at a time: rows, or parts of one."""
+    if shape.layer.pool is None:
+        return []
+    rows, columns = shape.most_pooled
+    return [Grain(1, 1, part) for part in (*((size, columns) for size in _halvings(rows)),
+                                           *((1, size) for size in _halvings(columns)))]
+
+
+def _candidates(shape: LayerShape, grains: list[Grain], split_taps: bool) -> Iterator[Tiling]:
+    """With ``split_taps`` also some taps at a time, of one input tile."""
     inputs = [0] if shape.loads else _halvings(shape.input_tiles)
-    for rows, columns in itertools.product(_divisions(height), _divisions(width) if split_more else [width]):
-        for outputs, group in itertools.product(_halvings(shape.output_tiles), inputs):
-            split_taps = split_more and group == 1
-            for taps in _halvings(shape.most_taps) if split_taps else [shape.most_taps]:
-                yield from _buffered(shape, Tiling(rows, columns, outputs, group or outputs, taps, 1, 1, False))
+    for grain, outputs, group in itertools.product(grains, _halvings(shape.output_tiles), inputs):
+        for taps in _halvings(shape.most_taps) if split_taps and group == 1 else [shape.most_taps]:
+            yield from _buffered(shape, Tiling(grain, outputs, group or outputs, taps, 1, 1, False))
 
 
 def _buffered(shape: LayerShape, tiling: Tiling) -> Iterator[Tiling]:
     sets = weight_sets(shape, tiling)
-    one_region = (tiling.rows, tiling.columns) == shape.layer.output.size
+    one_region = tiling.grain.size == shape.layer.output.size
     orders = (False,) if one_region or tiling.outputs >= shape.output_tiles else (False, True)
     for buffers in (2, 1):
         for slots in sorted({sets, min(sets, buffers)}):
             for outer in orders:
-                yield Tiling(tiling.rows, tiling.columns, tiling.outputs, tiling.inputs, tiling.taps, buffers, slots,
-                             outer)
+                yield replace(tiling, buffers=buffers, weight_slots=slots, outputs_outer=outer)
 
 
 def weight_sets(shape: LayerShape, tiling: Tiling) -> int:
@@ -113,17 +136,21 @@ def weight_sets(shape: LayerShape, tiling: Tiling) -> int:
 
 def need(shape: LayerShape, tiling: Tiling) -> Need:
     """What a tiling takes of local memory and accumulators."""
-    cut = shape.cut(tiling.rows, tiling.columns)
-    core_pixels, output_pixels = cut.core_largest, tiling.rows * tiling.columns
+    cut = _cut(shape, tiling)
+    core_pixels, output_pixels = cut.core_largest, tiling.grain.rows * tiling.grain.columns
     strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
     weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
     staging = 0 if shape.output_is_resident else output_pixels * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
-    accumulators = (core_pixels + second) * tiling.outputs
-    return Need(strip, weights, staging, residual, accumulators,
-                tiling.buffers * (strip + staging + residual) + tiling.weight_slots * weights
-                + shape.consts.local_vectors, tiling.buffers * accumulators + shape.consts.operands)
+    core, accumulators = core_pixels * tiling.outputs, (core_pixels + second) * tiling.outputs
+    buffers = tiling.buffers * (strip + staging + residual) + tiling.weight_slots * weights
+    return Need(strip, weights, staging, residual, core, accumulators, max(buffers, shape.consts.local_vectors),
+                tiling.buffers * accumulators + shape.consts.operands)
+
+
+def _cut(shape: LayerShape, tiling: Tiling) -> Cut:
+    return shape.cut(tiling.grain, tiling.outputs, tiling.taps)
 
 
 def fits(shape: LayerShape, tiling: Tiling) -> bool:
@@ -141,7 +168,7 @@ def cost(shape: LayerShape, tiling: Tiling) -> float:
 
 def vectors(shape: LayerShape, tiling: Tiling) -> tuple[int, int, int]:
     """Vectors through the array (or the accumulators), DRAM0 and DRAM1."""
-    cut = shape.cut(tiling.rows, tiling.columns)
+    cut = _cut(shape, tiling)
     dram0 = shape.streamed_adds * cut.core_total * shape.output_tiles
     if not shape.output_is_resident:
         dram0 += math.prod(shape.layer.output.size) * shape.output_tiles
@@ -157,26 +184,30 @@ def _weight_loads(shape: LayerShape, tiling: Tiling) -> int:
     sets = weight_sets(shape, tiling)
     inner = sets // part_count(shape.output_tiles, tiling.outputs)
     kept = sets if not tiling.outputs_outer else inner
-    return 1 if kept <= tiling.weight_slots else shape.cut(tiling.rows, tiling.columns).regions
+    return 1 if kept <= tiling.weight_slots else _cut(shape, tiling).regions
 
 
 def _strip_loads(shape: LayerShape, tiling: Tiling) -> int:
     """How often each strip of input is read."""
     if shape.loads:
         return 1
-    regions = shape.cut(tiling.rows, tiling.columns).regions
-    kept = part_count(shape.input_tiles, tiling.inputs) * (regions if tiling.outputs_outer else 1)
+    regions = _cut(shape, tiling).regions
+    kept = (part_count(shape.input_tiles, tiling.inputs) * part_count(shape.most_taps, tiling.taps)
+            * (regions if tiling.outputs_outer else 1))
     return 1 if kept <= tiling.buffers else part_count(shape.output_tiles, tiling.outputs)
 
 
-def too_small(shape: LayerShape) -> CompileError:
-    """The error when no tiling fits: which memory is too small, and the least that would do."""
-    least = need(shape, Tiling(1, 1, 1, 1, 1, 1, 1, False))
-    name = shape.layer.name
-    if least.accumulator_total > shape.arch.accumulator_depth:
-        return refuse(f"accumulator_depth for layer {name!r}", shape.arch.accumulator_depth,
-                      f"at least {least.accumulator_total} vectors, its smallest tile",
-                      f"raise accumulator_depth to {least.accumulator_total} or more")
-    return refuse(f"local_depth for layer {name!r}", shape.arch.local_depth,
-                  f"at least {least.local_total} vectors, its smallest tile",
-                  f"raise local_depth to {least.local_total} or more")
+def too_small(shapes: Sequence[LayerShape], arch: Arch) -> CompileError:
+    """The error when some layer has no tiling that fits: which memory is too small, and the least that does for all
+    layers, which is what the smallest tiles of some layer take."""
+    smallest = Tiling(Grain(1, 1, (1, 1)), 1, 1, 1, 1, 1, False)
+    needs = [(shape.layer.name, need(shape, smallest)) for shape in shapes]
+    local = max((entry.local_total, name) for name, entry in needs)
+    accumulators = max((entry.accumulator_total, name) for name, entry in needs)
+    lacking = [(key, depth, *least) for key, depth, least in
+               (("local_depth", arch.local_depth, local), ("accumulator_depth", arch.accumulator_depth, accumulators))
+               if depth < least[0]]
+    return refuse(" and ".join(f"{key} for layer {name!r}" for key, _, _, name in lacking),
+                  " and ".join(str(depth) for _, depth, _, _ in lacking),
+                  " and ".join(f"{key} of at least {least} vectors, its smallest tile" for key, _, least, _ in lacking),
+                  " and ".join(f"raise {key} to {least} or more" for key, _, least, _ in lacking))

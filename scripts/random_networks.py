@@ -1,0 +1,62 @@
+"""Compiles random small networks and judges them by the rule of tb/compile/network_rule.py; resumable.
+
+    python scripts/random_networks.py --arch lanes3 --first 0 --count 250
+    python scripts/random_networks.py --count 250 --state build/random_networks.json   # all machines, goes on
+    python scripts/random_networks.py --arch lanes8 --rtl --count 4                    # hardware against golden
+
+Every case is decided by machine and seed. A network that fails is printed with the command that repeats it, and the
+run ends with exit code 2; one that the compiler refuses ends it with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from weft.tb.compile.network_rule import ARCHS, judge, judge_on_rtl
+from weft.tb.compile.random_networks import Case
+
+BATCH = 50
+
+
+def main(
+    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/compile/network_rule.py; default "
+                                                        "all")] = None,
+    first: Annotated[int, typer.Option(help="first seed")] = 0,
+    count: Annotated[int, typer.Option(help="seeds for each machine")] = 250,
+    rtl: Annotated[bool, typer.Option(help="the simulated hardware against the golden machine")] = False,
+    state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
+) -> None:
+    console = Console(stderr=True)
+    unknown = [name for name in arch or [] if name not in ARCHS]
+    if unknown:
+        console.print(f"machine: found {unknown[0]}; allowed: {', '.join(ARCHS)}")
+        raise typer.Exit(1)
+    progress = json.loads(state.read_text()) if state and state.exists() else {}
+    for name in arch or ARCHS:
+        for start in range(progress.get(name, first), first + count, BATCH):
+            began, end = time.monotonic(), min(start + BATCH, first + count)
+            wide = float("inf")
+            for seed in range(start, end):
+                verdict = (judge_on_rtl if rtl else judge)(Case(name, seed))
+                if verdict.problem or verdict.refusal:
+                    print(verdict)
+                    raise typer.Exit(2 if verdict.problem else 1)
+                wide = min(wide, verdict.wide_decibels)
+            progress[name] = end
+            if state:
+                state.parent.mkdir(parents=True, exist_ok=True)
+                state.with_suffix(".tmp").write_text(json.dumps(progress))
+                state.with_suffix(".tmp").replace(state)
+            console.print(f"{name}: seeds {start}..{end - 1} pass, {'' if rtl else f'least {wide:.1f} dB, '}"
+                          f"{time.monotonic() - began:.0f} s")
+    print(json.dumps(progress))
+
+
+if __name__ == "__main__":
+    typer.run(main)

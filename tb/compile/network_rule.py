@@ -1,0 +1,159 @@
+"""The rule by which a random network (``random_networks.py``) passes on a machine, and the machines.
+
+A network passes when three things hold:
+
+1. ``weft compile --check`` finds no step that changes the result (``compiler/run/check.py``): graphs on onnxruntime and
+   layers in real numbers within single precision; from the layers in fixed point, which ``compiler/run/evaluate.py``
+   computes without tiles or instructions, to the program on the golden machine bit for bit.
+2. Rounding costs no more than the data type does: over three samples together, 2 dB a bit between onnxruntime and the
+   golden machine. (One sample alone may have only values that are small in the range of all.)
+3. The same network on the same machine with numbers of 24 bits answers as onnxruntime does to ``WIDE_DECIBELS``: a
+   single wrong pixel, which 16 bits might hide in their rounding, is far above that. Value tables have an error of
+   their own (straight pieces): there the wide numbers come with tables of ``WIDE_TABLE`` entries and room for them, and
+   ``TABLE_DECIBELS`` are enough for the network as it is and with wide numbers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.onnx_writer import run_model
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.compiler.run.check import DECIBELS_A_BIT, Checker
+from weft.compiler.run.errors import Mismatch
+from weft.compiler.run.session import RTL, Session
+from weft.hw.arch import Arch
+from weft.tb.compile.random_networks import TABLE_OPERATORS, Case, generate
+from weft.tb.compile.run_model import BASE, run_golden, signal_to_noise
+
+WIDE, WIDE_DECIBELS = "FP24BP12", 75.0
+WIDE_TABLE, TABLE_DECIBELS = 1024, (20.0, 55.0)
+SAMPLES = 3
+
+TABLES = {"lut_count": 2, "lut_depth": 64, "simd_registers_depth": 3}
+ARCHS: dict[str, Arch] = {
+    "lanes2": BASE.replace(array_size=2, local_depth=160, accumulator_depth=40, simd_loop_depth=0),
+    "lanes3": BASE.replace(array_size=3, local_depth=700, accumulator_depth=90, stride0_depth=2, stride1_depth=1,
+                           **TABLES),
+    "lanes8": BASE.replace(dram0_depth=1 << 14, dram1_depth=1 << 14, local_depth=1024, accumulator_depth=256, **TABLES),
+    "lanes12": BASE.replace(array_size=12, local_depth=1500, accumulator_depth=100),
+}
+"""Machines by name: small memories and roomy ones, with and without tables, loops and strides."""
+
+TINY = Arch.load("tiny").replace(dram0_depth=1 << 16, dram1_depth=1 << 16)
+SMALL: dict[str, Arch] = {
+    "tiny": TINY,
+    "small3": TINY.replace(array_size=3, local_depth=64, accumulator_depth=16, **TABLES),
+    "small4": TINY.replace(array_size=4, local_depth=64, accumulator_depth=3, accumulator_banks=1, **TABLES),
+    "small8": TINY.replace(array_size=8, local_depth=13, accumulator_depth=5, accumulator_banks=1),
+}
+"""Machines that have to split layers: the preset ``tiny`` behind DRAM in which the networks fit, and odd ones with
+little more than a network's smallest tile."""
+ARCHS |= SMALL
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Verdict:
+    """``problem`` is empty where all is well; ``refusal`` is the compiler's, where it refused the network."""
+
+    case: Case
+    network: str
+    problem: str = ""
+    refusal: str = ""
+    decibels: float = np.inf
+    wide_decibels: float = np.inf
+
+    def __str__(self) -> str:
+        return f"{self.network}\n{self.case}: {self.problem or self.refusal}\nagain: {self.case.command}"
+
+
+def describe(path: Path) -> str:
+    """The network's nodes, one a line."""
+    graph = onnx.load(path).graph
+    shapes = {value.name: [entry.dim_value for entry in value.type.tensor_type.shape.dim]
+              for value in (*graph.input, *graph.value_info, *graph.output)}
+    shapes |= {value.name: list(value.dims) for value in graph.initializer}
+    lines = [f"x {shapes['x']}"]
+    for node in graph.node:
+        attributes = ", ".join(f"{entry.name}={helper.get_attribute_value(entry)}" for entry in node.attribute)
+        results = ", ".join(f"{name} {shapes.get(name)}" for name in node.output)
+        inputs = ", ".join(f"{name} {shapes.get(name)}" if name.startswith("constant") else name
+                           for name in node.input)
+        lines.append(f"{results} = {node.op_type}({inputs}) {attributes}")
+    return "\n".join(lines)
+
+
+def save(case: Case, arch: Arch, folder: Path) -> tuple[Path, np.ndarray]:
+    """The network as a file, and samples [SAMPLES, ...] of its input; all tensors that nothing reads are outputs."""
+    net = generate(case, arch.lut_count >= 2)
+    ends = [tensor.name for tensor in net.tensors if tensor.name in net.unread and tensor.name != "x"]
+    path = net.maker.save(folder / "net.onnx", *ends)
+    return path, net.maker.random.standard_normal((SAMPLES, *net.maker.shape[1:])).astype(np.float32)
+
+
+def judge(case: Case, arch: Arch | None = None) -> Verdict:
+    """Compile and run one case by the rule; ``arch`` in place of the one named."""
+    arch = arch or ARCHS[case.arch]
+    with tempfile.TemporaryDirectory() as name:
+        path, samples = save(case, arch, Path(name))
+        network = describe(path)
+        try:
+            checker = Checker()
+            decibels = _decibels(path, arch, samples, checker)
+            wide = _decibels(path, _widened(arch), samples)
+        except CompileError as error:
+            return Verdict(case, network, refusal=str(error))
+        tables = any(f"= {op}(" in network for op in TABLE_OPERATORS)
+        faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts
+                  if verdict.problem and verdict.step != "points"]
+        bars = TABLE_DECIBELS if tables else (DECIBELS_A_BIT * arch.number.width, WIDE_DECIBELS)
+        for name, found, least in zip((arch.data_type, WIDE), (decibels, wide), bars, strict=True):
+            if found < least:
+                faults.append(f"with {name}: {found:.1f} dB against onnxruntime; allowed: {least} dB or more")
+        return Verdict(case, network, "; ".join(faults), decibels=decibels, wide_decibels=wide)
+
+
+def _widened(arch: Arch) -> Arch:
+    wide = arch.replace(data_type=WIDE)
+    if not arch.lut_count:
+        return wide
+    return wide.replace(lut_depth=WIDE_TABLE, local_depth=max(arch.local_depth, WIDE_TABLE))
+
+
+def _decibels(path: Path, arch: Arch, samples: np.ndarray, checker: Checker | None = None) -> float:
+    """Of the worst output, over all samples, the golden machine against onnxruntime."""
+    report = compile_model(path, arch, path.parent, calibration={"x": samples},
+                           watch=checker.after if checker else None)
+    model = TModel.load(report.model_path)
+    expected = [run_model(path.read_bytes(), {"x": sample[None]}) for sample in samples]
+    made = [run_golden(model, {"x": sample}) for sample in samples]
+    assert all(found.keys() == expected[0].keys() for found in made)
+    return min(signal_to_noise(*(np.stack([run[key] for run in runs]) for runs in (expected, made)))
+               for key in expected[0])
+
+
+def judge_on_rtl(case: Case) -> Verdict:
+    """The program on the simulated hardware: every word of DRAM0 as the golden machine leaves it."""
+    with tempfile.TemporaryDirectory() as name:
+        path, samples = save(case, ARCHS[case.arch], Path(name))
+        network = describe(path)
+        try:
+            report = compile_model(path, ARCHS[case.arch], path.parent, calibration={"x": samples})
+        except CompileError as error:
+            return Verdict(case, network, refusal=str(error))
+        try:
+            found = Session(TModel.load(report.model_path)).run({"x": samples[:1]}, on=RTL).comparison
+            assert found is not None
+            found.insist()
+        except Mismatch as error:
+            return Verdict(case, network, f"on RTL: {error}")
+        return Verdict(case, network)

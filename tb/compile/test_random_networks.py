@@ -1,0 +1,80 @@
+"""Random small networks by the rule of ``network_rule.py``, on roomy machines and on some that have to split.
+
+``make test`` runs a handful on each machine, ``make test-all`` a thousand; ``scripts/random_networks.py`` runs as many
+as wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.compiler.layers.hir import Window
+from weft.compiler.memory import consts
+from weft.compiler.scheduler.slots import Slots
+from weft.tb.compile.network_rule import ARCHS, SMALL, judge, judge_on_rtl
+from weft.tb.compile.random_networks import Case
+
+QUICK, CHUNK = 5, 25
+LONG_SEEDS = range(QUICK, QUICK + CHUNK * 5)
+
+def insist(case: Case) -> None:
+    verdict = judge(case)
+    assert not verdict.problem and not verdict.refusal, str(verdict)
+
+
+@pytest.mark.parametrize("case", [Case(arch, seed) for arch in ARCHS for seed in range(QUICK)],
+                         ids=lambda case: f"{case.arch}-{case.seed}")
+def test_network(case: Case) -> None:
+    insist(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", LONG_SEEDS[::CHUNK])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_many_networks(arch: str, first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        insist(Case(arch, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_network_on_rtl(seed: int) -> None:
+    verdict = judge_on_rtl(Case("lanes8", seed))
+    assert not verdict.problem and not verdict.refusal, str(verdict)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arch", ARCHS)
+def test_networks_on_rtl(arch: str) -> None:
+    for seed in range(10, 14):
+        verdict = judge_on_rtl(Case(arch, seed))
+        assert not verdict.problem and not verdict.refusal, str(verdict)
+
+
+# -- the rule can fail -------------------------------------------------------------------------------------------------
+def forget_the_last(self: Window, *arguments: Any, reads: Any = Window.reads) -> tuple[int, ...]:
+    found = reads(self, *arguments)
+    return found[:-1] if len(found) > 1 else found
+
+
+def one_pixel_less(self: Window, axis: int, tap: int, low: int, high: int, size: int,
+                     outputs: Any = Window.outputs) -> tuple[int, int]:
+    """Taps that reach beyond the upper or left edge miss one more row or column."""
+    first, last = outputs(self, axis, tap, low, high, size)
+    return (min(first + 1, last), last) if first > low else (first, last)
+
+
+BREAKS: dict[str, tuple[object, str, object]] = {
+    "pools leave out a pixel": (Window, "reads", forget_the_last),
+    "layers themselves are wrong at an edge": (Window, "outputs", one_pixel_less),
+    "bias loaded with a tap that does not reach every pixel": (consts, "covers", lambda core, tap: True),
+    "buffers overwritten while in use": (Slots, "keeps", lambda self, key, new: True),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_the_rule_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BREAKS[name])
+    assert any(judge(Case(arch, seed)).problem for seed in range(8) for arch in ("lanes2", *SMALL))
