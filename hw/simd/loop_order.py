@@ -19,7 +19,8 @@ class LoopOrder(wiring.Component):
     ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
     writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
     sequences of a write and of a read or write of another instruction so far overlap without being identical: then
-    every iteration has to end before the next one begins. Takes a cycle for each earlier access, at least one.
+    every iteration has to end before the next one begins. Takes a cycle for each earlier access, at least one; the next
+    access is taken in the last of them.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -52,20 +53,21 @@ class LoopOrder(wiring.Component):
         earlier = m.submodules.earlier = Memory(shape=both, depth=arch.simd_loop_depth, init=[])
         write, read = earlier.write_port(), earlier.read_port(domain="comb")
         count, position = (Signal(range(arch.simd_loop_depth + 1), name=name) for name in ("count", "position"))
-        busy = Signal()
+        busy, clashes, clashed = (Signal(name=name) for name in ("busy", "clashes", "clashed"))
         new, old = Signal(both), read.data
         m.d.comb += [
-            self.ready.eq(~busy), read.addr.eq(position), write.addr.eq(count), write.data.eq(new),
-            write.en.eq(busy & (position + 1 >= count)),
+            self.ready.eq(~busy | write.en), read.addr.eq(position), write.addr.eq(count), write.data.eq(new),
+            write.en.eq(busy & (position + 1 >= count)), self.in_order.eq(clashed | clashes),
+            clashes.eq(busy & (position != count) & (
+                self._clash(new.write, old.write) | self._clash(new.write, old.read)
+                | self._clash(new.read, old.write))),
         ]
+        m.d.sync += clashed.eq(self.in_order)
         with m.If(busy):
             m.d.sync += position.eq(position + 1)
-            with m.If((position != count) & (self._clash(new.write, old.write) | self._clash(new.write, old.read)
-                                             | self._clash(new.read, old.write))):
-                m.d.sync += self.in_order.eq(1)
             with m.If(write.en):
                 m.d.sync += [count.eq(count + 1), busy.eq(0)]
-        with m.If(~busy & self.access_valid):
+        with m.If(self.ready & self.access_valid):
             m.d.sync += [busy.eq(1), position.eq(0)]
             for name, moves in (("read", ~self.access.hold), ("write", 1)):
                 first, stride = self.access[f"{name}_address"], self.access[f"{name}_stride_log2"]
@@ -76,7 +78,7 @@ class LoopOrder(wiring.Component):
                     new[name].stride_log2.eq(stride),
                 ]
         with m.If(self.clear):
-            m.d.sync += [count.eq(0), self.in_order.eq(0)]
+            m.d.sync += [count.eq(0), clashed.eq(0)]
         return m
 
     @staticmethod
