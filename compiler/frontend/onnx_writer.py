@@ -103,8 +103,8 @@ def _node(node: Node) -> onnx.NodeProto:
 
 
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
-"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails where
-they then exceed the kernel."""
+"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
+where they then exceed the kernel."""
 
 
 def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
