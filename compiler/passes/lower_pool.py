@@ -82,18 +82,19 @@ def max_pool(state: Rewrite, node: Node) -> None:
 
 
 def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: Any) -> None:
-    full: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), **attributes,
-            "kernel_shape": tuple(kernel)}
+    plain: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+    full = {**plain, **attributes, "kernel_shape": tuple(kernel)}
     source = exact(state, node, node.input(0))
-    plain = not any(full["pads"]) and full["dilations"] == (1, 1)
-    whole = tuple(outputs) == (1, 1) and min(kernel) > 1 and plain
+    _, *size = image_size(state, node.input(0))
+    whole = list(kernel) == size and tuple(outputs) == (1, 1) and min(kernel) > 1 and not any(full["pads"])
 
     def pool(tensor: str) -> str:
         channels = state.shapes[tensor][1]
         if whole:  # row by row first, so that few vectors are in the accumulators at a time
-            line = {**full, "kernel_shape": (1, kernel[1])}
+            line = {**plain, "kernel_shape": (1, kernel[1])}
             tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, kernel[0], 1), "rows")
-            return state.emit(node, "MaxPool", [tensor], {**full, "kernel_shape": (kernel[0], 1)}, (1, channels, 1, 1))
+            column = {**plain, "kernel_shape": (kernel[0], 1)}
+            return state.emit(node, "MaxPool", [tensor], column, (1, channels, 1, 1))
         return state.emit(node, "MaxPool", [tensor], full, (1, channels, *outputs))
 
     state.hold(node.output, per_image(state, node, source, pool))

@@ -88,6 +88,16 @@ def test_an_opset_newer_than_onnxruntime(tmp_path: Path) -> None:
     checker.insist()
 
 
+def test_zeros_before_a_pool_of_negatives(tmp_path: Path) -> None:
+    """onnxruntime's own optimizer gets this one wrong (seed 439 of the machine ``lanes12`` of random networks)."""
+    def padded(maker: ModelMaker) -> None:
+        negative = maker.node("Neg", maker.node("Abs", "x"))
+        zeros = maker.node("Pad", negative, maker.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1])))
+        maker.node("MaxPool", zeros, kernel_shape=(3, 3), strides=(2, 2))
+
+    run(padded, ARCH, tmp_path).insist()
+
+
 def test_plain_points_may_lose_anything(tmp_path: Path) -> None:
     checker = run(residual, ARCH, tmp_path, plain=True)
     checker.insist()

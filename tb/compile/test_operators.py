@@ -95,6 +95,14 @@ def max_pool_dilated(maker: ModelMaker) -> None:
     maker.node("MaxPool", "x", kernel_shape=(2, 3), dilations=(2, 2))
 
 
+def max_pool_of_one_window(maker: ModelMaker) -> None:
+    """One output pixel, and a stride: the window is the image, or less (seed 155 of the machine ``odd`` of random
+    networks)."""
+    whole = maker.node("MaxPool", "x", kernel_shape=(9, 8), strides=(2, 3))
+    part = maker.node("MaxPool", "x", kernel_shape=(5, 7), strides=(5, 4))
+    maker.node("Add", maker.node("Neg", whole), part)
+
+
 def max_pool_then_relu(maker: ModelMaker) -> None:
     name = maker.node("MaxPool", maker.conv("x", 6, 3, (2, 2)), kernel_shape=(2, 2), strides=(2, 2))
     maker.node("Relu", name)
@@ -189,7 +197,8 @@ def all_zero_weights(maker: ModelMaker) -> None:
 
 NETWORKS: list[Callable[[ModelMaker], None]] = [
     grouped, depthwise, same_padding, valid_padding, no_tap_covers_everything, max_pool, max_pool_overlapping_padded,
-    max_pool_alone, max_pool_ceil, max_pool_dilated, max_pool_then_relu, average_pool, global_average_pool_and_gemm,
+    max_pool_alone, max_pool_ceil, max_pool_dilated, max_pool_of_one_window,
+    max_pool_then_relu, average_pool, global_average_pool_and_gemm,
     flattened_gemm, flattened_output, residual, residual_then_pool, add_alone, add_of_itself,
     constants_around_a_convolution, batch_normalization, clip, leaky_relu,
     relu_behind_leaky_relu, clip_without_maximum, dead_branch, all_zero_weights]
