@@ -47,9 +47,9 @@ def _reached(shift: Value, width: int) -> Value:
     return (Const((1 << width) - 1, width) << shift)[:width]
 
 
-def _clipped(over: Value, sign: Value, value: Value) -> Value:
-    """``value``, or with ``over`` the end of its range on the side of ``sign``."""
-    return Mux(over, Cat((~sign).replicate(len(value) - 1), sign), value.as_unsigned()).as_signed()
+def _end(sign: Value, width: int) -> Value:
+    """The end of the range of ``width`` bits on the side of ``sign``."""
+    return Cat((~sign).replicate(width - 1), sign)
 
 
 # -- leaving the accumulators, in three steps --------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def limits(rounded: Value, width: int) -> tuple[Value, Value]:
     Rounding up may carry the largest scalar over the end.
     """
     value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
-    return over | (value[-1] & ~sign), Cat((~sign).replicate(width - 1), sign)
+    return over | (value[-1] & ~sign), _end(sign, width)
 
 
 def clip(rounded: Value, width: int) -> Value:
@@ -130,8 +130,9 @@ def place(turned: Value, shift: Value, accumulator_width: int) -> Value:
     ring = _rotate_left(ring, Cat(Const(0, 2), shift[2:size_log2]))
     reached = _reached(shift, accumulator_width)
     inside = reached & ~Cat(Const(0, size), reached)[:accumulator_width]  # where the ring's bits go
-    rings = Cat(ring.replicate(-(-accumulator_width // size)))[:accumulator_width]
-    return _clipped(over, sign, (rings & inside) | (sign.replicate(accumulator_width) & reached & ~inside))
+    rings = ring.replicate(-(-accumulator_width // size))[:accumulator_width]
+    value = (rings & inside) | (sign.replicate(accumulator_width) & reached & ~inside)
+    return Mux(over, _end(sign, accumulator_width), value).as_signed()
 
 
 def enter(value: Value, shift: Value, accumulator_width: int) -> Value:

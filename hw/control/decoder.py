@@ -60,17 +60,8 @@ class Decoder(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        issue = issue_layout(self._arch)
-        lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
-        # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
-        multiply_stage = {"issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
-                          "far_dram0": 1, "far_dram1": 1}
-        groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        summands = {f"summands{k}": data.ArrayLayout(last, groups + 1) for k, last in enumerate(lasts)}
-        sum_stage = {**multiply_stage, **summands}
-        check_stage = {**multiply_stage, **{f"last{k}": last for k, last in enumerate(lasts)}}
-        multiply, add, check = (Signal(data.StructLayout(stage), name=name) for name, stage in (
-            ("multiply", multiply_stage), ("sum", sum_stage), ("check", check_stage)))
+        multiply, add, check = self._stages()
+        travels = multiply.shape().members
         raw = Signal.like(self.i.payload)
         read_valid, multiply_valid, sum_valid, check_valid, give_valid = (
             Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check", "give"))
@@ -91,11 +82,11 @@ class Decoder(wiring.Component):
         with m.If(~multiply_valid | multiply_ready):
             m.d.sync += multiply_valid.eq(read_valid & read_ready)
         with m.If(multiply_ready):
-            m.d.sync += [sum_valid.eq(multiply_valid), *(add[name].eq(multiply[name]) for name in multiply_stage)]
+            m.d.sync += [sum_valid.eq(multiply_valid), *(add[name].eq(multiply[name]) for name in travels)]
             self._multiply(m, multiply, add)
         with m.If(sum_ready):
             m.d.sync += [
-                check_valid.eq(sum_valid), *(check[name].eq(add[name]) for name in multiply_stage),
+                check_valid.eq(sum_valid), *(check[name].eq(add[name]) for name in travels),
                 *(check[f"last{k}"].eq(sum_of([*add[f"summands{k}"], add.issue[f"operand{k}"].base])) for k in (0, 1)),
             ]
         with m.If(self.halt):
@@ -103,6 +94,21 @@ class Decoder(wiring.Component):
         self._read(m, raw, read_valid & read_ready, multiply, hold, ~behind & self.drained)
         self._check(m, check, check_valid, check_ready, give_valid)
         return m
+
+    def _stages(self) -> list[Signal]:
+        """Registers of the stages multiply, sum and check."""
+        issue = issue_layout(self._arch)
+        lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
+        groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
+        # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
+        travels = {"issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
+                   "far_dram0": 1, "far_dram1": 1}
+        stages = {
+            "multiply": travels,
+            "sum": {**travels, **{f"summands{k}": data.ArrayLayout(last, groups + 1) for k, last in enumerate(lasts)}},
+            "check": {**travels, **{f"last{k}": last for k, last in enumerate(lasts)}},
+        }
+        return [Signal(data.StructLayout(fields), name=name) for name, fields in stages.items()]
 
     def _last_width(self, operand: data.Layout) -> int:
         """Bits of base + (size - 1) x stride + (rows - 1) x pitch at their widest."""
@@ -175,12 +181,12 @@ class Decoder(wiring.Component):
         weights = Mux(zeroes & (view.operands[1] > most), most, view.operands[1][:SIZE_WIDTH])
         return [
             out.size.eq(Mux(mat_mul | move, view.operands[2][:SIZE_WIDTH],
-                               Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
-                                                      Mux(simd & in_loop, loop_iterations,
-                                                          Mux(loop, view.operands[0][:SIZE_WIDTH], 0)))))),
+                            Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
+                                                   Mux(simd & in_loop, loop_iterations,
+                                                       Mux(loop, view.operands[0][:SIZE_WIDTH], 0)))))),
             out.oversize.eq(((mat_mul | move) & self._oversize(view.operands[2]))
-                               | (load & ~zeroes & self._oversize(view.operands[1]))
-                               | (simd & in_loop & loop_oversize)),
+                            | (load & ~zeroes & self._oversize(view.operands[1]))
+                            | (simd & in_loop & loop_oversize)),
             out.flat1.eq(simd & view.flags[3]),
             out.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
         ]

@@ -15,7 +15,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
-from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout, queue_fields, queued_layout
+from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
 from weft.hw.units import UNITS
@@ -25,6 +25,11 @@ SWAP = "swap"
 SHARED_MEMORY = tuple(name for name in UNIT_NAMES if name != "simd")
 """Units whose operations lie in one memory. SIMD instructions may be one vector long: theirs come one a cycle."""
 DRAM_UNITS = tuple(name for name in UNIT_NAMES if name.startswith("dram"))
+
+
+def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
+    """What an operation of ``unit`` can wait for: units over a memory, and the hand-over of weights."""
+    return watched_by(arch, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
 class Interlock(wiring.Component):
@@ -118,8 +123,7 @@ class Interlock(wiring.Component):
 
     def _queue(self, m: Module, name: str, rings: dict) -> UnitQueue:
         """One unit's queue, its waits filled by the trackers and ended by what is done."""
-        watched = watched_by(self._arch, name)
-        watched += {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(name, ())
+        watched = rings_of(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
             UNITS[name].queue, {other: rings[other].depth for other in watched}, refill=name not in SHARED_MEMORY)
         m.d.sync += queue.push.eq(queue.reserve)
@@ -137,11 +141,7 @@ class Interlock(wiring.Component):
         memory = OperationMemory(layout, tuple(UNITS[name].queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
         operation = Signal(layout)  # of the instruction taken in the last cycle
-        for field, value in queue_fields(layout, self.i.payload).items():
-            if isinstance(value, dict):
-                m.d.sync += [operation[field][part].eq(each) for part, each in value.items()]
-            else:
-                m.d.sync += operation[field].eq(value)
+        m.d.sync += fill_queued(operation, self.i.payload)
         m.d.comb += memory.operation.eq(operation)
         for index, name in enumerate(names):
             queue = queues[name]

@@ -41,6 +41,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     })
 
 
+OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
 TILE_FIELDS = ("rows_m1", "swap", "window", "cache")
 """Fields of an issue that only SIMD's operations are made of, and those that only the others are made of."""
@@ -51,18 +52,21 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     issue, simd = issue_layout(arch), "simd" in units
     operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
-                for name in ("operand0", "operand1")}
+                for name in OPERANDS}
     fields = ("size_m1", "flags", "enter_shift", "leave_shift", *(SIMD_FIELDS if simd else TILE_FIELDS))
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
 
-def queue_fields(layout: data.StructLayout, issue) -> dict:
-    """The fields of :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its last."""
-    operands = {name: {field: issue[name][field] for field in layout[name].shape.members}
-                for name in ("operand0", "operand1")}
+def fill_queued(queued, issue) -> list:
+    """Statements that fill a :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its
+    last."""
     backwards = issue.unit == UNIT_NAMES.index("load_weight")
-    operands["operand0"]["base"] = Mux(backwards, issue.operand0.last, issue.operand0.base)
-    return {**operands, **{name: issue[name] for name in layout.members if name not in operands}}
+    walks = [queued[name][field].eq(issue[name][field])
+             for name in OPERANDS for field in queued[name].shape().members if (name, field) != ("operand0", "base")]
+    return [
+        queued.operand0.base.eq(Mux(backwards, issue.operand0.last, issue.operand0.base)), *walks,
+        *(queued[name].eq(issue[name]) for name in queued.shape().members if name not in OPERANDS),
+    ]
 
 
 def _walk(walk, operand) -> list:

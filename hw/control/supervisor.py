@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
 from weft.hw.isa import Cause
-from weft.hw.memory.arbiter import lowest_set
+from weft.hw.select import lowest_set
 
 BUS_CAUSES = {
     "dram0_read": Cause.DRAM0_READ_RESPONSE, "dram0_write": Cause.DRAM0_WRITE_RESPONSE,

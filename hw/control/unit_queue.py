@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.control.tracker import after, done_layout, wait_layout
 from weft.hw.memory.arbiter import RoundRobin
-from weft.hw.memory.local import select
+from weft.hw.select import select
 
 
 class UnitQueue(wiring.Component):

@@ -13,7 +13,7 @@ from weft.hw.delay import DelayLine, delayed
 from weft.hw.fixed_point import resize, saturate
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.memory.local import pick, respond, select, served
+from weft.hw.memory.local import respond, served
 from weft.hw.ports import (
     AccumulatePort,
     accumulator_layout,
@@ -21,6 +21,7 @@ from weft.hw.ports import (
     accumulator_write_port,
     sum_layout,
 )
+from weft.hw.select import pick, select
 from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
 FORWARDING_DEPTH = 4

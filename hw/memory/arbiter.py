@@ -6,10 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-
-def lowest_set(bits):
-    """The lowest set bit alone (one-hot), or zero."""
-    return (bits & (~bits + 1))[:len(bits)]
+from weft.hw.select import lowest_set
 
 
 class RoundRobin(wiring.Component):

@@ -11,6 +11,7 @@ from weft.hw.delay import delayed
 from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.ports import local_read_port, local_write_port
+from weft.hw.select import pick, select
 from weft.hw.timing import LOCAL_READ_LATENCY
 
 
@@ -63,14 +64,6 @@ def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: li
     return arbiter.grant
 
 
-def select(grant, values: list):
-    """The value whose grant bit is set, zero when none is: an AND-OR, shallower than a priority chain."""
-    result = 0
-    for index, value in enumerate(values):
-        result = result | (value & grant[index].replicate(len(value)))
-    return result
-
-
 def take_read(m: Module, read, interleave: Interleave, grant, readers: list) -> None:
     """Register the chosen address in front of the block RAM."""
     row = Signal(interleave.row_width, reset_less=True)
@@ -96,14 +89,6 @@ def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Valu
               for bit in range(bits_to_count(len(grants)))]
     line = delayed(m, Cat(Cat(*grants).any(), *number), cycles, name=f"{name}_served", reset=True)
     return line[0], line[1:]
-
-
-def pick(number: Value, values: list):
-    """values[number] for as many values as ``number`` can tell apart: a multiplexer of four is one 6-input table."""
-    if len(values) == 1:
-        return values[0]
-    half = len(values) // 2
-    return Mux(number[-1], pick(number[:-1], values[half:]), pick(number[:-1], values[:half]))
 
 
 def respond(m: Module, port, valid, number: Value, rows: list) -> None:

@@ -7,34 +7,18 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock
-from weft.hw.control.issue import UNIT_NAMES, fill_operation, issue_layout, queue_fields, queued_layout
+from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock, rings_of
+from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
-from weft.hw.operations import (
-    dram_layout,
-    load_weight_layout,
-    mat_mul_layout,
-    move_in_layout,
-    move_out_layout,
-    simd_layout,
-)
 from weft.hw.units import UNITS, Access
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, Places, Waiting, touches
+from weft.tb.lib.issue_model import operation_layouts
 
-LAYOUTS = {
-    "load_weight": load_weight_layout(ARCH), "mat_mul": mat_mul_layout(ARCH), "simd": simd_layout(ARCH),
-    "move_out": move_out_layout(ARCH), "move_in": move_in_layout(ARCH),
-    **{name: dram_layout(ARCH) for name in UNIT_NAMES if name.startswith("dram")},
-}
+LAYOUTS = operation_layouts(ARCH)
 DEPTHS = {**{name: unit.outstanding for name, unit in UNITS.items()}, SWAP: UNITS["mat_mul"].outstanding}
-
-
-def rings_of(unit: str) -> tuple[str, ...]:
-    """What an operation of this unit can wait for, as the interlock gives it to the unit's queue."""
-    return watched_by(ARCH, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
 class Machine:
@@ -96,7 +80,7 @@ class Machine:
 
     def queue(self, name: str) -> Waiting:
         if name not in self._queues:
-            rings = {other: DEPTHS[other] for other in rings_of(name)}
+            rings = {other: DEPTHS[other] for other in rings_of(ARCH, name)}
             self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue", UNITS[name].queue, rings)
         return self._queues[name]
 
@@ -202,7 +186,7 @@ def order(unit: str) -> Any:
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
-        for left in rings_of(unit):
+        for left in rings_of(ARCH, unit):
             pairs = [] if left == SWAP else conflicts(ARCH, left, unit)
             accesses = list(dict.fromkeys(ours for ours, _ in pairs))
             elders[left] = elder = Elder(machine, left, accesses, ranges, address)
@@ -232,7 +216,7 @@ def progress(unit: str) -> Any:
         machine = Machine(broken)
         harness, m = machine.harness, machine.harness.m
         younger = Younger(machine, unit, Const(0, 1))
-        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(unit)}
+        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(ARCH, unit)}
         queue, there = younger.queue, younger.coming | younger.queued
         for name, bits in before.items():
             places, waits = machine.places(name), queue.waits(younger.place, name)
@@ -263,10 +247,7 @@ def operations(unit: str) -> Any:
         names = SHARED_MEMORY if unit in SHARED_MEMORY else (unit,)
         layout = queued_layout(ARCH, names)
         issued, kept = Signal(layout, name="issued"), Signal(layout, name="kept")
-        for field, value in queue_fields(layout, machine.issue).items():
-            parts = [issued[field][part].eq(each) for part, each in value.items()] if isinstance(value, dict) else [
-                issued[field].eq(value)]
-            m.d.comb += parts
+        m.d.comb += fill_queued(issued, machine.issue)
         mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
         expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
         m.d.comb += [
@@ -306,13 +287,18 @@ def blame(unit: str) -> Any:
     return build
 
 
+def wait_of_last_ring(unit: str) -> str:
+    """A signal to break: what the last of the rings that this unit waits for answers."""
+    *_, last = rings_of(ARCH, unit)
+    return "swaps.wait" if last == SWAP else f"{last}_tracker.ring.wait"
+
+
 PROOFS = [
     Proof("stream_interlock", "stream rules: operations that leave the interlock for their units", streams,
           {"simd_queue.waits0": toggles}, 2, fast=False),
     *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
             + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
-            {f"{rings_of(unit)[-1].replace(SWAP, 'swaps')}{'' if SWAP in rings_of(unit) else '_tracker.ring'}.wait":
-             is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
+            {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
             progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),

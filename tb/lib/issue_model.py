@@ -7,10 +7,31 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from amaranth.lib import data
+
+from weft.hw.arch import Arch
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
 from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.operations import (
+    dram_layout,
+    load_weight_layout,
+    mat_mul_layout,
+    move_in_layout,
+    move_out_layout,
+    simd_layout,
+)
 from weft.hw.units import UNITS, Memory, conflict
 from weft.tb.lib.block_bench import Model, Ports, Source, from_bits, to_bits
+
+
+def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
+    """Unit -> its operation, as the core takes them from the units themselves."""
+    return {
+        "load_weight": load_weight_layout(arch), "mat_mul": mat_mul_layout(arch), "simd": simd_layout(arch),
+        "move_out": move_out_layout(arch), "move_in": move_in_layout(arch),
+        **dict.fromkeys(DRAM_UNITS, dram_layout(arch)),
+    }
+
 
 Range = tuple[int, int]
 """First and last address."""

@@ -11,26 +11,14 @@ import pytest
 from weft.hw.arch import Arch
 from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
-from weft.hw.operations import (
-    SimdKind,
-    dram_layout,
-    load_weight_layout,
-    mat_mul_layout,
-    move_in_layout,
-    move_out_layout,
-    simd_layout,
-)
+from weft.hw.operations import SimdKind
 from weft.hw.units import UNITS
 from weft.tb.lib.block_bench import Bench
-from weft.tb.lib.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits
+from weft.tb.lib.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits, operation_layouts
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2)
-LAYOUTS = {
-    "load_weight": load_weight_layout(ARCH), "mat_mul": mat_mul_layout(ARCH), "simd": simd_layout(ARCH),
-    "move_out": move_out_layout(ARCH), "move_in": move_in_layout(ARCH),
-    **{name: dram_layout(ARCH) for name in UNIT_NAMES if name.startswith("dram")},
-}
+LAYOUTS = operation_layouts(ARCH)
 DEPTHS = {"local": 50, "accumulator": 23, "dram0": 200, "dram1": 99}
 FAR = {"mat_mul": "accumulator", "move_out": "accumulator", "move_in": "accumulator", "dram0_read": "dram0",
        "dram0_write": "dram0", "dram1_read": "dram1", "dram1_write": "dram1"}
