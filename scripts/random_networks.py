@@ -20,6 +20,7 @@ from rich.console import Console
 
 from weft.tb.compile.network_rule import ARCHS, judge, judge_on_rtl
 from weft.tb.compile.random_networks import Case
+from weft.tb.lib.seeds import SeedRun
 
 BATCH = 50
 
@@ -33,29 +34,19 @@ def main(
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
 ) -> None:
     console = Console(stderr=True)
-    unknown = [name for name in arch or [] if name not in ARCHS]
-    if unknown:
-        console.print(f"machine: found {unknown[0]}; allowed: {', '.join(ARCHS)}")
-        raise typer.Exit(1)
-    progress = json.loads(state.read_text()) if state and state.exists() else {}
-    for name in arch or ARCHS:
-        for start in range(progress.get(name, first), first + count, BATCH):
-            began, end = time.monotonic(), min(start + BATCH, first + count)
-            wide = float("inf")
-            for seed in range(start, end):
+    run = SeedRun(arch, ARCHS, first, count, state, console)
+    for name in run.machines:
+        for seeds in run.batches(name, BATCH):
+            began, wide = time.monotonic(), float("inf")
+            for seed in seeds:
                 verdict = (judge_on_rtl if rtl else judge)(Case(name, seed))
                 if verdict.problem or verdict.refusal:
                     print(verdict)
                     raise typer.Exit(2 if verdict.problem else 1)
                 wide = min(wide, verdict.wide_decibels)
-            progress[name] = end
-            if state:
-                state.parent.mkdir(parents=True, exist_ok=True)
-                state.with_suffix(".tmp").write_text(json.dumps(progress))
-                state.with_suffix(".tmp").replace(state)
-            console.print(f"{name}: seeds {start}..{end - 1} pass, {'' if rtl else f'least {wide:.1f} dB, '}"
+            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} pass, {'' if rtl else f'least {wide:.1f} dB, '}"
                           f"{time.monotonic() - began:.0f} s")
-    print(json.dumps(progress))
+    print(json.dumps(run.next_seed))
 
 
 if __name__ == "__main__":

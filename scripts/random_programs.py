@@ -19,6 +19,7 @@ from rich.console import Console
 from weft.tb.lib.lockstep import Case, run_cases, shrink
 from weft.tb.lib.lockstep_archs import lockstep_archs
 from weft.tb.lib.rtl import build_rtl
+from weft.tb.lib.seeds import SeedRun
 
 BATCH = 100
 
@@ -30,26 +31,17 @@ def main(
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
 ) -> None:
     console, archs = Console(stderr=True), lockstep_archs()
-    unknown = [name for name in arch or [] if name not in archs]
-    if unknown:
-        console.print(f"machine: found {unknown[0]}; allowed: {', '.join(archs)}")
-        raise typer.Exit(1)
-    progress = json.loads(state.read_text()) if state and state.exists() else {}
-    for name in arch or archs:
+    run = SeedRun(arch, archs, first, count, state, console)
+    for name in run.machines:
         simulation = build_rtl(archs[name])
-        for start in range(progress.get(name, first), first + count, BATCH):
-            began, end = time.monotonic(), min(start + BATCH, first + count)
-            mismatches = run_cases(simulation, [Case.of(archs[name], seed) for seed in range(start, end)])
+        for seeds in run.batches(name, BATCH):
+            began = time.monotonic()
+            mismatches = run_cases(simulation, [Case.of(archs[name], seed) for seed in seeds])
             if mismatches:
                 print(shrink(simulation, mismatches[0]))
                 raise typer.Exit(2)
-            progress[name] = end
-            if state:
-                state.parent.mkdir(parents=True, exist_ok=True)
-                state.with_suffix(".tmp").write_text(json.dumps(progress))
-                state.with_suffix(".tmp").replace(state)
-            console.print(f"{name}: seeds {start}..{end - 1} equal, {time.monotonic() - began:.0f} s")
-    print(json.dumps(progress))
+            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} equal, {time.monotonic() - began:.0f} s")
+    print(json.dumps(run.next_seed))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""Long runs over seeds on several machines: which machines, where to go on, and how far it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+
+class SeedRun:
+    """``count`` seeds from ``first`` on for each machine, but for those that ``state`` says are done.
+
+    ``chosen``: machines among ``known``, none for all; an unknown one ends the run with exit code 1. ``next_seed``: of
+    each machine that got on; kept in the file ``state``, if there is one.
+    """
+
+    def __init__(self, chosen: Sequence[str] | None, known: Collection[str], first: int, count: int,
+                 state: Path | None, console: Console) -> None:
+        unknown = [name for name in chosen or [] if name not in known]
+        if unknown:
+            console.print(f"machine: found {unknown[0]}; allowed: {', '.join(known)}")
+            raise typer.Exit(1)
+        self.machines = tuple(chosen or known)
+        self._first, self._end, self._state = first, first + count, state
+        self.next_seed: dict[str, int] = json.loads(state.read_text()) if state and state.exists() else {}
+
+    def batches(self, machine: str, size: int) -> Iterator[range]:
+        """The seeds to run on a machine, ``size`` at a time; asking for more says that the last ones are done."""
+        for start in range(self.next_seed.get(machine, self._first), self._end, size):
+            seeds = range(start, min(start + size, self._end))
+            yield seeds
+            self.next_seed[machine] = seeds.stop
+            if self._state:
+                self._state.parent.mkdir(parents=True, exist_ok=True)
+                self._state.with_suffix(".tmp").write_text(json.dumps(self.next_seed))
+                self._state.with_suffix(".tmp").replace(self._state)
