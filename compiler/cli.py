@@ -65,7 +65,7 @@ def compile_command(
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
     host_fallback: Annotated[bool, typer.Option("--host-fallback", help="Softmax, ArgMax, whatever else is refused, "
                                                 "and all behind it, run on the host (onnxruntime).")] = False,
-    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json", 
+    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR of layers.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",

@@ -25,6 +25,7 @@ from weft.compiler.memory.variables import whole_var
 from weft.compiler.passes.index import feed, gather
 from weft.compiler.pipeline import NOT_MADE, State, Step
 from weft.compiler.quantize.calibrate import check_inputs, random_inputs
+from weft.compiler.run.compare import signal_to_noise
 from weft.compiler.run.errors import Mismatch
 from weft.compiler.run.evaluate import Fixed, Real, Tensors, quantised, stored
 from weft.compiler.run.lir_machine import run_lir
@@ -144,10 +145,9 @@ def compare(before: Results, found: Results, least: float | None) -> tuple[float
 
 
 def _decibels(reference: np.ndarray, found: np.ndarray) -> float:
-    noise, signal = float(((reference - found) ** 2).sum()), float((reference ** 2).sum())
-    if not math.isfinite(noise) or not signal:
-        return -math.inf
-    return round(10 * math.log10(signal / noise), 1)
+    """Of results that differ; infinite where the difference is too small to be squared."""
+    distance = signal_to_noise(float((reference ** 2).sum()), float(((reference - found) ** 2).sum()))
+    return math.inf if distance is None else distance
 
 
 # -- the original ------------------------------------------------------------------------------------------------------

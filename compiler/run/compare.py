@@ -1,7 +1,8 @@
-"""Are two memories equal, word for word, and if not, where first?"""
+"""Are two memories equal, word for word, and if not, where first? How far are two results apart?"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -77,3 +78,10 @@ def _touched(*memories: Dram) -> Iterator[tuple[int, int]]:
         for low in range(max(start, done), end, CHUNK_BYTES):
             yield low, min(low + CHUNK_BYTES, end)
         done = max(done, end)
+
+
+def signal_to_noise(signal: float, noise: float) -> float | None:
+    """Decibels, of sums of squares, to a tenth; None without noise, -inf without signal or with endless noise."""
+    if not noise:
+        return None
+    return round(10 * math.log10(signal / noise), 1) if signal and math.isfinite(noise) else -math.inf

@@ -7,7 +7,6 @@ compiled one computes. The reference is the float network on the same inputs, te
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from weft.compiler.manifest import pack, unpack
 from weft.compiler.passes.index import feed
 from weft.compiler.pipeline import STEPS, State
 from weft.compiler.quantize.calibrate import check_inputs, random_inputs
+from weft.compiler.run.compare import signal_to_noise
 from weft.hw.arch import Arch
 from weft.tb.golden.dram import Dram
 from weft.tb.golden.machine import Machine
@@ -50,14 +50,8 @@ def layer_signals(model: Path, arch: Arch, inputs: Mapping[str, np.ndarray] | No
             signal[number] += (value ** 2).sum()
             noise[number] += ((value - found) ** 2).sum()
             saturated[number] += np.isin(scalars, (state.arch.number.minimum, state.arch.number.maximum)).sum()
-    return [{"signal_to_noise": _decibels(signal[number], noise[number]), "saturations": int(saturated[number])}
+    return [{"signal_to_noise": signal_to_noise(signal[number], noise[number]), "saturations": int(saturated[number])}
             for number in range(len(names))]
-
-
-def _decibels(signal: float, noise: float) -> float | None:
-    if not noise:
-        return None
-    return round(10 * math.log10(signal / noise), 1) if signal else -math.inf
 
 
 def _roomy(arch: Arch) -> Arch:
