@@ -30,10 +30,11 @@ from weft.compiler.manifest import ConstFile, Port, TModel, write_files
 from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
-from weft.compiler.passes.fold import drop_unread, fold_channelwise
+from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.order import in_order
 from weft.compiler.quantize.calibrate import Calibration, calibrate
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, schedule
@@ -162,7 +163,7 @@ STEPS: tuple[Step, ...] = (
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
-    Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
+    Step("order", _graph_pass(in_order), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),
     Step("points", _points, lambda state: state.points.text()),

@@ -1,4 +1,4 @@
-"""Passes: merge what one layer can do in one go, and drop what nobody reads."""
+"""Pass: merge what one layer can do in one go."""
 
 from __future__ import annotations
 
@@ -38,15 +38,3 @@ def _merge(conv: Node, scaling: Node, constants: dict[str, np.ndarray]) -> Node:
     constants[names[0]] = (weights * scale[:, None, None, None]).astype(np.float32)
     constants[names[1]] = (bias * scale + shift).astype(np.float32)
     return conv.replace(name=f"{conv.name}+{scaling.name}", inputs=(conv.input(0), *names), outputs=scaling.outputs)
-
-
-def drop_unread(graph: Graph) -> Graph:
-    """Nodes that no output depends on are not computed, inputs that nobody reads not asked for."""
-    needed = set(graph.output_tensors())
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-            kept.append(node)
-    read = tuple(port for port in graph.inputs if port.tensor in needed)
-    return graph.with_nodes(reversed(kept)).replace(inputs=read)

@@ -221,9 +221,12 @@ def _rows_times(state: Rewrite, node: Node, rows: np.ndarray, matrix: np.ndarray
 
 
 def batch_normalization(state: Rewrite, node: Node) -> None:
-    """BatchNormalization, as it is when the network is used: one factor and one offset a channel."""
-    gamma, beta, mean, variance = (state.constant(name).astype(np.float64) for name in node.inputs[1:5])
-    factor = gamma / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
+    """BatchNormalization, as it is when the network is used: one factor and one offset a channel.
+
+    In single precision and in this order, as tf2onnx folds it: a TensorFlow graph and its ONNX twin become one program.
+    """
+    gamma, beta, mean, variance = (state.constant(name).astype(np.float32) for name in node.inputs[1:5])
+    factor = gamma / np.sqrt(variance + np.float32(node.attributes.get("epsilon", 1e-5)))
     source = exact(state, node, node.input(0))
     if default_place(state.graph.shapes[node.input(0)])[1] != len(gamma):
         raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.shape(node.input(0))),

@@ -41,6 +41,25 @@ def test_two_compilations_are_identical(tmp_path: Path) -> None:
     assert list(contents[0]) == ["net.tdata", "net.tmodel", "net.tprog"]
 
 
+def test_order_of_the_files_nodes_does_not_matter(tmp_path: Path) -> None:
+    """Both branches of an add are convolutions, and an unread node lies between them."""
+    def network(folder: str, *numbers: int) -> Path:
+        maker = ModelMaker((1, 8, 10, 10))
+        stem = maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1))
+        long = maker.conv(maker.node("Relu", maker.conv(stem, 8, 8, (1, 1))), 8, 8, (1, 1))
+        maker.node("Add", long, maker.conv(stem, 8, 8, (1, 1)))
+        maker.node("Abs", stem)
+        maker.nodes = [maker.nodes[number] for number in numbers]
+        (tmp_path / folder).mkdir()
+        return maker.save(tmp_path / folder / "net.onnx", "add5")
+
+    samples = np.random.default_rng(0).standard_normal((2, 8, 10, 10)).astype(np.float32)
+    reports = [compiled(path, samples, path.parent) for path in (
+        network("long_first", 0, 1, 2, 3, 4, 5, 6), network("short_first", 0, 4, 6, 1, 2, 3, 5))]
+    assert len({report.program_path.read_bytes() for report in reports}) == 1
+    assert len({report.data_path.read_bytes() for report in reports}) == 1
+
+
 def test_name_and_progress(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     heard: list[str] = []

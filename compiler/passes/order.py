@@ -1,0 +1,34 @@
+"""Pass: the nodes that the outputs need, in an order that the network alone decides.
+
+Files of the same network list its branches in any order; what is compiled must not depend on that.
+"""
+
+from __future__ import annotations
+
+from weft.compiler.frontend.graph import Graph, Node
+
+
+def in_order(graph: Graph) -> Graph:
+    """Each node behind what it reads, the longest branch first, so that short ones do not wait in memory for long.
+    Nodes that no output depends on are not computed, inputs that nobody reads not asked for."""
+    makers = {node.output: node for node in graph.nodes}
+    depths = _depths(graph)
+    kept: dict[str, Node] = {}
+    waiting = [port.tensor for port in reversed(graph.outputs) if port.tensor in makers]
+    while waiting:
+        name = waiting[-1]
+        missing = [entry for entry in makers[name].inputs if entry in makers and entry not in kept]
+        if missing:
+            waiting.append(max(missing, key=depths.__getitem__))
+        else:
+            kept.setdefault(waiting.pop(), makers[name])
+    read = graph.output_tensors().union(*(node.inputs for node in kept.values()))
+    return graph.with_nodes(kept.values()).replace(inputs=tuple(port for port in graph.inputs if port.tensor in read))
+
+
+def _depths(graph: Graph) -> dict[str, int]:
+    """Nodes on the longest way from an input to each computed tensor."""
+    depths: dict[str, int] = {}
+    for node in graph.nodes:
+        depths[node.output] = 1 + max((depths.get(name, 0) for name in node.inputs), default=0)
+    return depths
