@@ -147,7 +147,7 @@ class Core(wiring.Component):
             supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
             supervisor.fault_program_counter.eq(decoder.fault_program_counter),
             supervisor.fetching.eq(program.busy | fetch.busy), supervisor.decoding.eq(decoder.busy),
-            supervisor.executing.eq(~interlock.idle | buses_busy),
+            supervisor.executing.eq(~interlock.idle | buses_busy | units["load_weight"].busy),
             supervisor.start.eq(self.start), supervisor.abort.eq(self.abort), self.quiet.eq(supervisor.quiet),
             supervisor.accepted.eq(decoder.accepted),
             supervisor.retired.eq(decoder.retired),

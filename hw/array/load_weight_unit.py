@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -11,12 +11,13 @@ from weft.hw.control.walker import Walker
 from weft.hw.delay import delayed
 from weft.hw.operations import load_weight_layout
 from weft.hw.ports import local_read_port, vector_layout
-from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.hw.timing import LOCAL_READ_LATENCY, weight_latency
 
 
 class LoadWeightUnit(wiring.Component):
     """``operation`` in (base = last address); ``shift`` and ``weight`` to the array LOCAL_READ_LATENCY cycles after
     each vector was requested; ``done`` pulses with the last request.
+    ``busy``: what was requested has not reached the array's last place yet, so that a reset would cut its wave.
 
     A MatMul whose first vector is requested in a later cycle swaps these weights in: both paths take equally long.
     """
@@ -24,7 +25,7 @@ class LoadWeightUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1),
+            "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1), "busy": Out(1),
             "local_read": Out(local_read_port(arch)),
             "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
@@ -45,6 +46,9 @@ class LoadWeightUnit(wiring.Component):
             walker.o.ready.eq(taken & ~(at.last & at.operation.zero_bias & ~bias_row)),
             self.done.eq(walker.o.valid & walker.o.ready & at.last),
         ]
+        under_way = Signal(range(weight_latency(arch) + 1))  # cycles until the last wave is through
+        m.d.sync += under_way.eq(Mux(taken, weight_latency(arch), Mux(self.busy, under_way - 1, 0)))
+        m.d.comb += self.busy.eq(under_way != 0)
         with m.If(taken):
             m.d.sync += bias_row.eq(at.last & at.operation.zero_bias & ~bias_row)
         m.d.comb += [

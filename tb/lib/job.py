@@ -42,6 +42,8 @@ class Program:
     """By name (sim_top.MEMORIES); those left out behave by default."""
     reset: bool = True
     """Soft reset before it (the first one needs none)."""
+    reset_at_end: bool = False
+    """Soft reset at its interrupt, before its registers are read: they then tell nothing of the program."""
     content: Mapping[str, str] = field(default_factory=dict)
     """Memory -> file whose bytes it holds when the program starts, zeros beyond; the others stay as they are."""
     snapshots: Mapping[str, str] = field(default_factory=dict)

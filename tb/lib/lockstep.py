@@ -40,6 +40,8 @@ class Case:
     arch: Arch
     seed: int
     program: tuple[Instruction, ...]
+    reset_at_end: bool = False
+    """A soft reset at the very end of the program, which must be legal: its cause is not seen."""
 
     @classmethod
     def of(cls, arch: Arch, seed: int) -> Case:
@@ -147,7 +149,7 @@ def _run_on_rtl(simulation: Simulation, cases: Sequence[Case], folder: Path) -> 
             (folder / f"{index}.{dram}.start").write_bytes(case.content(dram))
         add(clear_program(arch), content={dram: str(folder / "zero") for dram in DRAMS})
         add(case.program, content={dram: str(folder / f"{index}.{dram}.start") for dram in DRAMS},
-            memories=case.settings())
+            memories=case.settings(), reset_at_end=case.reset_at_end)
         add(dump_program(arch), snapshots={dram: str(folder / f"{index}.{dram}") for dram in DRAMS})
     files["program"].write_bytes(image + bytes(4096))
     job = Job(programs=programs, cycle_limit=CYCLE_LIMIT_OF_A_CASE * len(cases), seed=cases[0].seed)

@@ -70,10 +70,14 @@ async def _soft_reset(bus: AxiLite) -> None:
     await bus.write(_offset("INTERRUPT_STATUS"), (1 << csr.INTERRUPT_COUNT) - 1)
 
 
-async def _wait(dut: Any, bus: AxiLite) -> int:
-    """Waits for the interrupt, then until the machine is idle; returns its STATUS. `cycle_limit` ends a hang."""
+async def _wait(dut: Any, bus: AxiLite, *, reset: bool) -> int:
+    """Waits for the interrupt (``reset``: soft reset then), then until the machine is idle; returns its STATUS.
+
+    `cycle_limit` ends a hang."""
     if dut.interrupt.value == 0:
         await RisingEdge(dut.interrupt)
+    if reset:
+        await _soft_reset(bus)
     while not (status := await _read(bus, "STATUS")) >> csr.Status.IDLE & 1:
         pass
     return status
@@ -107,7 +111,7 @@ async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> dict[str, Any
     """One program from a reset machine; its JobResult."""
     began, first_cycle = time.monotonic(), int(dut.cycle.value)
     await _start(dut, bus, program)
-    status = await _wait(dut, bus)
+    status = await _wait(dut, bus, reset=program["reset_at_end"])
     result = {
         **{bit.name.lower(): bool(status >> bit & 1) for bit in csr.Status if bit < csr.INTERRUPT_COUNT},
         "simulation_cycles": int(dut.cycle.value) - first_cycle,

@@ -16,21 +16,25 @@ from weft.tb.lib.random_operations import random_tile
 
 
 class Shifts(Model):
-    """The rows shifted into the array, with their cycles."""
+    """The rows shifted into the array, with their cycles, and the cycles in which the unit is busy."""
 
     def __init__(self, count: int) -> None:
         self.rows: list[list[int]] = []
         self.cycles: list[int] = []
+        self.busy: list[int] = []
+        self.now_busy = False
         self.count = count
 
     def watch(self, ports: Ports) -> None:
         if ports["shift"]:
             self.rows.append(ports.get("weight"))
             self.cycles.append(ports.cycle)
+        self.now_busy = bool(ports["busy"])
+        self.busy += [ports.cycle] * self.now_busy
 
     @property
     def finished(self) -> bool:
-        return len(self.rows) >= self.count
+        return len(self.rows) >= self.count and not self.now_busy
 
 
 def machine(size: int) -> Arch:
@@ -69,6 +73,9 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
     requested = [cycle for cycle, (address, _) in zip(shifts.cycles, flat, strict=True) if address is not None]
     assert requested == [cycle + LOCAL_READ_LATENCY for cycle, _ in memory.requests]
     ends = [sum(len(part) for part in right[:k + 1]) - 1 for k in range(len(right))]
+    wave = 2 * arch.array_size - 2  # from a shift to the last place's
+    under_way = {cycle + k for cycle in shifts.cycles for k in range(1 - LOCAL_READ_LATENCY, wave + 1)}
+    assert shifts.busy == sorted(under_way), "busy from the cycle after a row's request to the end of its wave"
     assert done.cycles == [shifts.cycles[end] - LOCAL_READ_LATENCY for end in ends], "done comes with the last request"
     return source, shifts
 
