@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
@@ -213,7 +214,9 @@ def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool
 
 
 def _write(state: State, folder: Path, name: str) -> CompileReport:
-    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts,
+    starts, operations = state.schedule.starts, state.schedule.operations
+    passed = [array_vectors(operations[start:end]) for start, end in zip(starts, (*starts[1:], None), strict=True)]
+    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts, passed,
                        state.arch)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
     manifest = TModel(

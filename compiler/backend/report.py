@@ -34,8 +34,9 @@ class CompileReport:
 
 
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
-                instructions: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
-    """One row a layer. ``saturated`` counts calibration values beyond the range of the output's point."""
+                instructions: Sequence[int], passed: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
+    """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``saturated`` counts calibration
+    values beyond the range of the output's point."""
     rows = []
     for number, layer in enumerate(layers):
         shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
@@ -54,7 +55,8 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
             "table_error": points.table_errors.get(output.name),
             "saturated": seen.beyond(arch.number.width - 1 - out_point),
             "resident": shape.output_is_resident,
-            "tiling": plan.tiling.to_json(), "modelled_vectors": modelled, "cost": round(plan.cost),
+            "tiling": plan.tiling.to_json(), "modelled_vectors": modelled,
+            "array_vectors": passed[number], "cost": round(plan.cost),
             "runner_up_cost": None if plan.runner_up is None else round(plan.runner_up),
         })
     return tuple(rows)

@@ -50,6 +50,25 @@ class Window:
         taps = (first + tap * self.dilations[axis] for tap in range(self.kernel[axis]))
         return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
 
+    def work(self, size: Size, output: Size) -> int:
+        """Vectors of one channel tile through the array: pairs of an output pixel and a tap that falls into the image.
+
+        ``size`` is that of the image, ``output`` that of the result.
+        """
+        pairs = 1
+        for axis in range(2):
+            spans = (self.outputs(axis, tap, 0, output[axis], size[axis]) for tap in range(self.kernel[axis]))
+            pairs *= sum(high - low for low, high in spans)
+        return pairs
+
+    def packed(self, axes: Iterable[int]) -> Window:
+        """What is left of the kernel when its taps along these axes lie in channels and the image has, there, the
+        output's size."""
+        kernel, strides, pads, dilations = map(list, (self.kernel, self.strides, self.pads, self.dilations))
+        for axis in axes:
+            kernel[axis], strides[axis], pads[axis], dilations[axis] = 1, 1, 0, 1
+        return Window(*((pair[0], pair[1]) for pair in (kernel, strides, pads, dilations)))
+
     def only(self, taps: Iterable[Size]) -> Window:
         """The smallest window that has these taps, at least one, where this one has them."""
         spans = [(min(axis), max(axis)) for axis in zip(*taps, strict=True)]
