@@ -35,6 +35,7 @@ from weft.compiler.passes.fold import drop_unread, fold_channelwise
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, schedule
@@ -164,6 +165,7 @@ STEPS: tuple[Step, ...] = (
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
+    Step("drop_unread_pixels", _graph_pass(drop_unread_pixels), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),
     Step("points", _points, lambda state: state.points.text()),
