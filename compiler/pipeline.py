@@ -112,7 +112,7 @@ def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
 # -- layers, numbers, memory ---------------------------------------------------------------------------------------
 def _layers(state: State) -> State:
     layers = build_layers(state.graph, state.arch)
-    made = {layer.output.root for layer in layers}
+    made = {var.root for layer in layers for var in layer.outputs}
     for port in state.graph.outputs:
         if port.tensor not in made:
             raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",

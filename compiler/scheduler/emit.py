@@ -241,17 +241,21 @@ class LayerEmitter:
 
     def _finish(self, step: Step, result: View) -> Operations:
         """What is left to do in the accumulators, then out."""
-        region, shift = step.region, self.points.leave_shift
+        shift = self.points.leave_shift
         if self.layer.lookup is not None:
             yield from emit_lookup(result, shift, self.arch)
         if self.layer.elementwise is not None:
             yield from emit_elementwise(self.layer.elementwise, self.operand, result, shift, self.arch)
-        var = self.layer.output
-        if var.root in self.residents:
+        for (var, relu), leave in zip(self.layer.saves, self.points.leave_shifts, strict=True):
+            yield from self._save(step, result, var, leave, relu)
+
+    def _save(self, step: Step, result: View, var: Var, shift: int, relu: bool) -> Operations:
+        """Out of the accumulators into local memory, and on to DRAM0 where the Var is not resident."""
+        region, resident = step.region, var.root in self.residents
+        if resident:
             view = self._whole(var, self.residents[var.root])
-            yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
-            return
-        base, _ = self.stagings.take(step.stage)
-        view = View(base, region)
-        yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=self.layer.relu)
-        yield from self._move(False, region, view, self._whole(var, self.variables[var.root]), Space.VARS)
+        else:
+            view = View(self.stagings.take((step.stage, var.name))[0], region)
+        yield from self._move(True, region, view, result, Space.ACCUMULATORS, shift, relu=relu)
+        if not resident:
+            yield from self._move(False, region, view, self._whole(var, self.variables[var.root]), Space.VARS)
