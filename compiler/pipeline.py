@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
@@ -35,9 +36,10 @@ from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.order import in_order
+from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate
 from weft.compiler.quantize.points import Points, choose_points
-from weft.compiler.scheduler.schedule import Schedule, schedule
+from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.arch import EVERY_STEP, Arch
 
 NOT_MADE: Any = None
@@ -111,7 +113,7 @@ def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
 # -- layers, numbers, memory ---------------------------------------------------------------------------------------
 def _layers(state: State) -> State:
     layers = build_layers(state.graph, state.arch)
-    made = {layer.output.root for layer in layers}
+    made = {var.root for layer in layers for var in layer.outputs}
     for port in state.graph.outputs:
         if port.tensor not in made:
             raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
@@ -141,7 +143,11 @@ def _layout(state: State) -> State:
 
 # -- scheduler and backend -----------------------------------------------------------------------------------------
 def _schedule(state: State) -> State:
-    return state.replace(schedule=schedule(state.layout.shapes, state.layout.plans, state.points, state.layout))
+    return state.replace(schedule=schedule(state.points, state.layout, state.arch))
+
+
+def _interleave(state: State) -> State:
+    return state.replace(schedule=interleaved(state.schedule, state.arch))
 
 
 def _verify(state: State) -> State:
@@ -152,9 +158,14 @@ def _verify(state: State) -> State:
 
 def _encode(state: State) -> State:
     instructions, starts = encode(state.schedule.operations, state.arch)
-    firsts = [starts[index] for index in state.schedule.starts] + [len(instructions)]
-    counts = tuple(after - before for before, after in zip(firsts, firsts[1:], strict=False))
+    counts = _by_layer(state, np.diff([*starts, len(instructions)]))
     return state.replace(program=assemble(instructions, state.arch), instruction_counts=counts)
+
+
+def _by_layer(state: State, numbers: Sequence[int] | np.ndarray) -> tuple[int, ...]:
+    """One number for each operation, summed up for each layer."""
+    sums = np.bincount(state.schedule.layers, numbers, len(state.layers))
+    return tuple(int(number) for number in sums)
 
 
 STEPS: tuple[Step, ...] = (
@@ -164,12 +175,14 @@ STEPS: tuple[Step, ...] = (
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("order", _graph_pass(in_order), lambda state: state.graph.text()),
+    Step("drop_unread_pixels", _graph_pass(drop_unread_pixels), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),
     Step("points", _points, lambda state: state.points.text()),
     Step("consts", _consts, lambda state: f"{len(state.consts.vectors)} vectors\n"),
     Step("memory", _layout, lambda state: state.layout.text()),
     Step("schedule", _schedule, lambda state: lir.program_text(state.schedule.operations)),
+    Step("interleave", _interleave, lambda state: lir.program_text(state.schedule.operations)),
     Step("verify", _verify, lambda state: "no fault found\n"),
     Step("backend", _encode, lambda state: f"{len(state.program)} bytes\n"),
 )
@@ -214,7 +227,8 @@ def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool
 
 
 def _write(state: State, folder: Path, name: str) -> CompileReport:
-    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts,
+    passed = _by_layer(state, [array_vectors([operation]) for operation in state.schedule.operations])
+    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts, passed,
                        state.arch)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
     manifest = TModel(

@@ -34,14 +34,17 @@ class CompileReport:
 
 
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
-                instructions: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
-    """One row a layer. ``saturated`` counts calibration values beyond the range of the output's point."""
+                instructions: Sequence[int], passed: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
+    """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``saturated`` counts calibration
+    values beyond the range of the output's point."""
     rows = []
     for number, layer in enumerate(layers):
         shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
         source, output = layer.core.input, layer.output
         seen = calibration.ranges[output.name]
         out_point = points.vars[output.root]
+        saturated = [calibration.ranges[var.name].beyond(arch.number.width - 1 - points.vars[var.root])
+                     for var in layer.outputs]
         modelled = dict(zip(("array", "dram0", "dram1"), vectors(shape, plan.tiling), strict=True))
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
@@ -50,11 +53,12 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
             "points": {"input": points.vars[source.root],
                        "weights": chosen.weights if isinstance(layer.core, MatMul) else None,
                        "accumulators": chosen.accumulators, "output": out_point},
-            "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": chosen.leave_shift},
+            "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": list(chosen.leave_shifts)},
             "table_error": points.table_errors.get(output.name),
-            "saturated": seen.beyond(arch.number.width - 1 - out_point),
-            "resident": shape.output_is_resident,
-            "tiling": plan.tiling.to_json(), "modelled_vectors": modelled, "cost": round(plan.cost),
+            "saturated": sum(saturated),
+            "resident": not shape.streamed_outputs,
+            "tiling": plan.tiling.to_json(), "modelled_vectors": modelled,
+            "array_vectors": passed[number], "cost": round(plan.cost),
             "runner_up_cost": None if plan.runner_up is None else round(plan.runner_up),
         })
     return tuple(rows)

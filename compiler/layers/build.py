@@ -1,7 +1,8 @@
 """Graph -> layers: each node opens a layer or joins the one that makes the tensor it reads.
 
 A layer stays open while its result is read by one node only. What may join, in this order: residual adds, one ReLU,
-one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter).
+one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter). A result that
+others read too may be saved twice, as it is and after a ReLU; then the layer is closed.
 """
 
 from __future__ import annotations
@@ -75,10 +76,22 @@ class Builder:
     def take(self, name: str, *excluded: type) -> Open | None:
         """The layer that makes a tensor, taken out for extension; None when it is closed."""
         layer = self.made.get(name)
-        shared = len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
-        if layer is None or shared or layer.has(*excluded):
+        if layer is None or self.is_shared(name) or layer.has(Save, *excluded):
             return None
         return self.made.pop(name)
+
+    def is_shared(self, name: str) -> bool:
+        """Whether a tensor is needed besides by one node."""
+        return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
+
+    def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
+        """The layer that makes a shared tensor, with that tensor saved, taken out to save another; None when it is
+        closed. What joins must leave the layer's position as it is: others read the tensor from there on."""
+        layer = self.made.get(name)
+        if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
+            return None
+        del self.made[name]
+        return layer.join(layer.position, Save(layer.temp, self.var(name)))
 
     def take_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
         return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
@@ -151,6 +164,9 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
+    both = builder.save_and_go_on(node.input(0), Relu, MaxPool, Minimum, LeakyRelu, Multiply, Lookup)
+    if both is not None:
+        return both.join(both.position, Relu(both.temp))
     layer = builder.take_or_load(node.input(0), node, position, LeakyRelu, Multiply, Lookup)
     return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
 

@@ -1,4 +1,5 @@
-"""HIR: a layer is a core, operations on its result in the accumulators, and a save.
+"""HIR: a layer is a core, operations on its result in the accumulators, and a save; a second save, of the result
+after a ReLU, may follow.
 
 The core is ``mat_mul`` (a convolution on the array) or ``load`` (a tensor brought into the accumulators as it is).
 Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in
@@ -49,6 +50,25 @@ class Window:
         first = output * self.strides[axis] - self.pads[axis]
         taps = (first + tap * self.dilations[axis] for tap in range(self.kernel[axis]))
         return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
+
+    def work(self, size: Size, output: Size) -> int:
+        """Vectors of one channel tile through the array: pairs of an output pixel and a tap that falls into the image.
+
+        ``size`` is that of the image, ``output`` that of the result.
+        """
+        pairs = 1
+        for axis in range(2):
+            spans = (self.outputs(axis, tap, 0, output[axis], size[axis]) for tap in range(self.kernel[axis]))
+            pairs *= sum(high - low for low, high in spans)
+        return pairs
+
+    def packed(self, axes: Iterable[int]) -> Window:
+        """What is left of the kernel when its taps along these axes lie in channels and the image has, there, the
+        output's size."""
+        kernel, strides, pads, dilations = map(list, (self.kernel, self.strides, self.pads, self.dilations))
+        for axis in axes:
+            kernel[axis], strides[axis], pads[axis], dilations[axis] = 1, 1, 0, 1
+        return Window(*((pair[0], pair[1]) for pair in (kernel, strides, pads, dilations)))
 
     def only(self, taps: Iterable[Size]) -> Window:
         """The smallest window that has these taps, at least one, where this one has them."""
@@ -199,7 +219,10 @@ Operation = MatMul | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyR
 
 @dataclass(frozen=True)
 class Layer:
-    """Core first, save last. ``name`` is the node that made the core."""
+    """Core first, save last. ``name`` is the node that made the core.
+
+    Between the first save and the last there is nothing but a ReLU: what a layer saves is the same accumulators.
+    """
 
     name: str
     operations: tuple[Operation, ...]
@@ -233,14 +256,24 @@ class Layer:
         return next((operation for operation in self.operations if isinstance(operation, Minimum | LeakyRelu)), None)
 
     @cached_property
-    def relu(self) -> bool:
-        return any(isinstance(operation, Relu) for operation in self.operations)
+    def saves(self) -> tuple[tuple[Var, bool], ...]:
+        """What is saved, in order, and whether a ReLU comes before."""
+        found, relu = [], False
+        for operation in self.operations:
+            relu = relu or isinstance(operation, Relu)
+            if isinstance(operation, Save):
+                found.append((operation.output, relu))
+        return tuple(found)
 
     @cached_property
+    def outputs(self) -> tuple[Var, ...]:
+        """Every Var that is saved, in order; all of one size."""
+        return tuple(var for var, _ in self.saves)
+
+    @property
     def output(self) -> Var:
-        save = self.operations[-1]
-        assert isinstance(save, Save)
-        return save.output
+        """The last of ``outputs``."""
+        return self.outputs[-1]
 
     @property
     def inputs(self) -> tuple[Var, ...]:
@@ -254,7 +287,7 @@ class Layer:
     @property
     def kind(self) -> str:
         names = {MatMul: "mat_mul", Load: "load", Add: "add", MaxPool: "max_pool", Minimum: "minimum",
-                 LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup"}
+                 LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

@@ -36,9 +36,9 @@ def lifetimes(graph: Graph, layers: Sequence[Layer]) -> tuple[Lifetime, ...]:
     for number, layer in enumerate(layers):
         for name in {var.root: None for var in layer.inputs}:
             found[name] = replace(found[name], last=max(found[name].last, number))
-        name = layer.output.root
-        life = found.get(name) or Lifetime(whole_var(graph, name), number, number, name in outputs)
-        found[name] = replace(life, last=end if life.fixed else number)
+        for name in {var.root: None for var in layer.outputs}:
+            life = found.get(name) or Lifetime(whole_var(graph, name), number, number, name in outputs)
+            found[name] = replace(life, last=end if life.fixed else number)
     return tuple(found.values())
 
 

@@ -12,7 +12,7 @@ from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_move import concat
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import exact, image
-from weft.compiler.passes.windows import four, image_size, pair, per_image, two_axes, window_attributes
+from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
 
 
 def conv(state: Rewrite, node: Node) -> None:
@@ -24,8 +24,8 @@ def conv(state: Rewrite, node: Node) -> None:
                             f"the shape of the weights, {weights.shape[2:]}")
     weights = weights.reshape(*weights.shape[:2], *kernel)
     bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
-    _, height, width = image_size(state, node.input(0))
-    _, *outputs = image_size(state, node.output)
+    _, height, width = image_size(state.graph, node.input(0))
+    _, *outputs = image_size(state.graph, node.output)
     group = node.attributes.get("group", 1)
     source, channels = image(state, node, node.input(0))
     if channels is not None:
@@ -62,33 +62,16 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
     split = weights.reshape(group, inputs // group, per_group, *kernel)
     weights = split.transpose(0, 2, 1, 3, 4).reshape(group * per_group, inputs // group, *kernel)
     bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
-    begin = _transposed_pads(state, node, kernel)
+    begin = transposed_pads(node, kernel, image_size(state.graph, node.input(0)), image_size(state.graph, node.output))
     source = exact(state, node, node.input(0))
     made = per_image(state, node, source, lambda tensor: _phases(state, node, tensor, weights, bias, group, begin))
     state.hold(node.output, made)
 
 
-def _transposed_pads(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:
-    """What is cut off above and left."""
-    mode = node.attributes.get("auto_pad", "NOTSET")
-    if mode == "VALID":
-        return 0, 0
-    if mode == "NOTSET" and "output_shape" not in node.attributes:
-        return four(node, "pads")[:2]
-    strides, dilations, extra = pair(node, "strides"), pair(node, "dilations"), pair(node, "output_padding", 0)
-    size, outputs = image_size(state, node.input(0))[1:], image_size(state, node.output)[1:]
-    begin = []
-    for axis in range(2):
-        total = strides[axis] * (size[axis] - 1) + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
-        total = max(total - outputs[axis], 0)
-        begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
-    return begin[0], begin[1]
-
-
 def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
             begin: tuple[int, int]) -> str:
     strides, dilations = pair(node, "strides"), pair(node, "dilations")
-    outputs = image_size(state, node.output)[1:]
+    outputs = image_size(state.graph, node.output)[1:]
     parts: list[tuple[str, Place]] = []
     for row in range(min(strides[0], outputs[0])):
         for column in range(min(strides[1], outputs[1])):

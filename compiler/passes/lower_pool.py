@@ -74,8 +74,8 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
 def max_pool(state: Rewrite, node: Node) -> None:
     """MaxPool: pads, dilations, ceil_mode."""
     kernel = two_axes(state, node, node.attributes["kernel_shape"])
-    _, *size = image_size(state, node.input(0))
-    _, *outputs = image_size(state, node.output)
+    _, *size = image_size(state.graph, node.input(0))
+    _, *outputs = image_size(state.graph, node.output)
     attributes = window_attributes(node, kernel, size)
     no_window_empty(node, {**attributes, "kernel_shape": kernel}, size, outputs)
     _maximum(state, node, kernel, outputs, **attributes, ceil_mode=node.attributes.get("ceil_mode", 0))
@@ -85,7 +85,7 @@ def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequenc
     plain: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
     full = {**plain, **attributes, "kernel_shape": tuple(kernel)}
     source = exact(state, node, node.input(0))
-    _, *size = image_size(state, node.input(0))
+    _, *size = image_size(state.graph, node.input(0))
     whole = list(kernel) == size and tuple(outputs) == (1, 1) and min(kernel) > 1 and not any(full["pads"])
 
     def pool(tensor: str) -> str:
@@ -102,7 +102,7 @@ def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequenc
 
 def global_max_pool(state: Rewrite, node: Node) -> None:
     """GlobalMaxPool."""
-    _, *size = image_size(state, node.input(0))
+    _, *size = image_size(state.graph, node.input(0))
     two_axes(state, node, state.graph.shapes[node.input(0)][2:])
     _maximum(state, node, size, (1, 1))
 
@@ -110,8 +110,8 @@ def global_max_pool(state: Rewrite, node: Node) -> None:
 def average_pool(state: Rewrite, node: Node) -> None:
     """AveragePool: pads, dilations, ceil_mode, count_include_pad."""
     kernel = two_axes(state, node, node.attributes["kernel_shape"])
-    batch, *size = image_size(state, node.input(0))
-    _, *outputs = image_size(state, node.output)
+    batch, *size = image_size(state.graph, node.input(0))
+    _, *outputs = image_size(state.graph, node.output)
     attributes = window_attributes(node, kernel, size)
     counted = bool(node.attributes.get("count_include_pad", 0))
     source = exact(state, node, node.input(0))

@@ -27,6 +27,7 @@ from weft.compiler.passes.index import (
     default_place,
     run_on_indices,
 )
+from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 
@@ -46,9 +47,6 @@ def normalise(graph: Graph, lanes: int) -> Graph:
     outputs = tuple(_output(state, port) for port in graph.outputs)
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET)
 
-
-RELABEL = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that keep every element, and only call it another: an input is packed as it leaves them."""
 
 SCALE = frozenset({"Add", "Div", "Mul", "Sub"})
 """Operators with a constant that may stand before them."""

@@ -117,6 +117,9 @@ OPERATORS: dict[str, Operator] = {
     "Upsample": Operator({"mode": ANY, "scales": ANY}, (1,)),
 }
 
+RELABEL = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that keep every element, and only call it another: an input is packed as it leaves them."""
+
 
 def check_supported(graph: Graph) -> Graph:
     """The graph itself; raises CompileError with node, operator, attribute and what is allowed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.compiler.errors import refuse_node
-from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import Window
 from weft.compiler.passes.rewrite import Place, Rewrite
 
@@ -55,6 +55,23 @@ def _pads(node: Node, kernel: Sequence[int], size: Sequence[int], strides: Seque
     return (*before, *after)
 
 
+def transposed_pads(node: Node, kernel: Sequence[int], source: Sequence[int],
+                    result: Sequence[int]) -> tuple[int, int]:
+    """What a ConvTranspose cuts off above and left; ``source`` and ``result`` are :func:`image_size`."""
+    mode = node.attributes.get("auto_pad", "NOTSET")
+    if mode == "VALID":
+        return 0, 0
+    if mode == "NOTSET" and "output_shape" not in node.attributes:
+        return four(node, "pads")[:2]
+    strides, dilations, extra = pair(node, "strides"), pair(node, "dilations"), pair(node, "output_padding", 0)
+    begin = []
+    for axis in range(2):
+        total = strides[axis] * (source[1 + axis] - 1) + extra[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        total = max(total - result[1 + axis], 0)
+        begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+    return begin[0], begin[1]
+
+
 def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[int], outputs: Sequence[int]) -> None:
     """The maximum of nothing but padding has no value."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel_shape", "strides", "pads", "dilations"))
@@ -66,15 +83,15 @@ def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[in
                               "a pixel of the image in every window", "reduce pads, or set ceil_mode=0")
 
 
-def image_size(state: Rewrite, name: str) -> tuple[int, int, int]:
+def image_size(graph: Graph, name: str) -> tuple[int, int, int]:
     """Batch, height and width of a tensor of 3 or 4 dimensions."""
-    shape = state.graph.shapes[name]
+    shape = graph.shapes[name]
     return shape[0], (shape[2] if len(shape) == 4 else 1), shape[-1]
 
 
 def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]) -> str:
     """``run`` on every image of a batch, whose images lie below each other; its results below each other again."""
-    batch, height, width = image_size(state, node.input(0))
+    batch, height, width = image_size(state.graph, node.input(0))
     if batch == 1:
         return run(source)
     parts: list[tuple[str, Place]] = []

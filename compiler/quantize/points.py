@@ -26,14 +26,20 @@ SUM_HEADROOM = 1.25
 
 @dataclass(frozen=True)
 class LayerPoints:
-    """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core."""
+    """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core;
+    ``leave_shifts`` one for each output."""
 
     weights: int
     bias: int
     accumulators: int
     core_shift: int
     add_shifts: tuple[int, ...]
-    leave_shift: int
+    leave_shifts: tuple[int, ...]
+
+    @property
+    def leave_shift(self) -> int:
+        """Of the last output, and of what the SIMD unit reads."""
+        return self.leave_shifts[-1]
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def largest_point(magnitude: float, width: int) -> int:
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
                   plain: bool, opset: int) -> Points:
     """Points from ranges; with ``plain``, or on an ``every_step`` machine, the type's own point everywhere."""
-    names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, layer.output))
+    names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or arch.mac_rounding == EVERY_STEP
     points = _plain(layers, names, arch) if fixed else _Chooser(layers, constants, calibration, arch, opset).run(names)
     tables, errors = {}, {}
@@ -79,7 +85,8 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Points:
     point = arch.number.point
-    numbers = [LayerPoints(point, point, 2 * point, point, (point,) * len(layer.adds), point) for layer in layers]
+    numbers = [LayerPoints(point, point, 2 * point, point, (point,) * len(layer.adds),
+                           (point,) * len(layer.outputs)) for layer in layers]
     return Points(dict.fromkeys(names, point), tuple(numbers))
 
 
@@ -94,7 +101,7 @@ class _Chooser:
         self.points: dict[str, int] = {}
 
     def run(self, names: Mapping[str, None]) -> Points:
-        computed = {layer.output.root for layer in self.layers}
+        computed = {var.root for layer in self.layers for var in layer.outputs}
         before_slope: dict[str, float] = {}
         for layer in self.layers:
             if isinstance(layer.elementwise, LeakyRelu):
@@ -123,12 +130,12 @@ class _Chooser:
         if isinstance(layer.core, MatMul):
             magnitude = float(np.abs(self.constants[layer.core.bias]).max())
             bias = self._within(largest_point(magnitude, self.width), accumulators)
-        for var in (*(add.input for add in layer.adds), layer.output):
+        for var in (*(add.input for add in layer.adds), *layer.outputs):
             self.points[var.root] = self._within(self.points[var.root], accumulators)
         entering = bias if isinstance(layer.core, MatMul) else self.points[layer.core.input.root]
         return LayerPoints(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
-                           accumulators - self.points[layer.output.root])
+                           tuple(accumulators - self.points[var.root] for var in layer.outputs))
 
     def _multiply(self, layer: Layer) -> LayerPoints:
         """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
@@ -138,7 +145,7 @@ class _Chooser:
         excess = left + right - point - self.points[output]
         loss = (excess // 2, excess - excess // 2)
         leave = max(loss)
-        return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), leave)
+        return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
 
     def _lookup(self, layer: Layer) -> LayerPoints:
         """The table's slopes must fit at the point that takes the input's to the output's."""
@@ -148,7 +155,7 @@ class _Chooser:
                              self.opset)
         steepest = largest_point(float(np.abs(pieces.slopes).max()), self.width)
         self.points[output] = min(self.points[output], source - self.arch.number.point + steepest)
-        return LayerPoints(0, 0, source, 0, (), 0)
+        return LayerPoints(0, 0, source, 0, (), (0,))
 
     def _within(self, point: int, accumulators: int) -> int:
         """A point from which the accumulators' is reached by a shift left that their width allows."""

@@ -156,10 +156,12 @@ class Fixed:
         then the order of its sums matters, and here they are rounded once."""
         for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
-            tensors.write(layer.output, np.zeros(1, np.int64))  # the machine writes before it has read everything
+            for var in layer.outputs:  # the machine writes before it has read everything
+                tensors.write(var, np.zeros(1, np.int64))
+            leaves = list(numbers.leave_shifts)
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, self._leave(value, numbers))
+                    tensors.write(operation.output, self._leave(value, leaves.pop(0)))
                 elif isinstance(operation, MatMul | Load):
                     value = self._core(operation, tensors, numbers, own)
                 elif isinstance(operation, Add):
@@ -167,7 +169,7 @@ class Fixed:
                 elif isinstance(operation, Relu):
                     value = np.maximum(value, 0)
                 else:  # the SIMD unit: out of the accumulators and in again
-                    scalars = self._simd(operation, self._leave(value, numbers), tensors, numbers, own)
+                    scalars = self._simd(operation, self._leave(value, numbers.leave_shift), tensors, numbers, own)
                     value = self._enter(scalars, numbers.leave_shift)
 
     def _core(self, core: MatMul | Load, tensors: Tensors, numbers: LayerPoints, own: LayerIntegers) -> np.ndarray:
@@ -183,8 +185,8 @@ class Fixed:
         number = self.arch.number
         match operation:
             case Multiply():
-                other = self._leave(self._enter(tensors.read(operation.input), numbers.add_shifts[0]), numbers)
-                return np.asarray(number.multiply(value, other))
+                other = self._enter(tensors.read(operation.input), numbers.add_shifts[0])
+                return np.asarray(number.multiply(value, self._leave(other, numbers.leave_shift)))
             case MaxPool():
                 return pool(value, operation.window, operation.size)
             case Minimum():
@@ -204,9 +206,8 @@ class Fixed:
     def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
         return np.asarray(enter(scalars, 0 if self.every_step else shift, self.arch.accumulator_bits))
 
-    def _leave(self, value: np.ndarray, numbers: LayerPoints) -> np.ndarray:
-        shift = 0 if self.every_step else numbers.leave_shift
-        return np.asarray(leave(value, shift, self.arch.number.width)).astype(np.int64)
+    def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
+        return np.asarray(leave(value, 0 if self.every_step else shift, self.arch.number.width)).astype(np.int64)
 
 
 def convolve(image: np.ndarray, weights: np.ndarray, core: MatMul, group: int | None = None,

@@ -32,26 +32,27 @@ PROBES = 2
 def layer_signals(model: Path, arch: Arch, inputs: Mapping[str, np.ndarray] | None, plain: bool,
                   host_fallback: bool, outputs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
-    output at the ends of their range."""
+    outputs at the ends of their range."""
     state = _compile(State(model, _roomy(arch), inputs, plain, host_fallback, outputs))
     samples = random_inputs(state.graph) if inputs is None else check_inputs(state.graph, inputs)
     count = min(PROBES, *(len(array) for array in samples.values()))
-    names = [layer.output.name for layer in state.layers]
-    engine = session(to_onnx(state.graph, names))
-    signal, noise, saturated = np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names), int)
+    outputs_of = [(number, var) for number, layer in enumerate(state.layers) for var in layer.outputs]
+    engine = session(to_onnx(state.graph, [var.name for _, var in outputs_of]))
+    layers = len(state.layers)
+    signal, noise, saturated = np.zeros(layers), np.zeros(layers), np.zeros(layers, int)
     for sample in range(count):
         given = feed(state.graph, {name: array[sample] for name, array in samples.items()})
         wanted = dict(zip((entry.name for entry in engine.get_outputs()), engine.run(None, given), strict=True))
         dram0 = _run(state, given)
-        for number, layer in enumerate(state.layers):
-            scalars = _tensor(state, dram0, layer.output)
-            value = wanted[layer.output.name][0].astype(np.float64)
-            found = state.arch.number.dequantize(scalars, state.points.vars[layer.output.root])
+        for number, var in outputs_of:
+            scalars = _tensor(state, dram0, var)
+            value = wanted[var.name][0].astype(np.float64)
+            found = state.arch.number.dequantize(scalars, state.points.vars[var.root])
             signal[number] += (value ** 2).sum()
             noise[number] += ((value - found) ** 2).sum()
             saturated[number] += np.isin(scalars, (state.arch.number.minimum, state.arch.number.maximum)).sum()
     return [{"signal_to_noise": signal_to_noise(signal[number], noise[number]), "saturations": int(saturated[number])}
-            for number in range(len(names))]
+            for number in range(layers)]
 
 
 def _roomy(arch: Arch) -> Arch:
@@ -64,7 +65,7 @@ def _compile(state: State) -> State:
     """All steps; before the memory step every tensor becomes an output, so that none is overwritten."""
     for step in STEPS:
         if step.name == "memory":
-            kept = {layer.output.root: None for layer in state.layers}
+            kept = {var.root: None for layer in state.layers for var in layer.outputs}
             ports = tuple(Port(name, state.graph.shapes[name], name) for name in kept)
             state = state.replace(graph=dataclasses.replace(state.graph, outputs=ports))
         state = step.run(state)

@@ -94,8 +94,9 @@ class LayerShape:
         return self.layer.core.input.root in self.resident
 
     @cached_property
-    def output_is_resident(self) -> bool:
-        return self.layer.output.root in self.resident
+    def streamed_outputs(self) -> int:
+        """Outputs that go to DRAM0."""
+        return sum(var.root not in self.resident for var in self.layer.outputs)
 
     @cached_property
     def streamed_adds(self) -> int:

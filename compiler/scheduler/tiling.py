@@ -140,7 +140,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
     core_pixels, output_pixels = cut.core_largest, tiling.grain.rows * tiling.grain.columns
     strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
     weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
-    staging = 0 if shape.output_is_resident else output_pixels * tiling.outputs
+    staging = shape.streamed_outputs * output_pixels * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tiling.outputs, (core_pixels + second) * tiling.outputs
@@ -170,8 +170,7 @@ def vectors(shape: LayerShape, tiling: Tiling) -> tuple[int, int, int]:
     """Vectors through the array (or the accumulators), DRAM0 and DRAM1."""
     cut = _cut(shape, tiling)
     dram0 = shape.streamed_adds * cut.core_total * shape.output_tiles
-    if not shape.output_is_resident:
-        dram0 += math.prod(shape.layer.output.size) * shape.output_tiles
+    dram0 += shape.streamed_outputs * math.prod(shape.layer.output.size) * shape.output_tiles
     if not shape.input_is_resident:
         dram0 += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
     if shape.loads:

@@ -132,7 +132,7 @@ def forget_relu(state: State) -> State:
 def shift_too_far(state: State) -> State:
     first, *rest = state.points.layers
     return state.replace(points=dataclasses.replace(state.points, layers=(
-        dataclasses.replace(first, leave_shift=first.leave_shift + 1), *rest)))
+        dataclasses.replace(first, leave_shifts=(first.leave_shift + 1,)), *rest)))
 
 
 def spoil_a_vector(state: State) -> State:

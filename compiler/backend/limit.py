@@ -1,0 +1,90 @@
+"""What a network costs the array at least, and what a program really sends through it: one vector a cycle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from weft.compiler import lir
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.layers.hir import Size, Window
+from weft.compiler.passes.operators import RELABEL
+from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
+
+
+def array_vectors(operations: Iterable[lir.Operation]) -> int:
+    """Vectors that the MatMuls among ``operations`` send through the array."""
+    return sum(operation.size * operation.rows for operation in operations if isinstance(operation, lir.MatMul))
+
+
+def limit_cycles(graph: Graph, lanes: int) -> int:
+    """Cycles below which no weight-stationary array of ``lanes`` computes a network as it is drawn.
+
+    ``graph`` is the frontend's. Summed over Conv, ConvTranspose, Gemm and MatMul: pairs of an output pixel and a tap
+    inside the image x pairs of an input and an output tile that some group joins. Convolutions that read an input of
+    the network are packed as that is least.
+    """
+    return sum(layer_limits(graph, lanes).values())
+
+
+def layer_limits(graph: Graph, lanes: int) -> dict[str, int]:
+    """:func:`limit_cycles` of every layer, by the tensor that it makes."""
+    given = {port.tensor for port in graph.inputs}
+    limits: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op in RELABEL and node.input(0) in given:
+            given.add(node.output)
+        elif node.op in ("Conv", "ConvTranspose"):
+            limits[node.output] = _convolution(graph, node, lanes, node.input(0) in given)
+        elif node.op in ("Gemm", "MatMul"):
+            limits[node.output] = _matrix(graph, node, lanes)
+    return limits
+
+
+Way = tuple[tuple[int, ...], Window, int, Size]
+
+
+def packings(window: Window, channels: int, size: Size, output: Size) -> list[Way]:
+    """Ways to pack a convolution's input on the host: axes whose taps become channels, then the window, channels and
+    size of the image that the array sees."""
+    found: list[Way] = []
+    for axes in ((), (1,), (0,), (0, 1)):
+        seen = tuple(output[axis] if axis in axes else size[axis] for axis in range(2))
+        taps = math.prod(window.kernel[axis] for axis in axes)
+        found.append((axes, window.packed(axes), channels * taps, (seen[0], seen[1])))
+    return found
+
+
+def _convolution(graph: Graph, node: Node, lanes: int, packed: bool) -> int:
+    weights = graph.constants[node.input(1)].shape
+    kernel = (1, weights[2]) if len(weights) == 3 else (weights[2], weights[3])
+    (batch, *size), (_, *output) = image_size(graph, node.input(0)), image_size(graph, node.output)
+    source, result = (size[0], size[1]), (output[0], output[1])
+    channels, made = graph.shapes[node.input(0)][1], graph.shapes[node.output][1]
+    group = node.attributes.get("group", 1)
+    if node.op == "ConvTranspose":  # which output pixels a tap of the kernel reaches from an input pixel
+        pads = transposed_pads(node, kernel, (batch, *size), (batch, *output))
+        window = Window(kernel, pair(node, "strides"), pads, pair(node, "dilations"))
+        return batch * window.work(result, source) * _tile_pairs(channels, made, group, lanes)
+    attributes = window_attributes(node, kernel, size)
+    window = Window(kernel, attributes["strides"], attributes["pads"][:2], attributes["dilations"])
+    ways = packings(window, channels, source, result)
+    return batch * min(seen.work(image, result) * _tile_pairs(count, made, group, lanes)
+                       for _, seen, count, image in (ways if packed else ways[:1]))
+
+
+def _matrix(graph: Graph, node: Node, lanes: int) -> int:
+    factor = graph.constants[node.input(1)].shape
+    inner = factor[-1] if node.attributes.get("transB", 0) else factor[-2 if len(factor) > 1 else 0]
+    shape = graph.shapes[node.output]
+    made = shape[-1] if len(factor) > 1 else 1
+    return math.prod(shape) // made * _tile_pairs(inner, made, 1, lanes)
+
+
+def _tile_pairs(channels: int, made: int, group: int, lanes: int) -> int:
+    """Pairs of an input tile and an output tile between which there are weights."""
+    inputs, outputs = channels // group, made // group
+    pairs = {(source, result) for index in range(group)
+             for source in range(index * inputs // lanes, ((index + 1) * inputs - 1) // lanes + 1)
+             for result in range(index * outputs // lanes, ((index + 1) * outputs - 1) // lanes + 1)}
+    return len(pairs)
