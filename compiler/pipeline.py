@@ -32,11 +32,12 @@ from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import drop_unread, fold_channelwise
+from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
-from weft.compiler.quantize.calibrate import Calibration, calibrate
+from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, schedule
 from weft.hw.arch import EVERY_STEP, Arch
@@ -105,6 +106,13 @@ def _normalise(state: State) -> State:
     return state.replace(graph=normalise(state.graph, state.arch.array_size))
 
 
+def _fold_forward(state: State) -> State:
+    """Not where every tensor has the type's own point: there is no room for offsets."""
+    if state.plain or state.arch.mac_rounding == EVERY_STEP:
+        return state
+    return state.replace(graph=fold_forward(state.graph, partial(channel_ranges, state.graph, state.inputs)))
+
+
 def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
     return lambda state: state.replace(graph=function(state.graph))
 
@@ -165,6 +173,7 @@ STEPS: tuple[Step, ...] = (
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
+    Step("fold_forward", _fold_forward, lambda state: state.graph.text()),
     Step("drop_unread_pixels", _graph_pass(drop_unread_pixels), lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),

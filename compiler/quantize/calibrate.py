@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,8 +75,7 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
     tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
     sums = [node.output for node in extra if node.op == "Conv"]
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
-    count = len(next(iter(samples.values())))
-    chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
+    chosen = _chosen(samples)
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
     for index in chosen:
@@ -91,6 +90,27 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
             largest[name] = max(largest[name], float(values[name].max()))
     by_weights = {node.input(1): largest[name] for node, name in zip(convs, sums, strict=True)}
     return Calibration(ranges, by_weights, len(chosen), inputs is None)
+
+
+def channel_ranges(graph: Graph, inputs: Mapping[str, np.ndarray] | None,
+                   names: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The lowest and the highest value of every channel of some tensors, on the inputs of :func:`calibrate`."""
+    samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+    engine = session(to_onnx(graph, names))
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for index in _chosen(samples):
+        given = feed(graph, {name: array[index] for name, array in samples.items()})
+        for output, value in zip(engine.get_outputs(), engine.run(None, given), strict=True):
+            low, high = value.min((0, 2, 3)), value.max((0, 2, 3))
+            before = found.get(output.name, (low, high))
+            found[output.name] = np.minimum(before[0], low), np.maximum(before[1], high)
+    return found
+
+
+def _chosen(samples: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Numbers of the samples that run."""
+    count = len(next(iter(samples.values())))
+    return np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
 
 
 def _widen(before: Range | None, value: np.ndarray) -> Range:
