@@ -3,7 +3,9 @@
 The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
 (the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where elements do not lie in order either
 ``strides``, one for each axis of the user's array, such as those of TensorFlow's channels-last images, or ``order``,
-runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``host`` (a small
+runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``packing`` of an
+input that a thin first layer reads (``packing.py``): these places count in ``source`` [channels, height, width], of
+which the host makes ``layout``; ``host`` (a small
 ONNX model which runs behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of
 them and load too.
 
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.errors import refuse
+from weft.compiler.packing import Packing
 from weft.compiler.passes.host import HostPart
 from weft.compiler.passes.index import gather, scatter
 from weft.hw.arch import Arch
@@ -42,10 +45,12 @@ class Port:
     layout: tuple[int, int, int] | None = None
     point: int | None = None
     order: tuple[int, ...] | None = None
+    packing: Packing | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point, **self._order_to_json()}
+                "point": self.point, **self._order_to_json(),
+                **({} if self.packing is None else {"packing": self.packing.to_json()})}
 
     def _order_to_json(self) -> dict[str, Any]:
         if self.order is None or self.shape is None:
@@ -61,7 +66,8 @@ class Port:
             order = tuple(positions(shape, values["strides"]).ravel().tolist())
         elif values.get("order") is not None:
             order = tuple(first + step * number for first, step, count in values["order"] for number in range(count))
-        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"), order)
+        packing = Packing.from_json(values["packing"]) if values.get("packing") is not None else None
+        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"), order, packing)
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,9 @@ class TModel:
         scalars = self.arch.number.quantize(array, port.point)
         if port.layout is None:
             return scalars
-        return pack(scatter(scalars, port.order, port.layout), self.arch.array_size)
+        if port.packing is None:
+            return pack(scatter(scalars, port.order, port.layout), self.arch.array_size)
+        return pack(port.packing.pack(scatter(scalars, port.order, port.packing.source)), self.arch.array_size)
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
         """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""

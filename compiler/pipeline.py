@@ -36,6 +36,7 @@ from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
@@ -113,6 +114,10 @@ def _fold_forward(state: State) -> State:
     return state.replace(graph=fold_forward(state.graph, partial(channel_ranges, state.graph, state.inputs)))
 
 
+def _pack_inputs(state: State) -> State:
+    return state.replace(graph=pack_inputs(state.graph, state.arch))
+
+
 def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
     return lambda state: state.replace(graph=function(state.graph))
 
@@ -175,6 +180,7 @@ STEPS: tuple[Step, ...] = (
     Step("drop_unread", _graph_pass(drop_unread), lambda state: state.graph.text()),
     Step("fold_forward", _fold_forward, lambda state: state.graph.text()),
     Step("drop_unread_pixels", _graph_pass(drop_unread_pixels), lambda state: state.graph.text()),
+    Step("pack_inputs", _pack_inputs, lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),
     Step("points", _points, lambda state: state.points.text()),
@@ -253,7 +259,7 @@ def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
     for port in ports:
         place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          state.points.vars[port.tensor], port.order))
+                          state.points.vars[port.tensor], port.order, port.packing))
     return tuple(found)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import Size, Window
+from weft.compiler.layers.hir import Window
+from weft.compiler.packing import ways
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
 
@@ -41,20 +42,6 @@ def layer_limits(graph: Graph, lanes: int) -> dict[str, int]:
     return limits
 
 
-Way = tuple[tuple[int, ...], Window, int, Size]
-
-
-def packings(window: Window, channels: int, size: Size, output: Size) -> list[Way]:
-    """Ways to pack a convolution's input on the host: axes whose taps become channels, then the window, channels and
-    size of the image that the array sees."""
-    found: list[Way] = []
-    for axes in ((), (1,), (0,), (0, 1)):
-        seen = tuple(output[axis] if axis in axes else size[axis] for axis in range(2))
-        taps = math.prod(window.kernel[axis] for axis in axes)
-        found.append((axes, window.packed(axes), channels * taps, (seen[0], seen[1])))
-    return found
-
-
 def _convolution(graph: Graph, node: Node, lanes: int, packed: bool) -> int:
     weights = graph.constants[node.input(1)].shape
     kernel = (1, weights[2]) if len(weights) == 3 else (weights[2], weights[3])
@@ -68,9 +55,9 @@ def _convolution(graph: Graph, node: Node, lanes: int, packed: bool) -> int:
         return batch * window.work(result, source) * _tile_pairs(channels, made, group, lanes)
     attributes = window_attributes(node, kernel, size)
     window = Window(kernel, attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-    ways = packings(window, channels, source, result)
-    return batch * min(seen.work(image, result) * _tile_pairs(count, made, group, lanes)
-                       for _, seen, count, image in (ways if packed else ways[:1]))
+    allowed = ways(window, (channels, *source), result)[:None if packed and group == 1 else 1]
+    return batch * min(way.window.work(way.packing.size, result)
+                       * _tile_pairs(way.packing.layout[0], made, group, lanes) for way in allowed)
 
 
 def _matrix(graph: Graph, node: Node, lanes: int) -> int:

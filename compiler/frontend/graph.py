@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.packing import Packing
+
 Shape = tuple[int, ...]
 
 
@@ -48,13 +50,15 @@ class Node:
 class Port:
     """An input or output of the network: its name and shape for the user, and the tensor that holds it.
 
-    ``order`` is the position in that tensor of every element, None where they lie in order.
+    ``order`` is the position in that tensor of every element, None where they lie in order. With ``packing`` it is the
+    position in the image which the host packs into that tensor.
     """
 
     name: str
     shape: Shape
     tensor: str
     order: tuple[int, ...] | None = None
+    packing: Packing | None = None
 
 
 @dataclass(frozen=True)

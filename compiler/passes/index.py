@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.frontend.graph import Graph, Node, Port, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, run_model
 
 FILL = -1
@@ -70,8 +70,13 @@ def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
 
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """One value for each input port, by its name -> the graph's input tensors."""
-    return {port.tensor: scatter(np.asarray(sample[port.name]), port.order, graph.shapes[port.tensor])
-            for port in graph.inputs}
+    return {port.tensor: _feed(np.asarray(sample[port.name]), port, graph.shapes[port.tensor]) for port in graph.inputs}
+
+
+def _feed(values: np.ndarray, port: Port, shape: Shape) -> np.ndarray:
+    if port.packing is None:
+        return scatter(values, port.order, shape)
+    return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))
 
 
 def scatter(values: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:

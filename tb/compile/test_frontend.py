@@ -36,7 +36,7 @@ def test_channels_last_input_is_packed_not_moved(tmp_path: Path) -> None:
     report = compile_model(path, BASE, tmp_path, calibration={"x": samples})
     assert [row["kind"] for row in report.layers] == ["mat_mul+relu", "mat_mul"]
     port, = json.loads(report.model_path.read_text())["inputs"]
-    assert (port["shape"], port["layout"], port["strides"]) == ([1, 9, 8, 3], [3, 9, 8], [0, 8, 1, 72])
+    assert (port["shape"], port["packing"]["source"], port["strides"]) == ([1, 9, 8, 3], [3, 9, 8], [0, 8, 1, 72])
     model = TModel.load(report.model_path)
     expected = run_float(path, {"x": samples[:1]})
     found = run_golden(model, {"x": samples[0]})

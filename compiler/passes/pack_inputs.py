@@ -1,0 +1,61 @@
+"""Pass: inputs with fewer channels than lanes that a convolution reads are packed by the host, as that is fastest."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node, Port
+from weft.compiler.layers.hir import Window
+from weft.compiler.packing import Way, ways
+from weft.hw.arch import Arch
+
+SHARE = 4
+"""A packed input takes at most one part in so many of DRAM0: it stays there to the end."""
+
+
+def pack_inputs(graph: Graph, arch: Arch) -> Graph:
+    """The same network on packed inputs: its ports say how."""
+    for port in graph.inputs:
+        readers = graph.consumers().get(port.tensor, [])
+        thin = graph.shapes[port.tensor][1] < arch.array_size
+        if thin and len(readers) == 1 and readers[0].op == "Conv" and readers[0].attributes["group"] == 1:
+            way = _best(graph, readers[0], arch)
+            graph = _packed(graph, port, readers[0], way) if way.axes else graph
+    return graph
+
+
+def _best(graph: Graph, node: Node, arch: Arch) -> Way:
+    """Of least cycles, as the array and DRAM0 would need them; the fewest vectors of both where these are alike."""
+    _, channels, height, width = graph.shapes[node.input(0)]
+    _, made, rows, columns = graph.shapes[node.output]
+    attributes, lanes = node.attributes, arch.array_size
+    window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
+    beats = max(1.0, 8 * arch.vector_bytes / arch.axi_data_width)
+
+    def cost(way: Way) -> tuple[float, int, int]:
+        tiles = -(-way.packing.layout[0] // lanes)
+        array = way.window.work(way.packing.size, (rows, columns)) * tiles * -(-made // lanes)
+        loaded = tiles * math.prod(way.packing.size)
+        return max(array, loaded * beats), array, loaded
+
+    plain, *others = ways(window, (channels, height, width), (rows, columns))
+    fitting = [way for way in others if cost(way)[2] * SHARE <= arch.dram0_depth]
+    return min((plain, *fitting), key=cost)
+
+
+def _packed(graph: Graph, port: Port, node: Node, way: Way) -> Graph:
+    name = f"{node.output}/packed_weights"
+    weights = way.weights(np.asarray(graph.constants[node.input(1)]))
+    _, _, bottom, right = node.attributes["pads"]
+    ends = [0 if axis in way.axes else end for axis, end in enumerate((bottom, right))]
+    attributes = {**node.attributes, "kernel_shape": way.window.kernel, "strides": way.window.strides,
+                  "pads": (*way.window.pads, *ends), "dilations": way.window.dilations}
+    made = node.replace(inputs=(node.input(0), name, *node.inputs[2:]), attributes=attributes)
+    inputs = tuple(dataclasses.replace(entry, packing=way.packing) if entry is port else entry
+                   for entry in graph.inputs)
+    shapes = {**graph.shapes, port.tensor: (1, *way.packing.layout)}
+    smaller = graph.with_nodes([made if entry is node else entry for entry in graph.nodes], {name: weights})
+    return smaller.replace(inputs=inputs, shapes=shapes)
