@@ -40,7 +40,7 @@ from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
-from weft.compiler.scheduler.schedule import Schedule, schedule
+from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.arch import EVERY_STEP, Arch
 
 NOT_MADE: Any = None
@@ -158,6 +158,10 @@ def _schedule(state: State) -> State:
     return state.replace(schedule=schedule(state.layout.shapes, state.layout.plans, state.points, state.layout))
 
 
+def _interleave(state: State) -> State:
+    return state.replace(schedule=interleaved(state.schedule, state.arch))
+
+
 def _verify(state: State) -> State:
     written = [state.layout.dram0[port.tensor] for port in state.graph.inputs]
     verify(state.schedule.operations, state.arch, written, len(state.consts.vectors))
@@ -166,9 +170,9 @@ def _verify(state: State) -> State:
 
 def _encode(state: State) -> State:
     instructions, starts = encode(state.schedule.operations, state.arch)
-    firsts = [starts[index] for index in state.schedule.starts] + [len(instructions)]
-    counts = tuple(after - before for before, after in zip(firsts, firsts[1:], strict=False))
-    return state.replace(program=assemble(instructions, state.arch), instruction_counts=counts)
+    counts = np.bincount(state.schedule.layers, np.diff([*starts, len(instructions)]), len(state.layers))
+    return state.replace(program=assemble(instructions, state.arch),
+                         instruction_counts=tuple(int(count) for count in counts))
 
 
 STEPS: tuple[Step, ...] = (
@@ -187,6 +191,7 @@ STEPS: tuple[Step, ...] = (
     Step("consts", _consts, lambda state: f"{len(state.consts.vectors)} vectors\n"),
     Step("memory", _layout, lambda state: state.layout.text()),
     Step("schedule", _schedule, lambda state: lir.program_text(state.schedule.operations)),
+    Step("interleave", _interleave, lambda state: lir.program_text(state.schedule.operations)),
     Step("verify", _verify, lambda state: "no fault found\n"),
     Step("backend", _encode, lambda state: f"{len(state.program)} bytes\n"),
 )

@@ -220,7 +220,7 @@ def _run_fixed(state: State, sample: Mapping[str, np.ndarray]) -> Results:
 
 def _run_lir(state: State, sample: Mapping[str, np.ndarray]) -> Results:
     memories = _memories(state, sample)
-    run_lir(state.schedule.operations, state.arch, *memories)
+    run_lir(state.schedule.operations, Machine(state.arch, *memories))
     return _outputs(state, lambda var: _real(state, var, _from_dram(state, memories[0], var)))
 
 

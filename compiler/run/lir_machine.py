@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable
 
 from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
-from weft.hw.arch import Arch
 from weft.hw.isa import Register
 from weft.tb.golden import decode
 from weft.tb.golden.decode import Span
-from weft.tb.golden.dram import Dram
 from weft.tb.golden.machine import EXECUTE, Machine
 
 
-def run_lir(operations: Iterable[lir.Operation], arch: Arch, dram0: Dram, dram1: Dram) -> None:
-    """Operations, one after another, on the given memories. Addresses must be inside them (the verifier sees to it)."""
-    machine = Machine(arch, dram0, dram1)
+def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
+    """Operations, one after another. Addresses must be inside their memories (the verifier sees to it)."""
     for operation in operations:
         golden = MEANING[type(operation)](machine, operation)
         EXECUTE[type(golden)](machine, golden)

@@ -1,0 +1,183 @@
+"""Interleaving: operations in the order in which they would start on a machine with endless queues.
+
+The machine takes instructions in order and its queues are short, so a program is fast when each instruction stands
+where its unit gets to it. One forward pass gives every operation its start: its unit takes operations in the order in
+which they were emitted, and an operation waits until those before it that it conflicts with are done, as the
+interlock decides it (the whole range from an access's first to its last vector counts). Then operations are sorted by
+start. What conflicts never changes places, for it starts strictly later; so the program means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numba
+import numpy as np
+
+from weft.compiler import lir
+from weft.compiler.lir import Address, Space
+from weft.hw.arch import Arch
+from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.units import UNITS, Memory
+
+DRAM_LATENCY_CYCLES = 30
+"""From an address on the bus to the first beat, and from the last beat written to its response: what is planned for."""
+
+_UNITS = {name: number for number, name in enumerate(UNITS)}
+_MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.VARS, Space.CONSTS)
+_MEMORY = {space: number for number, space in enumerate(_MEMORIES)}
+_DRAM = {Space.VARS: "dram0", Space.CONSTS: "dram1"}
+_COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
+            "write_last")
+_UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
+    "unit", "joined", "cycles", "latency", "read", "write"))
+_NONE = (-1, 0, 0)
+
+Row = tuple[int, ...]
+
+
+def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
+    """The new order, as indices into ``operations``."""
+    rows = _Rows(arch).table(operations)
+    depths = {Space.LOCAL: arch.local_depth, Space.ACCUMULATORS: arch.accumulator_depth,
+              Space.VARS: arch.dram0_depth, Space.CONSTS: arch.dram1_depth}
+    bases = np.cumsum([0, *(depths[space] for space in _MEMORIES)])
+    starts = _starts(rows, bases, _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
+    return np.argsort(starts, kind="stable")
+
+
+def _checked() -> np.ndarray:
+    """[memory, unit, whether it writes]: the unit touches the memory in this way at all."""
+    names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
+    touched = np.zeros((len(names), len(_UNITS), 2), np.bool_)
+    for name, unit in UNITS.items():
+        for access in unit.accesses:
+            touched[names.index(access.memory), _UNITS[name], int(access.writes)] = True
+    return touched
+
+
+class _Rows:
+    """Operations as rows of integers: unit, times, what is read and what is written."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.beats = max(1, 8 * arch.vector_bytes // arch.axi_data_width)
+        self.array = LOCAL_READ_LATENCY + array_latency(arch)
+        self.body = 0
+        self.iterations = 1
+
+    def table(self, operations: Sequence[lir.Operation]) -> np.ndarray:
+        """[operations, _COLUMNS]."""
+        rows = [self.ROW[type(operation)](self, operation) for operation in operations]
+        return np.array(rows, np.int64).reshape(-1, len(_COLUMNS))
+
+    @staticmethod
+    def _range(address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> Row:
+        return (_MEMORY[address.space], address.offset,
+                address.offset + (size - 1) * stride + (rows - 1) * pitch)
+
+    def _mat_mul(self, entry: lir.MatMul) -> Row:
+        read = _NONE if entry.local is None else self._range(entry.local, entry.size, entry.local_stride, entry.rows,
+                                                             entry.local_pitch)
+        write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
+                            entry.accumulator_pitch)
+        return _UNITS["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
+
+    def _load_weight(self, entry: lir.LoadWeight) -> Row:
+        read = self._range(entry.local, entry.size, 1)
+        return _UNITS["load_weight"], 0, entry.size + entry.zero_bias, LOCAL_READ_LATENCY, *read, *_NONE
+
+    def _data_move(self, entry: lir.DataMove) -> Row:
+        near = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
+        far = self._range(entry.far, entry.size, entry.far_stride, entry.rows, entry.far_pitch)
+        read, write = (far, near) if entry.to_local else (near, far)
+        vectors = entry.size * entry.rows
+        if entry.far.space is Space.ACCUMULATORS:
+            unit, latency = (("move_out", ACCUMULATOR_READ_LATENCY) if entry.to_local
+                             else ("move_in", LOCAL_READ_LATENCY))
+            return _UNITS[unit], 0, vectors, latency, *read, *write
+        unit = f"{_DRAM[entry.far.space]}_{'read' if entry.to_local else 'write'}"
+        return _UNITS[unit], 0, vectors * self.beats, DRAM_LATENCY_CYCLES, *read, *write
+
+    def _simd(self, entry: lir.Simd) -> Row:
+        count, joined = (self.iterations, 1) if self.body else (1, 0)
+        self.body = max(0, self.body - 1)
+        read = _NONE if entry.read is None else self._range(entry.read, 1 if entry.hold else count, entry.read_stride)
+        write = _NONE if entry.write is None else self._range(entry.write, count, entry.write_stride)
+        return _UNITS["simd"], joined, count, ACCUMULATOR_READ_LATENCY, *read, *write
+
+    def _simd_loop(self, entry: lir.SimdLoop) -> Row:
+        self.body, self.iterations = entry.body, entry.iterations
+        return _UNITS["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
+
+    def _load_lut(self, entry: lir.LoadLut) -> Row:
+        read = self._range(entry.local, entry.size, 1)
+        return _UNITS["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
+
+    ROW: dict[type, Callable[..., Row]] = {
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+    }
+
+
+@numba.njit(cache=True)
+def _free_after(start, range_, writes, unit, touches, bases, read_until, written_until):  # type: ignore
+    """When ``unit`` may touch a range: after what it conflicts with, and not before ``start``."""
+    memory = range_[0]
+    if memory < 0:
+        return start
+    for other in range(touches.shape[1]):
+        if other == unit:
+            continue
+        for vector in range(bases[memory] + range_[1], bases[memory] + range_[2] + 1):
+            if touches[memory, other, 1]:
+                start = max(start, written_until[other, vector])
+            if writes and touches[memory, other, 0]:
+                start = max(start, read_until[other, vector])
+    return start
+
+
+@numba.njit(cache=True)
+def _hold(range_, unit, bases, until, done):  # type: ignore
+    """Note that ``unit`` is at work on a range until ``done``."""
+    if range_[0] >= 0:
+        base = bases[range_[0]]
+        until[unit, base + range_[1]:base + range_[2] + 1] = done
+
+
+@numba.njit(cache=True)
+def _starts(rows, bases, touches, mat_mul, load_weight):  # type: ignore
+    """Start of every operation, in cycles. ``bases`` puts the memories behind each other in one array of vectors.
+
+    A SIMD loop, header and body, starts as one. A MatMul starts after the loads before it; a load after the MatMuls
+    before it have, which take over the weights as they start.
+    """
+    units = touches.shape[1]
+    read_until, written_until = np.zeros((units, bases[-1]), np.int64), np.zeros((units, bases[-1]), np.int64)
+    free = np.zeros(units, np.int64)
+    starts = np.zeros(len(rows), np.int64)
+    weights_ready, weights_taken, first = 0, -1, 0
+    while first < len(rows):
+        end = first + 1
+        while end < len(rows) and rows[end, _JOINED]:
+            end += 1
+        unit = rows[first, _UNIT]
+        start = free[unit]
+        if unit == mat_mul:
+            start = max(start, weights_ready)
+        if unit == load_weight:
+            start = max(start, weights_taken + 1)
+        for row in rows[first:end]:
+            start = _free_after(start, row[_READ:_WRITE], False, unit, touches, bases, read_until, written_until)
+            start = _free_after(start, row[_WRITE:], True, unit, touches, bases, read_until, written_until)
+        free[unit] = start + rows[first:end, _CYCLES].sum()
+        done = free[unit] + rows[end - 1, _LATENCY]
+        for row in rows[first:end]:
+            _hold(row[_READ:_WRITE], unit, bases, read_until, done)
+            _hold(row[_WRITE:], unit, bases, written_until, done)
+        starts[first:end] = start
+        if unit == mat_mul:
+            weights_taken = start
+        if unit == load_weight:
+            weights_ready = done
+        first = end
+    return starts

@@ -1,0 +1,121 @@
+"""Interleaving changes the order of operations, never what they leave in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler import lir
+from weft.compiler.lir import Address, Space
+from weft.compiler.pipeline import STEPS, State
+from weft.compiler.run.lir_machine import run_lir
+from weft.compiler.scheduler.interleave import interleave
+from weft.hw.isa import SimdOpcode
+from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.golden.dram import Dram
+from weft.tb.golden.machine import Machine
+
+ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
+                    lut_count=1, lut_depth=4, simd_registers_depth=2)
+DEPTHS = {Space.VARS: 32, Space.CONSTS: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
+
+
+class LirMaker:
+    """Random operations that are legal and get in each other's way as often as can be."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def below(self, end: int) -> int:
+        return int(self.random.integers(end))
+
+    def address(self, space: Space, last: int) -> Address:
+        return Address(space, self.below(DEPTHS[space] - last))
+
+    def walk(self) -> tuple[int, int, int, int]:
+        """Size, stride, rows, pitch: at most 12 vectors from first to last."""
+        size, stride, rows, pitch = (1 + self.below(end) for end in (4, 2, 2, 5))
+        return size, stride, rows, pitch
+
+    def mat_mul(self) -> list[lir.Operation]:
+        size, stride, rows, pitch = self.walk()
+        last = (size - 1) * stride + (rows - 1) * pitch
+        local = None if self.below(5) == 0 else self.address(Space.LOCAL, last)
+        return [lir.MatMul(local, self.address(Space.ACCUMULATORS, last), size, 3, bool(self.below(2)), stride, stride,
+                           rows, pitch, pitch)]
+
+    def load_weight(self) -> list[lir.Operation]:
+        return [lir.LoadWeight(self.address(Space.LOCAL, 2), 1 + self.below(3), bool(self.below(2)))]
+
+    def data_move(self) -> list[lir.Operation]:
+        size, stride, rows, pitch = self.walk()
+        last = (size - 1) * stride + (rows - 1) * pitch
+        far = (Space.VARS, Space.CONSTS, Space.ACCUMULATORS)[self.below(3)]
+        inside, to_local, extra = far is Space.ACCUMULATORS, bool(self.below(2)), bool(self.below(2))
+        return [lir.DataMove(to_local, self.address(Space.LOCAL, last), self.address(far, last), size,
+                             2 if inside else None, inside and extra and not to_local, inside and extra and to_local,
+                             stride, stride, rows, pitch, pitch)]
+
+    def simd(self, count: int = 1) -> lir.Operation:
+        read, write = (None if self.below(4) == 0 else self.address(Space.ACCUMULATORS, 2 * count) for _ in range(2))
+        opcode = (SimdOpcode.MOVE, SimdOpcode.ADD, SimdOpcode.MAX, SimdOpcode.LOOKUP)[self.below(4)]
+        destination = self.below(2 if opcode is SimdOpcode.LOOKUP else 3)
+        return lir.Simd(opcode, self.below(3), self.below(3), destination, 2, read, write, 1 + self.below(2), 1)
+
+    def loop(self) -> list[lir.Operation]:
+        iterations, body = 2 + self.below(3), 1 + self.below(3)
+        return [lir.SimdLoop(iterations, body, 2), *(self.simd(iterations) for _ in range(body))]
+
+    def load_lut(self) -> list[lir.Operation]:
+        return [lir.LoadLut(self.address(Space.LOCAL, 4), self.below(2), 4)]
+
+    def program(self, length: int) -> list[lir.Operation]:
+        kinds = [self.mat_mul, self.load_weight, self.data_move, lambda: [self.simd()], self.loop, self.load_lut]
+        chances = [0.25, 0.15, 0.4, 0.05, 0.1, 0.05]
+        chosen = self.random.choice(len(kinds), length, p=chances)
+        return [operation for kind in chosen for operation in kinds[kind]()]
+
+
+def left_behind(operations: list[lir.Operation], seed: int) -> list[np.ndarray]:
+    """Every memory, the weights and the tables after a program that begins with random data in DRAM."""
+    drams = Dram(ARCH), Dram(ARCH)
+    for dram in drams:
+        dram.write(0, np.random.default_rng(seed).integers(-2000, 2000, (32, 2)))
+    machine = Machine(ARCH, *drams)
+    run_lir(operations, machine)
+    return [*(dram.read(0, 32) for dram in drams), machine.local, machine.accumulators, machine.weights,
+            machine.simd_registers, machine.luts]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_mean_the_same(seed: int) -> None:
+    operations = LirMaker(seed).program(120)
+    order = interleave(operations, ARCH)
+    assert sorted(order) == list(range(len(operations))) != list(order)
+    changed = left_behind([operations[index] for index in order], seed)
+    assert all((left == right).all() for left, right in zip(left_behind(operations, seed), changed, strict=True))
+
+
+def test_loads_pass_the_work_that_they_do_not_need() -> None:
+    """A load of the next weights begins while the array is at work, and is placed there."""
+    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    first = [lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, 0), lir.MatMul(local, accumulators, 8, 0)]
+    load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.CONSTS, 0), 2)
+    order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
+    assert list(order) == [0, 3, 1, 2, 4]
+
+
+def test_layers_stay_with_their_operations(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 12, 9, 8))
+    name = maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1))
+    maker.conv(name, 12, 4, (2, 2))
+    state = State(maker.save(tmp_path / "model.onnx"), BASE, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
+    layers = {}
+    for step in STEPS:
+        state = step.run(state)
+        if step.name in ("schedule", "interleave"):
+            layers[step.name] = list(zip(map(lir.text, state.schedule.operations), state.schedule.layers, strict=True))
+    assert layers["schedule"] != layers["interleave"] and sorted(layers["schedule"]) == sorted(layers["interleave"])
+    assert sum(state.instruction_counts) == len(state.program) // 8
