@@ -155,7 +155,7 @@ def _layout(state: State) -> State:
 
 # -- scheduler and backend -----------------------------------------------------------------------------------------
 def _schedule(state: State) -> State:
-    return state.replace(schedule=schedule(state.layout.shapes, state.layout.plans, state.points, state.layout))
+    return state.replace(schedule=schedule(state.points, state.layout, state.arch))
 
 
 def _interleave(state: State) -> State:
@@ -170,9 +170,14 @@ def _verify(state: State) -> State:
 
 def _encode(state: State) -> State:
     instructions, starts = encode(state.schedule.operations, state.arch)
-    counts = np.bincount(state.schedule.layers, np.diff([*starts, len(instructions)]), len(state.layers))
-    return state.replace(program=assemble(instructions, state.arch),
-                         instruction_counts=tuple(int(count) for count in counts))
+    counts = _by_layer(state, np.diff([*starts, len(instructions)]))
+    return state.replace(program=assemble(instructions, state.arch), instruction_counts=counts)
+
+
+def _by_layer(state: State, numbers: Sequence[int] | np.ndarray) -> tuple[int, ...]:
+    """One number for each operation, summed up for each layer."""
+    sums = np.bincount(state.schedule.layers, numbers, len(state.layers))
+    return tuple(int(number) for number in sums)
 
 
 STEPS: tuple[Step, ...] = (
@@ -236,8 +241,7 @@ def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool
 
 
 def _write(state: State, folder: Path, name: str) -> CompileReport:
-    starts, operations = state.schedule.starts, state.schedule.operations
-    passed = [array_vectors(operations[start:end]) for start, end in zip(starts, (*starts[1:], None), strict=True)]
+    passed = _by_layer(state, [array_vectors([operation]) for operation in state.schedule.operations])
     rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts, passed,
                        state.arch)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +9,9 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.memory.layout import Layout
 from weft.compiler.quantize.points import Points
-from weft.compiler.scheduler.emit import LayerEmitter
+from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.tiling import Plan
+from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.arch import Arch
 
 
@@ -25,14 +23,22 @@ class Schedule:
     layers: np.ndarray
 
 
-def schedule(shapes: Sequence[LayerShape], plans: Sequence[Plan], points: Points, layout: Layout) -> Schedule:
+def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
     """Layer after layer."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
-    for shape, plan, numbers in zip(shapes, plans, points.layers, strict=True):
+    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
+    for number, (shape, plan) in enumerate(zip(layout.shapes, layout.plans, strict=True)):
+        for place in layout.local.values():
+            if place.first == number:
+                pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
-        operations += LayerEmitter(shape, plan, numbers, layout.variables, layout.residents).operations()
+        operations += LayerEmitter(shape, plan, points.layers[number], layout.variables, layout.residents,
+                                   pools).operations()
         counts.append(len(operations) - before)
+        for place in layout.local.values():
+            if place.last == number:
+                pools.local.release(Buffer(place.base, place.size))
     return Schedule(tuple(operations), np.repeat(np.arange(len(counts)), counts))
 
 

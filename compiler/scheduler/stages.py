@@ -15,8 +15,9 @@ class Step:
     """What is loaded and computed together. ``stage`` numbers the accumulators' content.
 
     ``region`` is in pixels of the layer's output and ``core`` in those of its core's result, both have the output
-    tiles; ``strip`` is what it reads of the core's input; ``inputs`` and ``taps`` are half open. The ``complete`` step
-    is the last of its core pixels, the ``first`` and the ``last`` part of the core pool the first and last of them.
+    tiles; ``strip`` is what it reads of the core's input; ``inputs`` and ``taps`` are half open. The step that
+    ``begins`` is the first of its core pixels, the ``complete`` one the last; the ``first`` and the ``last`` part of
+    the core pool the first and last of them.
     """
 
     stage: int
@@ -25,6 +26,7 @@ class Step:
     strip: Box
     inputs: tuple[int, int]
     taps: tuple[int, int]
+    begins: bool
     complete: bool
     first: bool
     last: bool
@@ -38,7 +40,8 @@ def layer_steps(shape: LayerShape, tiling: Tiling) -> list[Step]:
                    if shape.loads or _has_work(shape, region, *choice)]
         parts = shape.core_parts(region, tiling.grain.part)
         steps += [Step(stage, region, core, shape.input_region(core, *choice), *choice,
-                       complete=choice == weights[-1], first=core == parts[0], last=core == parts[-1])
+                       begins=choice == weights[0], complete=choice == weights[-1],
+                       first=core == parts[0], last=core == parts[-1])
                   for core in parts for choice in weights]
     return steps
 

@@ -140,7 +140,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
     core_pixels, output_pixels = cut.core_largest, tiling.grain.rows * tiling.grain.columns
     strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
     weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
-    staging = output_pixels * tiling.outputs if shape.streamed_outputs else 0
+    staging = shape.streamed_outputs * output_pixels * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tiling.outputs, (core_pixels + second) * tiling.outputs

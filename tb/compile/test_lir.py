@@ -89,8 +89,9 @@ def anything(operation: lir.Operation) -> bool:
 MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "input never loaded": (removed(lir.DataMove, lambda move: move.far.space is VARS), "nothing wrote"),
     "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.CONSTS), "nothing wrote"),
-    "first MatMul lost": (removed(lir.MatMul, anything), "nothing wrote"),
-    "first MatMul accumulates": (replaced(lir.MatMul, anything, accumulate=True), "nothing wrote"),
+    "first MatMul lost": (removed(lir.MatMul, lambda mat_mul: not mat_mul.accumulate), "nothing wrote"),
+    "first MatMul accumulates": (replaced(lir.MatMul, lambda mat_mul: not mat_mul.accumulate, accumulate=True),
+                                 "nothing wrote"),
     "beyond local memory": (replaced(lir.LoadWeight, anything, local=Address(LOCAL, ARCH.local_depth - 1)), "beyond"),
     "beyond the accumulators": (
         replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, ARCH.accumulator_depth)), "beyond"),

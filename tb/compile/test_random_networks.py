@@ -12,7 +12,7 @@ import pytest
 
 from weft.compiler.layers.hir import Window
 from weft.compiler.memory import consts
-from weft.compiler.scheduler.slots import Slots
+from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.tb.compile.network_rule import ARCHS, SMALL, judge, judge_on_rtl
 from weft.tb.compile.random_networks import Case
 
@@ -70,7 +70,7 @@ BREAKS: dict[str, tuple[object, str, object]] = {
     "pools leave out a pixel": (Window, "reads", forget_the_last),
     "layers themselves are wrong at an edge": (Window, "outputs", one_pixel_less),
     "bias loaded with a tap that does not reach every pixel": (consts, "covers", lambda core, tap: True),
-    "buffers overwritten while in use": (Slots, "keeps", lambda self, key, new: True),
+    "buffers overwritten while in use": (Pool, "take", lambda self, size: Buffer(0, size)),
 }
 
 

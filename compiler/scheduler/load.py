@@ -1,0 +1,163 @@
+"""What a step needs in local memory: buffers for it, and the loads that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from weft.compiler import lir
+from weft.compiler.lir import Address, Space
+from weft.compiler.scheduler.buffers import Buffers, Key, kept
+from weft.compiler.scheduler.moves import move, whole
+from weft.compiler.scheduler.pool import Pool
+from weft.compiler.scheduler.shape import LayerShape
+from weft.compiler.scheduler.spans import View
+from weft.compiler.scheduler.stages import Step
+from weft.compiler.scheduler.tiling import Tiling
+
+STRIP, WEIGHTS, RESIDUAL, STAGING, OPERAND = "strip", "weights", "residual", "staging", "operand"
+KEPT = STRIP, WEIGHTS
+"""Kinds of buffers whose content may serve a later step too."""
+
+LOAD_VECTORS = 64
+"""Weights of several output tiles load together up to this size: enough for the bus, and soon there."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A step with its buffers: input, weights (where each output tile's piece begins), other Vars, and the bases of
+    the outputs on their way to DRAM0, by name."""
+
+    step: Step
+    strip: View
+    pieces: dict[int, int]
+    residuals: tuple[View, ...]
+    stagings: dict[str, int]
+
+
+class Loader:
+    """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
+    local memory that is free."""
+
+    def __init__(self, shape: LayerShape, tiling: Tiling, variables: Mapping[str, int], residents: Mapping[str, int],
+                 pool: Pool) -> None:
+        self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
+        self.variables, self.residents = variables, residents
+        self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
+        self.buffers = Buffers(pool)
+        self.loads: list[lir.Operation] = []
+
+    def operands(self, base: int, shift: int) -> Iterator[lir.Operation]:
+        """The SIMD unit's constants: value tables, or operands to accumulators from ``base`` on."""
+        consts = self.shape.consts
+        key = Key(OPERAND, None)
+        near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
+        if consts.operands:
+            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand), consts.operands)
+            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, shift)
+        for number in range(consts.tables):
+            depth = self.arch.lut_depth
+            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand + number * depth), depth)
+            yield lir.LoadLut(near, number, depth)
+        self.buffers.release(key)
+
+    @property
+    def preloads(self) -> bool:
+        """Whether the other Vars come into the accumulators before the core's result, so that nothing waits for them
+        in the end."""
+        return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
+
+    # -- buffers ---------------------------------------------------------------------------------------------------
+    def endings(self, steps: list[Step]) -> list[list[Key]]:
+        """By step, the buffers that no later one finds: to be released then."""
+        found = [[key for key in self._sizes(step) if key.kind not in KEPT] for step in steps]
+        for kind, count in zip(KEPT, (self.tiling.buffers, self.tiling.weight_slots), strict=True):
+            used = [(number, key) for number, step in enumerate(steps) for key in self._sizes(step) if key.kind == kind]
+            for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
+                if not stays:
+                    found[number].append(key)
+        return found
+
+    def release(self, keys: list[Key]) -> None:
+        for key in keys:
+            self.buffers.release(key)
+
+    def _sizes(self, step: Step) -> dict[Key, int]:
+        """The buffers of a step."""
+        found = {}
+        if self.layer.core.input.root not in self.residents:
+            found[Key(STRIP, step.strip)] = step.strip.vectors
+        if not self.shape.loads:
+            content = step.region.tiles, step.inputs, step.taps
+            found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
+        if self.streamed and self._adds_in(step):
+            found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
+        for name in self._staged(step):
+            found[Key(STAGING, name)] = step.region.vectors
+        return found
+
+    def _staged(self, step: Step) -> list[str]:
+        """Outputs that go to DRAM0 after this step."""
+        return [var.name for var in self.layer.outputs
+                if step.last and step.complete and var.root not in self.residents]
+
+    def _adds_in(self, step: Step) -> bool:
+        """Whether the other Vars come into the accumulators in this step."""
+        return step.begins if self.preloads else step.complete
+
+    def _pieces(self, step: Step) -> list[tuple[int, int]]:
+        """Offsets of the weights of each output tile."""
+        return [block.piece(step.inputs, step.taps) for block in self.shape.consts.blocks[slice(*step.region.tiles)]]
+
+    # -- loads -----------------------------------------------------------------------------------------------------
+    def prepare(self, step: Step) -> Prepared:
+        """Claim the buffers of a step; ``loads`` then fill them."""
+        bases, fresh = self.buffers.claim(self._sizes(step))
+        self.loads = []
+        places = {key.kind: (base, key in fresh) for key, base in bases.items()}
+        return Prepared(step, self._strip(step, places.get(STRIP)), self._weights(step, places.get(WEIGHTS)),
+                        self._residuals(step, places.get(RESIDUAL)),
+                        {name: bases[Key(STAGING, name)] for name in self._staged(step)})
+
+    def _strip(self, step: Step, place: tuple[int, bool] | None) -> View:
+        var = self.layer.core.input
+        if place is None:
+            return whole(var, self.residents[var.root], self.arch)
+        view = View(place[0], step.strip)
+        if place[1] and step.strip.vectors:
+            self.loads += move(True, step.strip, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
+                               self.arch)
+        return view
+
+    def _weights(self, step: Step, place: tuple[int, bool] | None) -> dict[int, int]:
+        """Where each output tile's weights lie; small ones load together."""
+        pieces: dict[int, int] = {}
+        if place is None:
+            return pieces
+        base, fill = place
+        joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
+        for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
+            pieces[output], far = base, self.shape.consts.base + start
+            if not joined or joined[-1][1] + joined[-1][2] != far or joined[-1][2] >= LOAD_VECTORS:
+                joined.append([base, far, 0])
+            joined[-1][2] += end - start
+            base += end - start
+        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near), Address(Space.CONSTS, far), size)
+                       for near, far, size in joined if fill and size]
+        return pieces
+
+    def _residuals(self, step: Step, place: tuple[int, bool] | None) -> tuple[View, ...]:
+        """The other Vars, streamed ones behind each other."""
+        if not self._adds_in(step):
+            return ()
+        base = place[0] if place else 0
+        views = []
+        for var in (add.input for add in self.layer.adds):
+            if var.root in self.residents:
+                views.append(whole(var, self.residents[var.root], self.arch))
+                continue
+            views.append(View(base, step.core))
+            base += step.core.vectors
+            self.loads += move(True, step.core, views[-1], whole(var, self.variables[var.root], self.arch), Space.VARS,
+                               self.arch)
+        return tuple(views)

@@ -1,0 +1,71 @@
+"""Memory handed out by the scheduler: never twice, longest out of use first, and always enough for what fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.compiler.scheduler.buffers import Buffers, Key, kept
+from weft.compiler.scheduler.pool import Buffer, Pool
+
+
+def vectors(buffer: Buffer) -> set[int]:
+    return set(range(buffer.base, buffer.base + buffer.size))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_vector_has_one_owner(seed: int) -> None:
+    random, pool, held = np.random.default_rng(seed), Pool(50), list[Buffer]()
+    for _ in range(300):
+        if held and random.integers(2):
+            pool.release(held.pop(random.integers(len(held))))
+            continue
+        size = int(random.integers(1, 12))
+        taken = set().union(*map(vectors, held))
+        buffer = pool.take(size)
+        if buffer is None:
+            assert pool.largest().size < size
+            continue
+        assert buffer.size == size and not taken & vectors(buffer) and vectors(buffer) <= set(range(50))
+        held.append(buffer)
+    for buffer in held:
+        pool.release(buffer)
+    assert pool.largest() == (0, 50)
+
+
+def test_longest_out_of_use_first() -> None:
+    """Buffers that follow each other go round the whole memory."""
+    pool, bases = Pool(40), []
+    for _ in range(8):
+        buffer = pool.take(10)
+        assert buffer is not None
+        bases.append(buffer.base)
+        pool.release(buffer)
+    assert bases == [0, 10, 20, 30] * 2
+
+
+A, B, C, D = (Key("some", name) for name in "abcd")
+
+
+def test_what_is_kept_gives_way() -> None:
+    buffers = Buffers(Pool(10))
+    assert buffers.claim({A: 4, B: 3})[1] == {A, B}
+    buffers.release(A)
+    assert buffers.claim({B: 3, C: 4}) == ({B: 4, C: 0}, {C})
+    assert buffers.claim({D: 10}) == ({D: 0}, {D})
+    assert buffers.claim({B: 3})[1] == {B}
+
+
+def test_what_fits_in_one_piece_fits() -> None:
+    """What a step has already may have to move."""
+    buffers = Buffers(Pool(10))
+    buffers.claim({A: 3, B: 4})
+    buffers.release(A)
+    bases, fresh = buffers.claim({B: 4, C: 6})
+    assert bases == {B: 0, C: 4} and fresh == {B, C}
+
+
+@pytest.mark.parametrize(("keys", "count", "expected"), [
+    ("abab", 2, "1100"), ("abab", 1, "0000"), ("aabb", 1, "1010"), ("abcabc", 3, "111000"), ("abcabc", 2, "000000")])
+def test_kept_until_the_next_use(keys: str, count: int, expected: str) -> None:
+    assert kept(list(keys), count) == [flag == "1" for flag in expected]
