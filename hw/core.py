@@ -75,7 +75,7 @@ class Core(wiring.Component):
         m.submodules.interlock = interlock = Interlock(arch, layouts)
         readers = tuple(name for name, unit in units.items() if hasattr(unit, "local_read"))
         writers = tuple(name for name, unit in units.items() if hasattr(unit, "local_write"))
-        m.submodules.local = local = LocalMemory(arch, readers, writers)
+        m.submodules.local = local = LocalMemory(arch, readers, writers, first="mat_mul")
         m.submodules.accumulators = accumulators = Accumulators(
             arch, ("simd_read", "move_out"), ("simd_write", "move_in"))
         m.submodules.array = array = SystolicArray(arch)

@@ -12,7 +12,7 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.host import HostPart
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
-from weft.compiler.scheduler.tiling import vectors
+from weft.compiler.scheduler.tiling import traffic
 from weft.hw.arch import Arch
 
 
@@ -45,7 +45,8 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
         out_point = points.vars[output.root]
         saturated = [calibration.ranges[var.name].beyond(arch.number.width - 1 - points.vars[var.root])
                      for var in layer.outputs]
-        modelled = dict(zip(("array", "dram0", "dram1"), vectors(shape, plan.tiling), strict=True))
+        moved = traffic(shape, plan.tiling)
+        modelled = {"array": moved.array, "dram0": moved.dram0_read + moved.dram0_write, "dram1": moved.dram1}
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],

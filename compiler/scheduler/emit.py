@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,15 +16,11 @@ from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.shape import LayerShape
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
-from weft.compiler.scheduler.spans import Axis, Box, Span, View, groups, spans
+from weft.compiler.scheduler.spans import Axis, Box, Span, View, groups, repeated, spans
 from weft.compiler.scheduler.stages import layer_steps
-from weft.compiler.scheduler.tiling import Plan
+from weft.compiler.scheduler.tiling import Plan, finished_together
 
 Operations = Iterator[lir.Operation]
-
-FINISH_VECTORS = 64
-"""Output tiles leave the accumulators together up to this size."""
-
 
 @dataclass(frozen=True)
 class Pools:
@@ -63,7 +60,7 @@ class LayerEmitter:
             taken = self.free.take(self.plan.need.accumulators)
             assert taken is not None  # nothing but the operand lies there between stages
             self.result = taken
-        for tiles in groups(step.region.tiles[1], -(-FINISH_VECTORS // max(1, step.core.pixels)), step.region.tiles[0]):
+        for tiles in groups(step.region.tiles[1], finished_together(step.core.pixels), step.region.tiles[0]):
             yield from self._tiles(prepared, tiles)
         if step.complete and step.last:
             self.free.release(self.result)
@@ -108,16 +105,16 @@ class LayerEmitter:
         step, block = prepared.step, self.shape.consts.blocks[output]
         tiles = block.chosen(step.inputs, step.taps)
         local = prepared.pieces[output] - block.piece(step.inputs, step.taps)[0]
-        loaded = None  # offset of the tile in the weight column, when it has no bias there
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
-        for number, tile in enumerate(tiles):
-            first = starts and block.carries_bias and number == 0
-            walks = list(self._tap_spans(tile, prepared.strip, output, result))
-            if walks and (first or loaded != tile.offset):
-                yield lir.LoadWeight(Address(Space.LOCAL, local + tile.offset - first), tile.rows + first, not first)
-                loaded = None if first else tile.offset
+        loads_bias = [starts and block.carries_bias, *[False] * len(tiles)]
+        for (offset, first), run in itertools.groupby(zip(tiles, loads_bias, strict=False),
+                                                      lambda entry: (entry[0].offset, entry[1])):
+            alike = [tile for tile, _ in run]  # these share their weights
+            walks = repeated(span for tile in alike for span in self._tap_spans(tile, prepared.strip, output, result))
+            if walks:
+                yield lir.LoadWeight(Address(Space.LOCAL, local + offset - first), alike[0].rows + first, not first)
             for span in walks:
                 yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
                                  self.points.core_shift, self.loader.preloads or not first, span.near_stride,

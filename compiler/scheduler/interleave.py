@@ -38,12 +38,15 @@ Row = tuple[int, ...]
 
 def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
     """The new order, as indices into ``operations``."""
-    rows = _Rows(arch).table(operations)
+    return np.argsort(start_cycles(operations, arch), kind="stable")
+
+
+def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
+    """[operations]: when each would start; a SIMD loop starts as a whole."""
     depths = {Space.LOCAL: arch.local_depth, Space.ACCUMULATORS: arch.accumulator_depth,
               Space.VARS: arch.dram0_depth, Space.CONSTS: arch.dram1_depth}
     bases = np.cumsum([0, *(depths[space] for space in _MEMORIES)])
-    starts = _starts(rows, bases, _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
-    return np.argsort(starts, kind="stable")
+    return _starts(_Rows(arch).table(operations), bases, _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
 
 
 def _checked() -> np.ndarray:

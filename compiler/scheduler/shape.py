@@ -15,8 +15,11 @@ from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch
 
-TILE_OVERHEAD_CYCLES = 6
+TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""
+
+LOAD_OVERHEAD_CYCLES = 8
+"""What loading a weight tile costs beyond its rows: reading local memory, and waiting for the last tile's start."""
 
 
 class Grain(NamedTuple):
@@ -172,7 +175,8 @@ class LayerShape:
             core = _pixels(*axes)
             strips = [_pixels(*([window.inputs(axis, *span, self.layer.core.input.size[axis]) for span in axes[axis]]
                                 for axis in range(2))) for window in self._windows(outputs, taps)]
-            array = (np.maximum(core, self.arch.array_size + 1) + TILE_OVERHEAD_CYCLES).sum()
+            load = self.arch.array_size + 1 + LOAD_OVERHEAD_CYCLES
+            array = (np.maximum(core, load) + TILE_OVERHEAD_CYCLES).sum()
             self._cuts[key] = Cut(core.size, int(core.max()), int(core.sum()),
                                   max(int(strip.max()) for strip in strips),
                                   sum(int(strip.sum()) for strip in strips), int(array))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +84,20 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
     rows = rest[-1] if rest else Axis(1, 0, 0)
     for near, far in _offsets(rest[:-1]):
         yield Span(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
+
+
+def repeated(walks: Iterable[Span]) -> list[Span]:
+    """The same walks, those of one row that go on to the same far vectors from near ones at equal distances as one."""
+    found: list[Span] = []
+    for span in walks:
+        last = found[-1] if found else span
+        pitch = span.near - last.near - (last.rows - 1) * last.near_pitch
+        alike = last._replace(near=span.near, rows=1, near_pitch=span.near_pitch) == span
+        if found and alike and not last.far_pitch and pitch > 0 and (last.rows == 1 or pitch == last.near_pitch):
+            found[-1] = last._replace(rows=last.rows + 1, near_pitch=pitch)
+        else:
+            found.append(span)
+    return found
 
 
 def encodable(stride: int, depth: int) -> bool:

@@ -1,7 +1,7 @@
 """Tiles are searched: every candidate that fits is scored with a small cost model, the cheapest is taken.
 
-The cost counts cycles of the array and of both DRAM ports, as if transfers overlapped with computing where two
-buffers allow it. Two buffers of everything ("double") let the next step's loads run while a step computes.
+The cost counts cycles of the array and of the DRAM channels, as if transfers overlapped with computing where there is
+room for two buffers of everything: then the next step's loads run while a step computes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.scheduler.shape import Cut, Grain, LayerShape
 from weft.compiler.scheduler.spans import part_count
 from weft.hw.arch import Arch
+
+FINISH_VECTORS = 64
+"""Output tiles leave the accumulators together up to this size."""
+
+UNEVEN = 0.05
+"""Of every unit's cycles, what does not overlap with the busiest one's."""
 
 
 @dataclass(frozen=True)
@@ -158,24 +164,49 @@ def fits(shape: LayerShape, tiling: Tiling) -> bool:
     return taken.local_total <= shape.scratch and taken.accumulator_total <= shape.arch.accumulator_depth
 
 
+class Traffic(NamedTuple):
+    """Vectors of a layer through the array (or into the accumulators), from and to DRAM0, and from DRAM1."""
+
+    array: int
+    dram0_read: int
+    dram0_write: int
+    dram1: int
+
+
 def cost(shape: LayerShape, tiling: Tiling) -> float:
-    """Modelled cycles of the layer."""
-    array, dram0, dram1 = vectors(shape, tiling)
+    """Modelled cycles of the layer: of its busiest unit, or of all one after another where one buffer must do for what
+    is loaded and what is used; and what is left at its ends, where units wait for the layer before it or after it."""
+    moved = traffic(shape, tiling)
     beats = max(1.0, 8 * shape.arch.vector_bytes / shape.arch.axi_data_width)
-    parts = (array, dram0 * beats, dram1 * beats)
-    return max(parts) + sum(parts) * (0.1 if tiling.buffers > 1 else 0.5)
+    parts = moved.array, moved.dram0_read * beats, moved.dram0_write * beats, moved.dram1 * beats
+    busiest = max(parts) + UNEVEN * sum(parts) if tiling.buffers > 1 else sum(parts)
+    return busiest + _ends(shape, tiling, beats)
 
 
-def vectors(shape: LayerShape, tiling: Tiling) -> tuple[int, int, int]:
-    """Vectors through the array (or the accumulators), DRAM0 and DRAM1."""
+def _ends(shape: LayerShape, tiling: Tiling, beats: float) -> float:
+    """Cycles until the first strip is there, and from the last MatMul to the last vector that it made."""
     cut = _cut(shape, tiling)
-    dram0 = shape.streamed_adds * cut.core_total * shape.output_tiles
-    dram0 += shape.streamed_outputs * math.prod(shape.layer.output.size) * shape.output_tiles
+    first = 0.0 if shape.input_is_resident else cut.strip_largest * tiling.inputs * beats
+    last = cut.core_largest * min(tiling.outputs, finished_together(cut.core_largest))
+    return first + last * (1 + beats * shape.streamed_outputs)
+
+
+def finished_together(pixels: int) -> int:
+    """Output tiles of so many pixels that leave the accumulators together."""
+    return part_count(FINISH_VECTORS, max(1, pixels))
+
+
+def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
+    """What a tiling moves."""
+    cut = _cut(shape, tiling)
+    read = shape.streamed_adds * cut.core_total * shape.output_tiles
+    write = shape.streamed_outputs * math.prod(shape.layer.output.size) * shape.output_tiles
     if not shape.input_is_resident:
-        dram0 += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
+        read += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
     if shape.loads:
-        return shape.output_tiles * cut.core_total, dram0, 0
-    return shape.weight_tile_count * cut.array, dram0, shape.weight_total * _weight_loads(shape, tiling)
+        return Traffic(shape.output_tiles * cut.core_total, read, write, 0)
+    return Traffic(shape.weight_tile_count * cut.array, read, write,
+                   shape.weight_total * _weight_loads(shape, tiling))
 
 
 def _weight_loads(shape: LayerShape, tiling: Tiling) -> int:

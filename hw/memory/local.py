@@ -18,13 +18,15 @@ from weft.hw.timing import LOCAL_READ_LATENCY
 class LocalMemory(wiring.Component):
     """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
 
-    Every cycle each bank serves one read and one write, whoever asks, in turn. A read is answered
-    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle. Contents are
-    zero at power-up and survive a reset.
+    Every cycle each bank serves one read and one write, whoever asks, in turn. The reader ``first`` never waits: in
+    turn, a client at half its pace would meet it in bank after bank and slow it down to half. A read is answered
+    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle. Contents
+    are zero at power-up and survive a reset.
     """
 
-    def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
-        self._arch, self._readers, self._writers = arch, readers, writers
+    def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],
+                 first: str | None = None) -> None:
+        self._arch, self._readers, self._writers, self._first = arch, readers, writers, first
         super().__init__({
             **{name: In(local_read_port(arch)) for name in readers},
             **{name: In(local_write_port(arch)) for name in writers},
@@ -38,9 +40,10 @@ class LocalMemory(wiring.Component):
         writers = [getattr(self, name) for name in self._writers]
         width = arch.array_size * arch.number.width
         outputs, grants = [], []
+        first = None if self._first is None else self._readers.index(self._first)
         for bank in range(interleave.count):
             read, output, write = block_ram(m, f"bank{bank}", interleave.rows, width)
-            grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers])
+            grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers], first=first)
             take_read(m, read, interleave, grant, readers)
             grants.append(grant)
             outputs.append(output)
@@ -52,12 +55,15 @@ class LocalMemory(wiring.Component):
         return m
 
 
-def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None):
-    """One-hot grant of a bank's port among client requests; a grant makes the client's request taken."""
+def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None,
+           first: int | None = None):
+    """One-hot grant of a bank's port among client requests; a grant makes the client's request taken. Client ``first``
+    is served whenever it asks."""
     m.submodules[name] = arbiter = RoundRobin(len(requests))
+    asks = [request.valid & interleave.in_bank(request.payload[field] if field else request.payload, bank)
+            for request in requests]
     for index, request in enumerate(requests):
-        address = request.payload[field] if field else request.payload
-        m.d.comb += arbiter.requests[index].eq(request.valid & interleave.in_bank(address, bank))
+        m.d.comb += arbiter.requests[index].eq(asks[index] if first in (None, index) else asks[index] & ~asks[first])
         with m.If(arbiter.grant[index]):
             m.d.comb += request.ready.eq(1)
     m.d.comb += arbiter.advance.eq(1)

@@ -21,11 +21,12 @@ def machine(size: int = 2, depth: int = 32, banks: int = 4) -> Arch:
 
 
 @cache
-def bench(arch: Arch) -> Bench:
-    return Bench(LocalMemory(arch, READERS, WRITERS))
+def bench(arch: Arch, first: str | None = None) -> Bench:
+    return Bench(LocalMemory(arch, READERS, WRITERS, first))
 
 
-def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 1.0) -> tuple[int, dict[str, Source]]:
+def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 1.0,
+        first: str | None = None) -> tuple[int, dict[str, Source]]:
     """Every client visits its addresses; the cycles it took, and the clients."""
     memory = SequentialMemory(arch.local_depth, arch.local_banks)
     width, row_bits = arch.local_address_width, arch.array_size * arch.number.width
@@ -37,7 +38,7 @@ def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 
         **{name: PortReader(name, memory, addresses.get(name, []), LOCAL_READ_LATENCY, rng, rate) for name in READERS},
         **{name: PortWriter(name, [address | rng.getrandbits(row_bits) << width for address in addresses.get(name, [])],
                             write, rng, rate) for name in WRITERS}}
-    return bench(arch).run(memory, *clients.values()), clients
+    return bench(arch, first).run(memory, *clients.values()), clients
 
 
 @pytest.mark.parametrize(("size", "depth", "banks"),
@@ -93,6 +94,17 @@ def test_clients_of_one_bank_share_it_evenly(banks: int) -> None:
             taken = clients[name].taken
             assert {later - earlier for earlier, later in zip(taken, taken[1:], strict=False)} == {len(group)}
         assert max(max(clients[name].taken) for name in group) == len(group) * count - 1
+
+
+@pytest.mark.parametrize("banks", (1, 2, 4))
+def test_the_first_reader_never_waits(banks: int) -> None:
+    """Whatever the others ask; they are served as well."""
+    count = 60
+    slow = [k % 32 for k in range(count // 2)]
+    _, clients = run(machine(2, 32, banks), {"a": slow, "b": [k % 32 for k in range(count)], "c": slow}, Random(3),
+                     first="b")
+    assert clients["b"].taken == list(range(count))
+    assert len(clients["a"].taken) == len(clients["c"].taken) == count // 2
 
 
 def test_contents_survive_a_reset() -> None:
