@@ -92,7 +92,8 @@ def test_residency_saves_traffic_and_changes_nothing(tmp_path: Path) -> None:
     small = compiled(path, samples, tmp_path / "small", BASE.replace(local_depth=200))
     assert [row["resident"] for row in large.layers] == [True, True, False]
     assert not any(row["resident"] for row in small.layers)
-    assert large.modelled_vectors["dram0"] == 200 + 4 < small.modelled_vectors["dram0"]
+    assert [row["modelled_vectors"]["dram0"] > 0 for row in large.layers] == [True, False, True]
+    assert large.modelled_vectors["dram0"] < small.modelled_vectors["dram0"]
     results = [run_golden(TModel.load(report.model_path), {"x": samples[0]}) for report in (large, small)]
     assert all((results[0][name] == results[1][name]).all() for name in results[0])
 
