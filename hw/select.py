@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Mux, Value
+from amaranth.hdl import Cat, Mux, Value
 
 
 def select(grant, values: list):
@@ -22,5 +22,5 @@ def pick(number: Value, values: list):
 
 
 def lowest_set(bits):
-    """The lowest set bit alone (one-hot), or zero."""
-    return (bits & (~bits + 1))[:len(bits)]
+    """The lowest set bit alone (one-hot), or zero. Without a carry chain: few bits, wanted early."""
+    return Cat(bit & ~bits[:index].any() if index else bit for index, bit in enumerate(bits))

@@ -86,13 +86,14 @@ class Accumulators(wiring.Component):
         reads, writes = RoundRobin(len(readers)), RoundRobin(len(writers))
         m.submodules[f"reads{index}"], m.submodules[f"writes{index}"] = reads, writes
         readers_turn = Signal(name=f"readers_turn{index}")  # a reader was held back by an accumulating writer
-        for bit, port in enumerate(readers):
-            m.d.comb += reads.requests[bit].eq(port.request.valid & interleave.in_bank(port.request.payload, index))
-        for bit, port in enumerate(writers):
-            request = port.request
-            blocked = mat_mul | (request.payload.accumulate & readers_turn & reads.requests.any())
-            m.d.comb += writes.requests[bit].eq(
-                request.valid & interleave.in_bank(request.payload.address, index) & ~blocked)
+        # A reader held back goes on asking, so that its turn blocks an accumulating writer whether looked at or not.
+        may_read = [interleave.in_bank(port.request.payload, index) for port in readers]
+        may_write = [interleave.in_bank(port.request.payload.address, index)
+                     & ~(mat_mul | (port.request.payload.accumulate & readers_turn)) for port in writers]
+        m.d.comb += [
+            reads.requests.eq(Cat(port.request.valid & may for port, may in zip(readers, may_read, strict=True))),
+            writes.requests.eq(Cat(port.request.valid & may for port, may in zip(writers, may_write, strict=True))),
+        ]
         requests = [sums, *(port.request for port in writers)]
         chosen = Cat(mat_mul, writes.grant)
         adds = select(chosen, [request.payload.accumulate for request in requests])
@@ -100,11 +101,10 @@ class Accumulators(wiring.Component):
         grant = reads.grant & (~adds).replicate(len(readers))
         m.d.comb += [reads.advance.eq(~adds), writes.advance.eq(1)]
         m.d.sync += readers_turn.eq(held)
-        for bit, port in enumerate(readers):
-            with m.If(grant[bit]):
-                m.d.comb += port.request.ready.eq(1)
-        for bit, port in enumerate(writers):
-            with m.If(writes.grant[bit]):
+        turns = (*((port, may & ~adds & turn) for port, may, turn in zip(readers, may_read, reads.open, strict=True)),
+                 *((port, may & turn) for port, may, turn in zip(writers, may_write, writes.open, strict=True)))
+        for port, ready in turns:
+            with m.If(ready):
                 m.d.comb += port.request.ready.eq(1)
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])

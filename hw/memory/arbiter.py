@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-
-from weft.hw.select import lowest_set
 
 
 class RoundRobin(wiring.Component):
     """``requests`` in, one-hot ``grant`` out in the same cycle: the next request after the one granted last.
+    ``open``: who is granted if it requests. It depends on the requests of the others alone, so a client that asks late
+    still knows early.
 
     A request that stays is granted within ``count`` grants, so nobody starves. ``advance``: this cycle's grant was
     used; only then does the turn pass on.
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__({"requests": In(count), "grant": Out(count), "advance": In(1)})
+        super().__init__({"requests": In(count), "grant": Out(count), "open": Out(count),
+                          "advance": In(1)})
         self.count = count
 
     @staticmethod
@@ -28,9 +29,16 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        later = Signal(self.count)  # ones above the index served last
-        preferred = self.requests & later
-        m.d.comb += self.grant.eq(Mux(preferred.any(), lowest_set(preferred), lowest_set(self.requests)))
+        later = Signal(self.count)  # ones above the index served last: those go first
+
+        def before(other: int, index: int):
+            """Whose turn comes first."""
+            return later[other] | ~later[index] if other < index else later[other] & ~later[index]
+
+        for index in range(self.count):
+            others = (self.requests[other] & before(other, index) for other in range(self.count) if other != index)
+            m.d.comb += self.open[index].eq(~Cat(*others).any())
+        m.d.comb += self.grant.eq(self.requests & self.open)
         with m.If(self.advance & self.grant.any()):
             above = [self.grant[:index].any() if index else 0 for index in range(self.count)]
             m.d.sync += later.eq(Cat(*above))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
@@ -57,14 +57,15 @@ class LocalMemory(wiring.Component):
 
 def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None,
            first: int | None = None):
-    """One-hot grant of a bank's port among client requests; a grant makes the client's request taken. Client ``first``
-    is served whenever it asks."""
+    """One-hot grant of a bank's port among client requests. Client ``first`` is served whenever it asks. ``ready`` of a
+    request does not wait for its own valid."""
     m.submodules[name] = arbiter = RoundRobin(len(requests))
-    asks = [request.valid & interleave.in_bank(request.payload[field] if field else request.payload, bank)
-            for request in requests]
+    in_bank = [interleave.in_bank(request.payload[field] if field else request.payload, bank) for request in requests]
+    asks = [request.valid & here for request, here in zip(requests, in_bank, strict=True)]
     for index, request in enumerate(requests):
-        m.d.comb += arbiter.requests[index].eq(asks[index] if first in (None, index) else asks[index] & ~asks[first])
-        with m.If(arbiter.grant[index]):
+        free = Const(1, 1) if first in (None, index) else ~asks[first]
+        m.d.comb += arbiter.requests[index].eq(asks[index] & free)
+        with m.If(in_bank[index] & (Const(1, 1) if first == index else arbiter.open[index] & free)):
             m.d.comb += request.ready.eq(1)
     m.d.comb += arbiter.advance.eq(1)
     return arbiter.grant
