@@ -51,7 +51,7 @@ class Top(wiring.Component):
         for name in ("dram0", "dram1", "program", "samples", *(("trace",) if self._trace else ())):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
         m.d.comb += [
-            core.start.eq(csr.start), core.abort.eq(resetting), core_reset.eq(resetting & core.quiet),
+            core.start.eq(csr.start), core.abort.eq(resetting),
             core.program_address.eq(csr.program_address), core.program_bytes.eq(csr.program_bytes),
             csr.error_cause.eq(core.cause), csr.error_program_counter.eq(core.error_program_counter),
             csr.program_counter.eq(core.program_counter), csr.cycles.eq(core.cycles),
@@ -59,7 +59,9 @@ class Top(wiring.Component):
             csr.status.done.eq(core.done), csr.status.error.eq(core.error), csr.status.timeout.eq(core.timed_out),
             csr.status.tracepoint.eq(core.traced), csr.status.running.eq(core.running), csr.status.idle.eq(core.idle),
         ]
-        m.d.sync += resetting.eq((resetting | csr.soft_reset) & ~core_reset)
+        # A register of its own: it drives every flip-flop of the core. Nothing that is quiet starts again meanwhile.
+        m.d.sync += [core_reset.eq(resetting & core.quiet & ~core_reset),
+                     resetting.eq((resetting | csr.soft_reset) & ~core_reset)]
         return m
 
 

@@ -144,7 +144,7 @@ class Reference:
     def __init__(self) -> None:
         self.state = dict.fromkeys(("stop", "cause", "error_program_counter", "done", "timed_out", "traced", "cycles",
                                     "instructions"), 0)
-        self.was_running = self.waited = 0
+        self.was_running = self.waited = self.progress = 0
         self.since: int | None = None
 
     def step(self, given: Inputs) -> Inputs:
@@ -171,8 +171,8 @@ class Reference:
         after["timed_out"] = 0 if given["start"] else state["timed_out"] or late
         hit = given["accepted"] and given["program_counter"] == given["tracepoint"]
         after["traced"] = 0 if given["start"] else state["traced"] or hit
-        progress = given["accepted"] or given["retired"] or given["finished"] or not running
-        self.waited = 0 if progress else self.waited + 1
+        self.waited = 0 if self.progress else self.waited + 1
+        self.progress = given["accepted"] or given["retired"] or given["finished"] or not running
         if given["start"]:
             self.since, after["cycles"], after["instructions"] = None, 0, 0
         else:
