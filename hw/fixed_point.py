@@ -42,8 +42,9 @@ def add_with_carry(left: Value, right: Value, carry: Value) -> Value:
     return (Cat(Const(1, 1), left).as_signed() + Cat(carry, right).as_signed())[1:].as_signed()
 
 
-def _reached(shift: Value, width: int) -> Value:
-    """Bit k: whether ``shift`` <= k. One shift of a constant instead of comparisons: it simulates faster."""
+def reached(shift: Value, width: int) -> Value:
+    """Bit k of ``width``: whether ``shift`` <= k. The steps below take it from outside: one is enough for all lanes,
+    and it can be made a cycle ahead. One shift of a constant instead of comparisons: it simulates faster."""
     return (Const((1 << width) - 1, width) << shift)[:width]
 
 
@@ -57,8 +58,9 @@ FINE_BITS = 3
 """Bits of a leave shift that its second step takes; the first takes those above."""
 
 
-def cut(value: Value, shift: Value, width: int) -> Value:
+def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
     """First step of :func:`leave`: the coarse shift, for :func:`round_off`. To be registered, as the step after it.
+    ``from_shift``: ``reached(shift, len(value))``.
 
     Bits shifted out, at both ends, are asked of the value before the shift, so that few bits have to be shifted.
     """
@@ -68,9 +70,8 @@ def cut(value: Value, shift: Value, width: int) -> Value:
     kept = width + (1 << fine)
     wide_enough = resize(Cat(Const(0, 1), value), max(len(value) + 1, kept))
     window = (wide_enough >> Cat(Const(0, fine), shift[fine:]))[:kept]
-    reached = _reached(shift, len(value))
-    sticky = (value[:-2] & ~reached[1:-1]).any()
-    over = ((value[width - 1:-1] ^ sign.replicate(len(value) - width)) & reached[:len(value) - width]).any()
+    sticky = (value[:-2] & ~from_shift[1:-1]).any()
+    over = ((value[width - 1:-1] ^ sign.replicate(len(value) - width)) & from_shift[:len(value) - width]).any()
     return Cat(window, sticky, over, sign)
 
 
@@ -99,7 +100,8 @@ def clip(rounded: Value, width: int) -> Value:
 
 def leave(value: Value, shift: Value, width: int) -> Value:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
-    return clip(round_off(cut(value, shift, width), Value.cast(shift), width), width)
+    value, shift = Value.cast(value), Value.cast(shift)
+    return clip(round_off(cut(value, shift, reached(shift, len(value)), width), shift, width), width)
 
 
 # -- entering the accumulators, in two steps ---------------------------------------------------------------------------
@@ -108,33 +110,41 @@ def _rotate_left(value: Value, shift: Value) -> Value:
     return (Cat(value, value) << shift)[len(value):2 * len(value)]
 
 
-def turn(value: Value, shift: Value, accumulator_width: int) -> Value:
+def fitting(shift: Value, width: int, accumulator_width: int) -> Value:
+    """Bit k: whether bit k of a scalar of ``width`` bits, its sign apart, stays below the accumulator's sign."""
+    top = accumulator_width - 1
+    return (Const((1 << top) - 1, top) >> shift)[:width - 1]
+
+
+def turn(value: Value, shift: Value, fits: Value) -> Value:
     """First step of :func:`enter`: asks whether a bit falls off the top that is not the sign, and rotates by the lowest
-    two bits of ``shift``. To be registered, for :func:`place`.
+    two bits of ``shift``. ``fits``: :func:`fitting`. To be registered, for :func:`place`.
 
     The scalar is rotated, not shifted: within a power of two of bits, as many as it needs.
     """
     value, shift = Value.cast(value), Value.cast(shift)
-    sign, top = value[-1], accumulator_width - 1
-    fits = Const((1 << top) - 1, top) >> shift  # bit k: whether bit k of the value stays below the sign
-    over = ((value[:-1] ^ sign.replicate(len(value) - 1)) & ~fits[:len(value) - 1]).any()
+    sign = value[-1]
+    over = ((value[:-1] ^ sign.replicate(len(value) - 1)) & ~fits).any()
     ring = resize(value, 1 << (len(value) - 1).bit_length())
     return Cat(_rotate_left(ring, shift[:2]), over, sign)
 
 
-def place(turned: Value, shift: Value, accumulator_width: int) -> Value:
-    """Second step of :func:`enter`: rotates to the end, puts zeros below and the sign above, saturates."""
+def place(turned: Value, shift: Value, from_shift: Value) -> Value:
+    """Second step of :func:`enter`: rotates to the end, puts zeros below and the sign above, saturates.
+    ``from_shift``: ``reached(shift, accumulator_width)``."""
+    accumulator_width = len(from_shift)
     ring, over, sign = turned[:-2], turned[-2], turned[-1]
     size = len(ring)
     size_log2 = size.bit_length() - 1
     ring = _rotate_left(ring, Cat(Const(0, 2), shift[2:size_log2]))
-    reached = _reached(shift, accumulator_width)
-    inside = reached & ~Cat(Const(0, size), reached)[:accumulator_width]  # where the ring's bits go
+    inside = from_shift & ~Cat(Const(0, size), from_shift)[:accumulator_width]  # where the ring's bits go
     rings = ring.replicate(-(-accumulator_width // size))[:accumulator_width]
-    value = (rings & inside) | (sign.replicate(accumulator_width) & reached & ~inside)
+    value = (rings & inside) | (sign.replicate(accumulator_width) & from_shift & ~inside)
     return Mux(over, _end(sign, accumulator_width), value).as_signed()
 
 
 def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
     """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``."""
-    return place(turn(value, shift, accumulator_width), shift, accumulator_width)
+    value, shift = Value.cast(value), Value.cast(shift)
+    turned = turn(value, shift, fitting(shift, len(value), accumulator_width))
+    return place(turned, shift, reached(shift, accumulator_width))

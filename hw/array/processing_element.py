@@ -113,11 +113,11 @@ class ProcessingElement(wiring.Component):
 class BiasAdder(wiring.Component):
     """Below a column with mac_rounding ``once``: adds the bias to the sum of its products.
 
-    The sum_i of cycle t + 1 plus the ``bias`` of cycle t, entered by the ``enter_shift`` of cycle t, is ``sum_o`` at
+    The sum_i of cycle t + 2 plus the ``bias`` of cycle t, entered by the ``enter_shift`` of cycle t, is ``sum_o`` at
     t + LATENCY.
     """
 
-    LATENCY = 2
+    LATENCY = 3
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -129,11 +129,15 @@ class BiasAdder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        entered = Signal(signed(self._arch.accumulator_bits), reset_less=True)
+        width = self._arch.accumulator_bits
+        step = fixed_point.turn(self.bias, self.enter_shift, fixed_point.fitting(
+            self.enter_shift, len(self.bias), width))
+        turned, shift = Signal(len(step), reset_less=True), Signal.like(self.enter_shift, reset_less=True)
+        from_shift, entered = Signal(width, reset_less=True), Signal(signed(width), reset_less=True)
         total = Signal(self.sum_o.shape(), reset_less=True)
         m.d.sync += [
-            entered.eq(fixed_point.enter(self.bias, self.enter_shift, self._arch.accumulator_bits)),
-            total.eq(self.sum_i + entered),
+            turned.eq(step), shift.eq(self.enter_shift), from_shift.eq(fixed_point.reached(self.enter_shift, width)),
+            entered.eq(fixed_point.place(turned, shift, from_shift)), total.eq(self.sum_i + entered),
         ]
         m.d.comb += self.sum_o.eq(total)
         return m

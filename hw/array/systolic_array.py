@@ -50,7 +50,7 @@ class SystolicArray(wiring.Component):
         # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.
         shifts = DelayLine(m, self.shift, 2 * size - 2, name="shift_wave", reset=True)
         swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 2, name="swap_wave", reset=True)
-        enter_shifts = DelayLine(m, self.enter_shift, 2 * size, name="enter_shift_wave")
+        enter_shifts = DelayLine(m, self.enter_shift, 2 * size - 1, name="enter_shift_wave")
         m.d.comb += self.result_valid.eq(
             delayed(m, self.activation_valid, self.latency, name="valid_wave", reset=True))
 
@@ -72,7 +72,7 @@ class SystolicArray(wiring.Component):
                 activations[r] = element.activation_o
             for above, element in pairwise(column):
                 m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
-            total = self._add_bias(m, j, bias.weight, enter_shifts.tap(size + j + 1), column)
+            total = self._add_bias(m, j, bias.weight, enter_shifts.tap(size + j), column)
             m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
         return m
 
@@ -85,7 +85,7 @@ class SystolicArray(wiring.Component):
             return column[-1].partial_sum_o
         m.submodules[f"bias_adder_{j}"] = adder = BiasAdder(self._arch)
         m.d.comb += [
-            adder.bias.eq(delayed(m, bias, self._arch.array_size, name=f"bias_wave_{j}")),
+            adder.bias.eq(delayed(m, bias, self._arch.array_size - 1, name=f"bias_wave_{j}")),
             adder.enter_shift.eq(enter_shift), adder.sum_i.eq(column[-1].partial_sum_o),
         ]
         return adder.sum_o

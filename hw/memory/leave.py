@@ -20,7 +20,8 @@ def rounded_layout(arch: Arch) -> data.ArrayLayout:
 
 
 class Leave(wiring.Component):
-    """``row`` and its leave ``shift`` in, ``rounded`` out LATENCY cycles later; free running, a row a cycle.
+    """``row`` and, a cycle before it, its leave ``shift`` in, ``rounded`` out LATENCY cycles after the row; free
+    running, a row a cycle.
 
     The last step, ``fixed_point.clip``, is left to the receiver. With every_step the shift is not looked at.
     """
@@ -35,13 +36,15 @@ class Leave(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        width = self._arch.number.width
-        shift, fine_shift = self.shift, Signal.like(self.shift, reset_less=True)
-        m.d.sync += fine_shift.eq(shift)
+        width, bits = self._arch.number.width, self._arch.accumulator_bits
+        shift, fine_shift = (Signal.like(self.shift, reset_less=True, name=name) for name in ("shift", "fine_shift"))
+        from_shift = Signal(bits, reset_less=True)
+        m.d.sync += [shift.eq(self.shift), fine_shift.eq(shift), from_shift.eq(fixed_point.reached(self.shift, bits))]
         if self._arch.mac_rounding == EVERY_STEP:
             shift = fine_shift = Const(0, 1)
+            from_shift = Const(-1, bits)
         for lane in range(self._arch.lane_count):
-            step = fixed_point.cut(self.row[lane], shift, width)
+            step = fixed_point.cut(self.row[lane], shift, from_shift, width)
             cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")
             rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
             m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, fine_shift, width))]

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.control.walker import Walker
-from weft.hw.fixed_point import place, turn
+from weft.hw.fixed_point import fitting, place, reached, turn
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.operations import move_in_layout, shift_width
 from weft.hw.ports import accumulator_write_port, local_read_port
@@ -64,12 +64,16 @@ class MoveInUnit(wiring.Component):
             m.d.sync += [request.valid.eq(turned_valid), last.eq(turned.last),
                          request.payload.address.eq(turned.address),
                          request.payload.accumulate.eq(turned.accumulate)]
+        width, enters = arch.accumulator_bits, arch.mac_rounding != EVERY_STEP
+        fits, from_shift = fitting(tag.enter_shift, arch.number.width, width), Signal(width, reset_less=True)
+        with m.If(rows.ready):
+            m.d.sync += from_shift.eq(reached(tag.enter_shift, width))
         for lane in range(arch.array_size):
-            scalar, width = rows.payload.data[lane], arch.accumulator_bits
-            step = scalar if arch.mac_rounding == EVERY_STEP else turn(scalar, tag.enter_shift, width)
+            scalar = rows.payload.data[lane]
+            step = turn(scalar, tag.enter_shift, fits) if enters else scalar
             value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
             with m.If(rows.ready):
                 m.d.sync += value.eq(step)
             with m.If(moves):
                 m.d.sync += request.payload.data[lane].eq(
-                    value.as_signed() if arch.mac_rounding == EVERY_STEP else place(value, turned.enter_shift, width))
+                    place(value, turned.enter_shift, from_shift) if enters else value.as_signed())

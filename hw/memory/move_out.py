@@ -60,7 +60,7 @@ class MoveOutUnit(wiring.Component):
         """The accumulators' answers rounded off; what to do with them comes from the walker as late as they do."""
         width = self._arch.number.width
         m.submodules.leave = leave = Leave(self._arch)
-        shift = delayed(m, operation.leave_shift, ACCUMULATOR_READ_LATENCY, name="leave_shift", reset=True)
+        shift = delayed(m, operation.leave_shift, ACCUMULATOR_READ_LATENCY - 1, name="leave_shift", reset=True)
         relu = delayed(m, operation.relu, ACCUMULATOR_READ_LATENCY + Leave.LATENCY, name="relu", reset=True)
         m.d.comb += [leave.row.eq(row), leave.shift.eq(shift)]
         return [Mux(relu & rounded[-1], 0, clip(rounded, width)) for rounded in leave.rounded]

@@ -23,6 +23,35 @@ SWAPPED = Op.ABS, Op.GREATER_THAN
 BY_ONE = Op.INCREMENT, Op.DECREMENT
 
 
+LEFT, RIGHT, TOTAL, CONSTANT = range(4)
+"""What a result is chosen from: an argument, their sum or difference, or a truth or an end of the range."""
+CHOICES = {
+    (Op.MIN,): (LEFT, RIGHT), (Op.MAX,): (RIGHT, LEFT), (Op.ABS,): (RIGHT, TOTAL),
+    (Op.INCREMENT, Op.DECREMENT, Op.ADD, Op.SUBTRACT): (TOTAL, TOTAL),
+    (Op.NOT, Op.AND, Op.OR, Op.GREATER_THAN, Op.GREATER_THAN_EQUAL): (CONSTANT, CONSTANT),
+}
+"""Operations -> the choice where left - right is negative and where it is not; the others pass the left argument."""
+CONTROL = data.StructLayout({"when_less": 2, "when_not_less": 2, "saturates": 1, "is_truth": 1, "uses_logic": 1,
+                             "when_less_true": 1})
+"""What the choice is told besides the numbers: is it a truth, and which one."""
+
+
+def control(told: Any, opcode: Value) -> list:
+    """Statements that fill a CONTROL for an opcode."""
+    def chosen(side: int) -> Value:
+        result: Value = Const(LEFT, 2)
+        for operations, choices in CHOICES.items():
+            result = Mux(opcode_is(opcode, *operations), choices[side], result)
+        return result
+
+    return [
+        told.when_less.eq(chosen(0)), told.when_not_less.eq(chosen(1)),
+        told.saturates.eq(chosen(1) == TOTAL), told.is_truth.eq(chosen(1) == CONSTANT),
+        told.uses_logic.eq(opcode_is(opcode, Op.NOT, Op.AND, Op.OR)),
+        told.when_less_true.eq(opcode == Op.GREATER_THAN),
+    ]
+
+
 class Alu(wiring.Component):
     """``opcode``, ``left``, ``right`` in, ``result`` out, LATENCY cycles later; free running, one operation a cycle.
 
@@ -47,14 +76,20 @@ class Alu(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        # Opcode in the cycles in which stage 1, 2 and 3 hold its operation.
-        opcodes = [Signal(unsigned(5), reset_less=True, name=f"opcode_{stage}") for stage in (1, 2, 3)]
-        m.d.sync += [opcodes[0].eq(self.opcode), opcodes[1].eq(opcodes[0]), opcodes[2].eq(opcodes[1])]
+        # Opcode in the cycles in which stages 1 and 2 hold its operation; what they are told is decoded a cycle ahead.
+        opcodes = [Signal(unsigned(5), reset_less=True, name=f"opcode_{stage}") for stage in (1, 2)]
+        self._add, self._multiply = Signal(reset_less=True), Signal(reset_less=True)
+        self._logic_of, self._control = opcodes[0], Signal(CONTROL, reset_less=True)
+        m.d.sync += [
+            opcodes[0].eq(self.opcode), opcodes[1].eq(opcodes[0]),
+            self._add.eq(opcode_is(self.opcode, Op.INCREMENT, Op.ADD)), self._multiply.eq(opcodes[1] == Op.MULTIPLY),
+            *control(self._control, opcodes[0]),
+        ]
         for lane in range(self._lane_count):
-            self._lane(m, lane, opcodes)
+            self._lane(m, lane)
         return m
 
-    def _lane(self, m: Module, lane: int, opcodes: list[Signal]) -> None:
+    def _lane(self, m: Module, lane: int) -> None:
         width, point = self._data_type.width, self._data_type.point
 
         def register(name: str, bits: int = width) -> Signal:
@@ -63,55 +98,41 @@ class Alu(wiring.Component):
         left, right, product, wide = (register(name, bits) for name, bits in (
             ("left", width), ("right", width), ("multiplier", 2 * width), ("product", 2 * width)))
         simple, result = register("simple"), register("result")
-        multiply, shift = opcodes[2] == Op.MULTIPLY, Const(point)
+        multiply, shift = self._multiply, Const(point)
         rounded = Signal(width + 2, name=f"rounded_{lane}")
         over, limit = fixed_point.limits(rounded, width)
-        m.d.comb += rounded.eq(fixed_point.round_off(fixed_point.cut(wide, shift, width), shift, width))
+        m.d.comb += rounded.eq(fixed_point.round_off(fixed_point.cut(
+            wide, shift, fixed_point.reached(shift, len(wide)), width), shift, width))
         m.d.sync += [
             left.eq(self.left[lane]), right.eq(self.right[lane]),  # stages 1, 2, 3 inside a DSP block
             product.eq(left * right),
             wide.eq(product),
-            simple.eq(self._simple(m, lane, left, right, opcodes)),
+            simple.eq(self._simple(m, lane, left, right)),
             result.eq(Mux(multiply & over, limit, Mux(multiply, rounded[:width], simple))),
         ]
         m.d.comb += self.result[lane].eq(result)
 
-    def _simple(self, m: Module, lane: int, left: Signal, right: Signal, opcodes: list[Signal]) -> Value:
-        """What stage 3 takes for all but Multiply: one adder, and flags, in stage 2; the choice after it."""
-        width, one = self._data_type.width, self._data_type.one
-        add = opcode_is(opcodes[0], Op.INCREMENT, Op.ADD)
+    def _simple(self, m: Module, lane: int, left: Signal, right: Signal) -> Value:
+        """What stage 3 takes for all but Multiply: one adder, and a truth, in stage 2; the choice after it."""
+        width, one, add, told = self._data_type.width, self._data_type.one, self._add, self._control
         total = Signal(signed(width + 1), reset_less=True, name=f"total_{lane}")
-        flags = Signal(data.StructLayout({"left": 1, "right": 1}), reset_less=True, name=f"flags_{lane}")
+        logic = Signal(reset_less=True, name=f"logic_{lane}")
         arguments = [Signal(width, reset_less=True, name=f"{name}_2_{lane}") for name in ("left", "right")]
         m.d.sync += [
             total.eq(fixed_point.add_with_carry(left, right ^ (~add).replicate(width).as_signed(), ~add)),
-            flags.left.eq(left.any()), flags.right.eq(right.any()),
-            arguments[0].eq(left), arguments[1].eq(right),
+            arguments[0].eq(left), arguments[1].eq(right), logic.eq(left.any() | right.any()),
         ]
-        less, over = total[-1], total[-1] ^ total[-2]
-        take_right, take_total, truth = (Signal(name=f"{name}_{lane}") for name in (
-            "take_right", "take_total", "truth"))
-        m.d.comb += truth.eq(~less)  # also the way to saturate
-        with m.Switch(opcodes[1]):
+        with m.Switch(self._logic_of):
             with m.Case(Op.NOT):
-                m.d.comb += truth.eq(~flags.left)
+                m.d.sync += logic.eq(~left.any())
             with m.Case(Op.AND):
-                m.d.comb += truth.eq(flags.left & flags.right)
-            with m.Case(Op.OR):
-                m.d.comb += truth.eq(flags.left | flags.right)
-            with m.Case(Op.GREATER_THAN):
-                m.d.comb += truth.eq(less)
-            with m.Case(Op.MIN):
-                m.d.comb += take_right.eq(~less)
-            with m.Case(Op.MAX):
-                m.d.comb += take_right.eq(less)
-            with m.Case(Op.ABS):
-                m.d.comb += [take_right.eq(less), take_total.eq(~less)]
-            with m.Case(Op.INCREMENT, Op.DECREMENT, Op.ADD, Op.SUBTRACT):
-                m.d.comb += take_total.eq(1)
-        # A multiplexer of four, a 6-input table a bit: left, right, total, a constant.
-        is_truth = opcode_is(opcodes[1], Op.NOT, Op.AND, Op.OR, Op.GREATER_THAN, Op.GREATER_THAN_EQUAL)
-        choice = Signal(2, name=f"choice_{lane}")
-        m.d.comb += choice.eq(Cat(take_right | is_truth | (take_total & over), take_total | is_truth))
-        constant = Mux(is_truth, Mux(truth, one, 0), Cat(truth.replicate(width - 1), ~truth))
+                m.d.sync += logic.eq(left.any() & right.any())
+        less, over = total[-1], total[-1] ^ total[-2]
+        truth, choice = Signal(name=f"truth_{lane}"), Signal(2, name=f"choice_{lane}")
+        m.d.comb += [
+            truth.eq(Mux(told.uses_logic, logic, less ^ ~told.when_less_true)),  # also the way to saturate
+            choice.eq(Mux(told.saturates & over, CONSTANT, Mux(less, told.when_less, told.when_not_less))),
+        ]
+        # A multiplexer of four, a 6-input table a bit.
+        constant = Mux(told.is_truth, Mux(truth, one, 0), Cat((~less).replicate(width - 1), less))
         return Mux(choice[1], Mux(choice[0], constant, total[:width]), Mux(choice[0], arguments[1], arguments[0]))

@@ -83,7 +83,7 @@ class SimdUnit(wiring.Component):
         m.submodules.leave = leave = Leave(arch)
         m.d.comb += [
             leave.row.eq(self.accumulator_read.response.payload),
-            leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY][1].leave_shift), registers.input.eq(leave.rounded),
+            leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
         ]
         result = self._execute(m, registers, stages[INPUT_LATENCY][1], stages[-1])
         m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))
@@ -166,13 +166,16 @@ class SimdUnit(wiring.Component):
         # Entering: the first step on the way to the head, the second on the way out.
         shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
         enters = arch.mac_rounding != EVERY_STEP
+        fits, from_shift = fixed_point.fitting(shifts[0], arch.number.width, width), Signal(width, reset_less=True)
+        with m.If(queue.r_en):
+            m.d.sync += from_shift.eq(fixed_point.reached(shifts[0], width))
         for lane in range(arch.lane_count):
             scalar = first.row[lane]
-            step = fixed_point.turn(scalar, shifts[0], width) if enters else scalar
+            step = fixed_point.turn(scalar, shifts[0], fits) if enters else scalar
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
             with m.If(moves):
                 m.d.sync += row[lane].eq(
-                    fixed_point.place(turned, shifts[1], width) if enters else turned.as_signed())
+                    fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
         return leaves

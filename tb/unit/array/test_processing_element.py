@@ -92,7 +92,7 @@ def test_bias_is_entered_by_its_shift_and_added(width: int) -> None:
             await ctx.tick()
             start = cycle + 1 - dut.LATENCY
             if start >= 0:
-                expected = numerics.enter(given[start][0], given[start][1], width) + sums[start + 1]
+                expected = numerics.enter(given[start][0], given[start][1], width) + sums[start + 2]
                 assert ctx.get(dut.sum_o) == expected, f"{cycle=}"
 
     run(dut, bench)
