@@ -15,6 +15,10 @@ from weft.hw.isa import (
     simd_argument_count,
 )
 
+FORM_CAUSES = (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
+               Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY)
+"""What :func:`form_faults` tells of."""
+
 
 def any_of(value, numbers):
     """Whether ``value`` is one of ``numbers``."""

@@ -1,6 +1,7 @@
 """Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
 
-Five stages. *Read*: an instruction and its number; its form is checked, Configure registers are read and written.
+Five stages. *Read*: an instruction and its number, what is wrong with its form found on the way in; Configure
+registers are read and written.
 *Multiply* and *sum*: bases, sizes, strides, rows and pitches become last addresses. *Check*: these against the
 memories' depths. *Give*: what is legal, to the interlock.
 Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
@@ -14,7 +15,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
-from weft.hw.control.checks import InstructionView, first_cause, form_faults
+from weft.hw.control.checks import FORM_CAUSES, InstructionView, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.isa import Cause, DataFlow, Isa, Opcode, Register
@@ -63,6 +64,7 @@ class Decoder(wiring.Component):
         multiply, add, check = self._stages()
         travels = multiply.shape().members
         raw = Signal.like(self.i.payload)
+        forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms")
         read_valid, multiply_valid, sum_valid, check_valid, give_valid = (
             Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check", "give"))
         read_ready, multiply_ready, sum_ready, check_ready = (
@@ -79,6 +81,9 @@ class Decoder(wiring.Component):
         ]
         with m.If(self.i.ready):
             m.d.sync += [read_valid.eq(self.i.valid), raw.eq(self.i.payload)]
+            for in_loop in (0, 1):
+                faults = form_faults(self._arch, InstructionView(self.isa, self.i.payload), in_loop)
+                m.d.sync += [forms[in_loop][cause.name].eq(fault) for cause, fault in faults.items()]
         with m.If(~multiply_valid | multiply_ready):
             m.d.sync += multiply_valid.eq(read_valid & read_ready)
         with m.If(multiply_ready):
@@ -91,7 +96,7 @@ class Decoder(wiring.Component):
             ]
         with m.If(self.halt):
             m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
-        self._read(m, raw, read_valid & read_ready, multiply, hold, ~behind & self.drained)
+        self._read(m, raw, forms, read_valid & read_ready, multiply, hold, ~behind & self.drained)
         self._check(m, check, check_valid, check_ready, give_valid)
         return m
 
@@ -117,25 +122,27 @@ class Decoder(wiring.Component):
         return max(along, across) + 2
 
     # -- read ------------------------------------------------------------------------------------------------------
-    def _read(self, m: Module, raw, leaves, out, hold, empty) -> None:
+    def _read(self, m: Module, raw, forms, leaves, out, hold, empty) -> None:
+        """``forms``: what is wrong with the form outside a loop body and within one."""
         view = InstructionView(self.isa, raw)
         m.submodules.registers = registers = ConfigRegisters(self._arch, len(view.operands[0]), len(view.operands[1]))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
         loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
         in_loop = loop_left != 0
-        cause = Signal(5)
-        configure = view.opcode_is(Opcode.CONFIGURE) & (cause == Cause.NONE)
+        cause, legal = Signal(5), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
+        configure = view.opcode_is(Opcode.CONFIGURE) & legal
         moves_window = (view.operands[0] == Register.DRAM0_OFFSET) | (view.operands[0] == Register.DRAM1_OFFSET)
         sets_counter = configure & (view.operands[0] == Register.PROGRAM_COUNTER)
         m.d.comb += [
-            cause.eq(first_cause(form_faults(self._arch, view, in_loop))),
+            cause.eq(first_cause({form: Mux(in_loop, forms[1][form.name], forms[0][form.name])
+                                  for form in FORM_CAUSES})),
             hold.eq(configure & moves_window & ~empty),
             registers.write.eq(leaves & configure),
             registers.number.eq(view.operands[0]), registers.value.eq(view.operands[1]),
             self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
             self.sample_interval.eq(registers.sample_interval),
         ]
-        loop = view.opcode_is(Opcode.SIMD_LOOP) & (cause == Cause.NONE)
+        loop = view.opcode_is(Opcode.SIMD_LOOP) & legal
         with m.If(leaves):
             m.d.sync += self.program_counter.eq(Mux(sets_counter, view.operands[1], self.program_counter + 1))
             m.d.sync += loop_left.eq(Mux(loop, view.operands[1] + 1, Mux(in_loop, loop_left - 1, 0)))
@@ -229,7 +236,7 @@ class Decoder(wiring.Component):
             Cause.DRAM0_RANGE: check.far_dram0 & (last1 >= arch.dram0_depth),
             Cause.DRAM1_RANGE: check.far_dram1 & (last1 >= arch.dram1_depth),
         }
-        form = {cause: check.cause == cause for cause in Cause if 0 < cause <= Cause.LOOP_BODY and cause not in beyond}
+        form = {cause: check.cause == cause for cause in FORM_CAUSES}
         cause = Signal(5, name="check_cause")
         legal = cause == Cause.NONE
         leaves, given = Signal(), Signal()
