@@ -85,6 +85,8 @@ class Segments(wiring.Component):
             "vectors_m1": unsigned(size_width(self._arch)),
         })
         m.submodules.walker = walker = Walker(pieces, ("dram",))
+        m.submodules.segments = segments = StreamFifo(dram_segment_layout(self._arch), 2)
+        wiring.connect(m, segments.o, wiring.flipped(self.o))
         whole_rows = self.i.payload.dram.stride_log2 == 0
         m.d.comb += [
             walker.i.valid.eq(self.i.valid), self.i.ready.eq(walker.i.ready),
@@ -92,11 +94,11 @@ class Segments(wiring.Component):
             walker.i.payload.size_m1.eq(Mux(whole_rows, 0, self.i.payload.size_m1)),
             walker.i.payload.vectors_m1.eq(Mux(whole_rows, self.i.payload.size_m1, 0)),
         ]
-        self._addresses(m, walker)
+        self._addresses(m, walker, segments.i)
         return m
 
-    def _addresses(self, m: Module, walker: Walker) -> None:
-        """From vectors to units (a product, registered), then to beats (a sum, registered)."""
+    def _addresses(self, m: Module, walker: Walker, segment) -> None:
+        """From vectors to units (a product, registered), then to beats (a sum, into a FIFO: that cuts ready's way)."""
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
         scaled = Signal(data.StructLayout({
             "start": len(piece.dram) + bits_to_count(geometry.vector_units + 1),
@@ -105,7 +107,7 @@ class Segments(wiring.Component):
             "last": 1,
         }))
         scaled_valid, scaled_ready = Signal(), Signal()
-        m.d.comb += [scaled_ready.eq(~self.o.valid | self.o.ready), walker.o.ready.eq(~scaled_valid | scaled_ready)]
+        m.d.comb += [scaled_ready.eq(segment.ready), walker.o.ready.eq(~scaled_valid | scaled_ready)]
         with m.If(walker.o.ready):
             m.d.sync += [
                 scaled_valid.eq(walker.o.valid), scaled.start.eq(times(piece.dram, geometry.vector_units)),
@@ -121,14 +123,11 @@ class Segments(wiring.Component):
         m.d.comb += [
             start.eq(Cat(Const(0, window_shift), scaled.window) + scaled.start),
             last_unit.eq(skip + scaled.units_m1),
+            segment.valid.eq(scaled_valid), segment.payload.beat.eq(start[geometry.beat_units_log2:]),
+            segment.payload.skip.eq(skip), segment.payload.beats_m1.eq(last_unit[geometry.beat_units_log2:]),
+            segment.payload.end.eq(last_unit[:geometry.beat_units_log2] + 1),
+            *(segment.payload[name].eq(scaled[name]) for name in ("cache", "vectors_m1", "last")),
         ]
-        with m.If(scaled_ready):
-            m.d.sync += [
-                self.o.valid.eq(scaled_valid), self.o.payload.beat.eq(start[geometry.beat_units_log2:]),
-                self.o.payload.skip.eq(skip), self.o.payload.beats_m1.eq(last_unit[geometry.beat_units_log2:]),
-                self.o.payload.end.eq(last_unit[:geometry.beat_units_log2] + 1),
-                *(self.o.payload[name].eq(scaled[name]) for name in ("cache", "vectors_m1", "last")),
-            ]
 
 
 def burst_layout(segment: data.StructLayout) -> data.StructLayout:
@@ -158,18 +157,21 @@ class BurstSplitter(wiring.Component):
         first_beat, last_beat = (Signal(bits, name=name) for name in ("first_beat", "last_beat"))
         end = Signal(max(len(new.beats_m1), bits) + 1)
         number, last_number = (Signal(len(end) - bits, name=name) for name in ("number", "last_number"))
+        following = Signal.like(number)
         m.d.comb += [
             end.eq(new.beat[:bits] + new.beats_m1),
-            burst.beat.eq(Cat(first_beat, burst.segment.beat[bits:] + number)), burst.last.eq(number == last_number),
+            burst.beat.eq(Cat(first_beat, burst.segment.beat[bits:] + number)), following.eq(number + 1),
             burst.len.eq(Mux(burst.last, last_beat, Const((1 << bits) - 1, bits)) - first_beat),
             self.i.ready.eq((~self.o.valid | (self.o.ready & burst.last)) & ~self.cancel),
         ]
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [burst.first.eq(0), self.o.valid.eq(~burst.last), first_beat.eq(0), number.eq(number + 1)]
+            m.d.sync += [burst.first.eq(0), self.o.valid.eq(~burst.last), first_beat.eq(0), number.eq(following),
+                         burst.last.eq(following == last_number)]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [
                 self.o.valid.eq(1), burst.first.eq(1), burst.segment.eq(new), first_beat.eq(new.beat[:bits]),
                 last_beat.eq(end[:bits]), last_number.eq(end[bits:]), number.eq(0),
+                burst.last.eq(end[bits:] == 0),
             ]
         with m.If(self.cancel):
             m.d.sync += self.o.valid.eq(0)
@@ -231,7 +233,7 @@ class DramReader(wiring.Component):
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: 5 cycles from an operation taken to
-    arvalid, 2 from the beat that completes a vector to its local write (1 where a vector is a beat). ``r.ready``
+    arvalid, 3 from the beat that completes a vector to its local write (2 where a vector is a beat). ``r.ready``
     depends on no other port in the same cycle.
     """
 
@@ -255,7 +257,11 @@ class DramReader(wiring.Component):
         m.submodules.walker = walker = Walker(local, ("local",))
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
-        vectors = self._read(m, segments)
+        # A FIFO, so that local memory's arbitration ends here and not in the bus's handshakes.
+        m.submodules.vectors = fifo = StreamFifo(8 * arch.vector_bytes, 2)
+        words = self._read(m, segments)
+        vectors = fifo.o
+        m.d.comb += [fifo.i.valid.eq(words.valid), fifo.i.payload.eq(words.payload.data), words.ready.eq(fifo.i.ready)]
 
         write = self.local_write.request
         m.d.comb += [
@@ -266,7 +272,7 @@ class DramReader(wiring.Component):
                                           OPERATIONS_AHEAD + 1)),
         ]
         for lane, scalar in enumerate(write.payload.data):
-            stored = vectors.payload.data.word_select(lane, 8 * arch.number.scalar_bytes)
+            stored = vectors.payload.word_select(lane, 8 * arch.number.scalar_bytes)
             m.d.comb += scalar.eq(stored[:arch.number.width])
         return m
 
@@ -297,12 +303,15 @@ class DramReader(wiring.Component):
         used = beats.o.valid & beats.o.ready
         with m.If(used):
             m.d.sync += starts.eq(beat.last)
-        self._report(m, used & (beat.resp != axi.Response.OKAY), used & beat.last & notes.o.payload.ends)
+        # A cycle later: no vector of theirs has reached local memory by then.
+        bad, ends = Signal(), Signal()
+        m.d.sync += [bad.eq(used & (beat.resp != axi.Response.OKAY)), ends.eq(used & beat.last & notes.o.payload.ends)]
+        self._report(m, bad, ends)
         return gearbox.o
 
     def _report(self, m: Module, bad, ends) -> None:
         """``error`` for a bad beat, put off until its operation is the oldest that is not done. ``ends``: the last beat
-        of an operation went into the gearbox, whose earlier vectors may still be on their way out."""
+        of an operation went into the gearbox, whose vectors may still be on their way out."""
         inside, before = (Signal(range(OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
         m.d.sync += inside.eq(inside + ends - self.done)
         with m.If(before != 0):

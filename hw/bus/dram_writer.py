@@ -97,14 +97,19 @@ class DramWriter(wiring.Component):
         request = self.local_read.request
         m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), VECTORS_AHEAD)
         places = Signal(range(VECTORS_AHEAD + 1), init=VECTORS_AHEAD)
-        room = places != 0
+        room = Signal(init=1)
+        requested, used = request.valid & request.ready, vectors.o.valid & vectors.o.ready
         m.d.comb += [
             request.payload.eq(walker.o.payload.local), request.valid.eq(walker.o.valid & room),
             walker.o.ready.eq(request.ready & room),
             vectors.i.payload.eq(self.local_read.response.payload),
             vectors.i.valid.eq(self.local_read.response.valid),
         ]
-        m.d.sync += places.eq(places - (request.valid & request.ready) + (vectors.o.valid & vectors.o.ready))
+        m.d.sync += places.eq(places - requested + used)
+        with m.If(used):
+            m.d.sync += room.eq(1)
+        with m.Elif(requested):
+            m.d.sync += room.eq(places != 1)
         return vectors.o
 
     def _beats(self, m: Module, vectors, segment):
@@ -132,19 +137,20 @@ class DramWriter(wiring.Component):
         return stored
 
     def _data(self, m: Module, beats, bursts) -> None:
-        """Beats into bursts, through a register."""
+        """Beats into bursts, through a FIFO: the gearbox does not wait for the bus's ready."""
         unit_bytes = Geometry(self._arch).unit_bytes
-        word, mask, last = Signal.like(beats.payload.data), Signal.like(beats.payload.mask), Signal()
-        sent, moves, ends = Signal(8), Signal(), Signal()
+        word = data.StructLayout({"data": len(beats.payload.data), "mask": len(beats.payload.mask), "last": 1})
+        m.submodules.words = words = StreamFifo(word, 2)
+        sent, ends = Signal(8), Signal()
         m.d.comb += [
-            moves.eq(~self.w.valid | self.w.ready), ends.eq(sent == bursts.payload.len),
-            beats.ready.eq(moves & bursts.valid), bursts.ready.eq(moves & beats.valid & ends),
-            self.w.payload.data.eq(word), self.w.payload.last.eq(last),
-            self.w.payload.strb.eq(Cat(bit.replicate(unit_bytes) for bit in mask)),
+            ends.eq(sent == bursts.payload.len), words.i.valid.eq(beats.valid & bursts.valid),
+            beats.ready.eq(words.i.ready & bursts.valid), bursts.ready.eq(words.i.ready & beats.valid & ends),
+            words.i.payload.data.eq(beats.payload.data), words.i.payload.mask.eq(beats.payload.mask),
+            words.i.payload.last.eq(ends),
+            self.w.valid.eq(words.o.valid), words.o.ready.eq(self.w.ready),
+            self.w.payload.data.eq(words.o.payload.data), self.w.payload.last.eq(words.o.payload.last),
+            self.w.payload.strb.eq(Cat(bit.replicate(unit_bytes) for bit in words.o.payload.mask)),
         ]
-        with m.If(moves):
-            m.d.sync += [self.w.valid.eq(beats.valid & bursts.valid), word.eq(beats.payload.data),
-                         mask.eq(beats.payload.mask), last.eq(ends)]
         with m.If(beats.valid & beats.ready):
             m.d.sync += sent.eq(sent + 1)
             with m.If(ends):

@@ -37,13 +37,14 @@ class UnitQueue(wiring.Component):
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
         reserved = Signal(range(self.depth + 1))
+        has_room = Signal(init=1)
         head = Signal(range(self.depth))
         there = Signal()
         taken = Signal()
         waiting = Cat(Cat(slot[name].needed for name in self._rings).any() for slot in slots)
         fetchable = (~there | taken) if self._refill else ~there
         m.d.comb += [
-            self.room.eq(reserved != self.depth), self.wanted.eq(stored.bit_select(self.next, 1) & fetchable),
+            self.room.eq(has_room), self.wanted.eq(stored.bit_select(self.next, 1) & fetchable),
             self.valid.eq(there & ~waiting.bit_select(head, 1)), taken.eq(self.valid & self.ready),
             entering.eq(self.push << self.tail), leaving.eq(self.fetch << self.next),
         ]
@@ -51,6 +52,10 @@ class UnitQueue(wiring.Component):
             reserved.eq(reserved + self.reserve - taken), stored.eq((stored | entering) & ~leaving),
             there.eq(self.fetch | (there & ~taken)),
         ]
+        with m.If(taken):
+            m.d.sync += has_room.eq(1)
+        with m.Elif(self.reserve):
+            m.d.sync += has_room.eq(reserved != self.depth - 1)
         with m.If(self.push):
             m.d.sync += self.tail.eq(after(self.tail, self.depth))
         with m.If(self.fetch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -43,15 +43,22 @@ class Walker(wiring.Component):
         # Counted up from zero: that needs no multiplexer in front of the registers, and no decrement.
         vector, row = Signal.like(current.size_m1), Signal.like(current.rows_m1)
         step, load = self.o.valid & self.o.ready, self.i.valid & self.i.ready
-        end_of_row = Signal()
+        # Compared a cycle ahead: whoever waits for ``last`` has it from a register.
+        next_vector = Signal.like(vector)
+        next_row = Signal.like(row)
+        end_of_row, last_row, next_last_row = (
+            Signal(name=name) for name in ("end_of_row", "last_row", "next_last_row"))
         m.d.comb += [
-            end_of_row.eq(vector == current.size_m1), self.o.payload.last.eq(end_of_row & (row == current.rows_m1)),
+            next_vector.eq(vector + 1), next_row.eq(row + 1),
+            next_last_row.eq(Mux(end_of_row, next_row == current.rows_m1, last_row)),
             self.i.ready.eq(~busy | (step & self.o.payload.last)),
         ]
         with m.If(step):
-            m.d.sync += [self.o.payload.first.eq(0), vector.eq(vector + 1)]
+            next_end = Mux(end_of_row, current.size_m1 == 0, next_vector == current.size_m1)
+            m.d.sync += [self.o.payload.first.eq(0), vector.eq(next_vector), end_of_row.eq(next_end),
+                         last_row.eq(next_last_row), self.o.payload.last.eq(next_end & next_last_row)]
             with m.If(end_of_row):
-                m.d.sync += row.eq(row + 1)
+                m.d.sync += row.eq(next_row)
             with m.If(self.o.payload.last):
                 m.d.sync += busy.eq(0)
         with m.If(load | (step & end_of_row)):
@@ -59,7 +66,9 @@ class Walker(wiring.Component):
         for name in self._names:
             self._walk(m, name, step, load, end_of_row)
         with m.If(load):
-            m.d.sync += [busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1), row.eq(0)]
+            one_vector, one_row = self.i.payload.size_m1 == 0, self.i.payload.rows_m1 == 0
+            m.d.sync += [busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1), row.eq(0),
+                         end_of_row.eq(one_vector), last_row.eq(one_row), self.o.payload.last.eq(one_vector & one_row)]
         return m
 
     def _walk(self, m: Module, name: str, step, load, end_of_row) -> None:

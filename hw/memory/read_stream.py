@@ -17,11 +17,13 @@ class ReadStream(wiring.Component):
     """
 
     LATENCY = 2
+    SPARE = 4
+    """Rows that may be under way beyond those that the memory's latency keeps there: for full speed."""
 
     def __init__(self, port: ReadPort, tag: data.StructLayout, latency: int) -> None:
         row = port.members["response"].signature.members["payload"].shape
         address = port.members["request"].signature.members["payload"].shape
-        self._tag, self._row, self._depth = tag, row, latency + 4
+        self._tag, self._row, self._depth = tag, row, latency + self.SPARE
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({"address": address, "tag": tag}))),
             "o": Out(stream.Signature(data.StructLayout({"data": row, "tag": tag}))),
@@ -34,10 +36,9 @@ class ReadStream(wiring.Component):
         tags = fifo.SyncFIFOBuffered(width=self._tag.size, depth=self._depth)
         m.submodules.rows, m.submodules.tags = rows, tags
         under_way = Signal(range(self._depth + 1))
-        room = Signal()
+        room = Signal(init=1)
         taken, given = self.i.valid & self.i.ready, self.o.valid & self.o.ready
         m.d.comb += [
-            room.eq(under_way != self._depth),
             self.port.request.valid.eq(self.i.valid & room),
             self.port.request.payload.eq(self.i.payload.address),
             self.i.ready.eq(self.port.request.ready & room),
@@ -48,4 +49,8 @@ class ReadStream(wiring.Component):
             rows.r_en.eq(given), tags.r_en.eq(given),
         ]
         m.d.sync += under_way.eq(under_way + taken - given)
+        with m.If(given):
+            m.d.sync += room.eq(1)
+        with m.Elif(taken):
+            m.d.sync += room.eq(under_way != self._depth - 1)
         return m

@@ -40,7 +40,8 @@ class Issue(wiring.Component):
         self._waiting = waiting = Signal(micro_layout(self._arch), reset_less=True)  # the operation at the door
         self._head, self._tail = (Signal(range(self.IN_FLIGHT), name=name) for name in ("head", "tail"))
         self._live = Signal(self.IN_FLIGHT)  # places of the operations under way, in a ring
-        full = self._live.bit_select(self._tail, 1)
+        full = Signal()
+        under_way = Signal(range(self.IN_FLIGHT + 1))
         memory_blocks = self._memory_conflicts(m)
         register_blocks = self._register_conflicts(m)
         clear = valid & ~full & ~memory_blocks & ~register_blocks
@@ -53,6 +54,11 @@ class Issue(wiring.Component):
         ]
         with m.If(self.i.ready):
             m.d.sync += [valid.eq(self.i.valid), waiting.eq(self.i.payload)]
+        m.d.sync += under_way.eq(under_way + self.issued - self.retired)
+        with m.If(self.retired):
+            m.d.sync += full.eq(0)
+        with m.Elif(self.issued):
+            m.d.sync += full.eq(under_way == self.IN_FLIGHT - 1)
         with m.If(self.issued):
             m.d.sync += [self._tail.eq(self._tail + 1), self._live.bit_select(self._tail, 1).eq(1)]
         with m.If(self.retired):

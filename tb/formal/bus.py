@@ -40,6 +40,7 @@ def splitter(broken: Broken | None = None) -> Harness:
     reached, end = (Cat(inside(f"{at}_beat"), inside(number)) for at, number in (
         ("first", "number"), ("last", "last_number")))
     harness.always(~block.o.valid | (reached + left == end + 1), "left")
+    harness.always(~block.o.valid | (burst.last == (inside("number") == inside("last_number"))), "last_number")
     harness.always(~block.o.valid | (burst.last == (left == burst.len + 1)), "last")
     return harness
 

@@ -78,6 +78,7 @@ class Waiting:
         harness.always(row_of_places(self.stored, self.next, self.tail, depth), f"{path}_places")
         harness.always(~self.there | ((after(self.head, depth) == self.next) & (self.head < depth)), f"{path}_head")
         harness.always((self.reserved == self.level + self.push) & (self.reserved <= depth), f"{path}_reserved")
+        harness.always(inside(f"{path}.has_room") == (self.reserved != depth), f"{path}_has_room")
 
     def at(self, ahead: Value) -> Value:
         """The place of the operation that has so many in front."""

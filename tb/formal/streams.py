@@ -56,15 +56,17 @@ def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, r
                        between: tuple[str, ...] = ()) -> None:
     """Everything requested is under way in the memory, ``between`` it and the FIFO, or there; each has its tag."""
     rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
-    under_way = inside(f"{path}under_way")
-    harness.always(under_way == rows + ones(harness.under_way[request])
-                   + sum(ones(inside(valid)) for valid in between), "rows_under_way")
+    under_way, stages = inside(f"{path}under_way"), [harness.under_way[request], *(inside(valid) for valid in between)]
+    harness.always(under_way == rows + sum(ones(stage) for stage in stages), "rows_under_way")
     harness.always(under_way == tags, "a_tag_each")
+    depth = sum(len(stage) for stage in stages) + ReadStream.SPARE
+    harness.always(inside(f"{path}room") == (under_way != depth), "room_for_what_is_under_way")
 
 
 def writer_places(harness: Harness, block: DramWriter, inside: Inside) -> None:
     inside_fifo = inside("vectors.fifo.level") + ones(harness.under_way["local_read_request"])
     harness.always(inside("places") + inside_fifo == VECTORS_AHEAD, "places")
+    harness.always(inside("room") == (inside("places") != 0), "room_while_there_are_places")
 
 
 def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
