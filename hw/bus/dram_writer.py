@@ -43,7 +43,7 @@ class DramWriter(wiring.Component):
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
-    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 4 to wvalid (+ 3: vector = beat).
+    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 to wvalid (+ 4: vector = beat).
     """
 
     REQUEST_LATENCY = 5
@@ -60,8 +60,12 @@ class DramWriter(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.segments = segments = Segments(self._arch)
-        m.submodules.walker = walker = Walker(dram_layout(self._arch), ("local",))
-        fork(m, self.operation, segments.i, walker.i)
+        operation = dram_layout(self._arch)
+        local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
+        m.submodules.waiting = waiting = StreamFifo(local, 2)  # addresses do not wait for local memory's arbitration
+        m.submodules.walker = walker = Walker(local, ("local",))
+        fork(m, self.operation, segments.i, waiting.i)
+        wiring.connect(m, waiting.o, walker.i)
         bursts, segment = self._bursts(m, segments)
         vectors = self._vectors(m, walker)
         beats = self._beats(m, vectors, segment)

@@ -46,8 +46,13 @@ class ProgramReader(wiring.Component):
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)
         m.submodules.splitter = splitter = BurstSplitter(segment, self._max_burst)
         m.submodules.notes = notes = StreamFifo(data.StructLayout({"last": 1}), OUTSTANDING_BURSTS)
-        m.submodules.received = received = StreamFifo(axi.read_data_layout(self._width), 2)
-        wiring.connect(m, wiring.flipped(self.r), received.i)
+        beat = data.StructLayout({"data": self._width, "last": 1, "bad": 1})
+        m.submodules.received = received = StreamFifo(beat, 2)
+        m.d.comb += [
+            received.i.valid.eq(self.r.valid), self.r.ready.eq(received.i.ready),
+            *(received.i.payload[name].eq(self.r.payload[name]) for name in ("data", "last")),
+            received.i.payload.bad.eq(self.r.payload.resp != axi.Response.OKAY),
+        ]
 
         request, tail, begin = splitter.i.payload, Signal(range(beat_bytes)), Signal()  # tail: bytes of the last beat
         m.d.comb += begin.eq(self.start & ~self.stop & ~self.busy & (self.bytes != 0))
@@ -72,7 +77,7 @@ class ProgramReader(wiring.Component):
         last = received.payload.last & notes.o.payload.last
         keep = Mux(last & (tail != 0), (Const(1, beat_bytes + 1) << tail) - 1, Const(-1, beat_bytes))
         m.d.comb += [
-            bad.eq(received.valid & (received.payload.resp != axi.Response.OKAY) & ~broken),
+            bad.eq(received.valid & received.payload.bad & ~broken),
             discard.eq(broken | bad | self.stop), splitter.cancel.eq(discard),
             self.beats.valid.eq(received.valid & ~discard), received.ready.eq(self.beats.ready | discard),
             self.beats.payload.data.eq(received.payload.data), self.beats.payload.last.eq(last),

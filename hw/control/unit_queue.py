@@ -93,14 +93,15 @@ class OperationMemory(wiring.Component):
         m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         if len(self._depths) == 1:
-            m.d.comb += self.fetch.eq(self.wanted)
+            m.d.comb += [self.fetch.eq(self.wanted), read.addr.eq(self.next[0])]
         else:
             m.submodules.turns = turns = RoundRobin(len(self._depths))
             m.d.comb += [turns.requests.eq(self.wanted & ~self.fetch), turns.advance.eq(1)]
             m.d.sync += self.fetch.eq(turns.grant)
+            m.d.comb += read.addr.eq(self._row(self.fetch, self.next))
         m.d.comb += [
             write.en.eq(self.push.any()), write.data.eq(self.operation),
-            write.addr.eq(self._row(self.push, self.tail)), read.addr.eq(self._row(self.fetch, self.next)),
+            write.addr.eq(self._row(self.push, self.tail)),
         ]
         for index, fetched in enumerate(self.fetch):
             with m.If(fetched):

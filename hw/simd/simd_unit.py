@@ -86,7 +86,7 @@ class SimdUnit(wiring.Component):
             leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
         ]
         result = self._execute(m, registers, stages[INPUT_LATENCY][1], stages[-1])
-        m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))
+        m.d.comb += issue.retired.eq(self._write_back(m, result, stages[-2][1].enter_shift, *stages[-1]))
         return m
 
     def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
@@ -128,19 +128,23 @@ class SimdUnit(wiring.Component):
         ]
         return result
 
-    def _write_back(self, m: Module, result: Value, valid: Value, micro: Any) -> Value:
-        """Queue, entering, write request. Returns when an operation is over."""
+    def _write_back(self, m: Module, result: Value, coming_shift: Value, valid: Value, micro: Any) -> Value:
+        """Queue, entering, write request. ``coming_shift``: micro's enter shift, a cycle before it. Returns when an
+        operation is over."""
         arch, request = self._arch, self.accumulator_write.request
         fields = data.StructLayout({
             "address": arch.accumulator_address_width, "write": 1, "accumulate": 1, "done": 1,
-            "enter_shift": shift_width(arch),
+            "enter_shift": shift_width(arch), "fits": arch.number.width - 1,
         })
         entry = data.StructLayout({"fields": fields, "row": vector_layout(arch)})
         queued, first, head = Signal(entry), Signal(entry), Signal(fields, reset_less=True)
+        fits = Signal(arch.number.width - 1, reset_less=True)
+        m.d.sync += fits.eq(fixed_point.fitting(coming_shift, arch.number.width, arch.accumulator_bits))
         m.submodules.queue = queue = SyncFIFO(width=entry.size, depth=Issue.IN_FLIGHT)
         m.d.comb += [
             queued.fields.address.eq(micro.write_address), queued.row.eq(result),
             *(queued.fields[name].eq(micro[name]) for name in ("write", "accumulate", "done", "enter_shift")),
+            queued.fields.fits.eq(fits),
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
             first.eq(queue.r_data),
         ]
@@ -166,12 +170,12 @@ class SimdUnit(wiring.Component):
         # Entering: the first step on the way to the head, the second on the way out.
         shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
         enters = arch.mac_rounding != EVERY_STEP
-        fits, from_shift = fixed_point.fitting(shifts[0], arch.number.width, width), Signal(width, reset_less=True)
+        from_shift = Signal(width, reset_less=True)
         with m.If(queue.r_en):
             m.d.sync += from_shift.eq(fixed_point.reached(shifts[0], width))
         for lane in range(arch.lane_count):
             scalar = first.row[lane]
-            step = fixed_point.turn(scalar, shifts[0], fits) if enters else scalar
+            step = fixed_point.turn(scalar, shifts[0], first.fields.fits) if enters else scalar
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
