@@ -34,6 +34,7 @@ from weft.compiler.memory.variables import lifetimes
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
+from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.order import in_order
@@ -115,6 +116,11 @@ def _fold_forward(state: State) -> State:
     return state.replace(graph=fold_forward(state.graph, partial(channel_ranges, state.graph, state.inputs)))
 
 
+def _join_sums(state: State) -> State:
+    measure = partial(channel_ranges, state.graph, state.inputs)
+    return state.replace(graph=join_sums(state.graph, state.arch.array_size, measure))
+
+
 def _pack_inputs(state: State) -> State:
     return state.replace(graph=pack_inputs(state.graph, state.arch))
 
@@ -190,6 +196,7 @@ STEPS: tuple[Step, ...] = (
     Step("order", _graph_pass(in_order), lambda state: state.graph.text()),
     Step("fold_forward", _fold_forward, lambda state: state.graph.text()),
     Step("drop_unread_pixels", _graph_pass(drop_unread_pixels), lambda state: state.graph.text()),
+    Step("join_sums", _join_sums, lambda state: state.graph.text()),
     Step("pack_inputs", _pack_inputs, lambda state: state.graph.text()),
     Step("layers", _layers, lambda state: hir.text(state.layers)),
     Step("calibrate", _calibrate, lambda state: state.calibration.text()),

@@ -12,6 +12,10 @@ from weft.compiler.layers.hir import Window
 from weft.compiler.packing import Way, ways
 from weft.hw.arch import Arch
 
+NEAR = 1.125
+"""Ways that take at most so many times the least cycles count as alike: then small inputs are better, for their strips
+leave local memory to weights, and the rows that a max pool reads twice are fewer."""
+
 SHARE = 4
 """A packed input takes at most one part in so many of DRAM0: it stays there to the end."""
 
@@ -28,22 +32,24 @@ def pack_inputs(graph: Graph, arch: Arch) -> Graph:
 
 
 def _best(graph: Graph, node: Node, arch: Arch) -> Way:
-    """Of least cycles, as the array and DRAM0 would need them; the fewest vectors of both where these are alike."""
+    """The smallest input among the ways of least cycles, as the slower of array and DRAM0 would need them."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
     window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
     beats = max(1.0, 8 * arch.vector_bytes / arch.axi_data_width)
 
-    def cost(way: Way) -> tuple[float, int, int]:
-        tiles = -(-way.packing.layout[0] // lanes)
-        array = way.window.work(way.packing.size, (rows, columns)) * tiles * -(-made // lanes)
-        loaded = tiles * math.prod(way.packing.size)
-        return max(array, loaded * beats), array, loaded
+    def loaded(way: Way) -> int:
+        return -(-way.packing.layout[0] // lanes) * math.prod(way.packing.size)
+
+    def cycles(way: Way) -> float:
+        tiles = -(-way.packing.layout[0] // lanes) * -(-made // lanes)
+        return max(way.window.work(way.packing.size, (rows, columns)) * tiles, loaded(way) * beats)
 
     plain, *others = ways(window, (channels, height, width), (rows, columns))
-    fitting = [way for way in others if cost(way)[2] * SHARE <= arch.dram0_depth]
-    return min((plain, *fitting), key=cost)
+    fitting = [plain, *(way for way in others if loaded(way) * SHARE <= arch.dram0_depth)]
+    least = min(map(cycles, fitting))
+    return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), cycles(way)))
 
 
 def _packed(graph: Graph, port: Port, node: Node, way: Way) -> Graph:

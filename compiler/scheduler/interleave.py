@@ -43,10 +43,10 @@ def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
 
 def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
     """[operations]: when each would start; a SIMD loop starts as a whole."""
-    depths = {Space.LOCAL: arch.local_depth, Space.ACCUMULATORS: arch.accumulator_depth,
-              Space.VARS: arch.dram0_depth, Space.CONSTS: arch.dram1_depth}
-    bases = np.cumsum([0, *(depths[space] for space in _MEMORIES)])
-    return _starts(_Rows(arch).table(operations), bases, _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
+    rows = _Rows(arch).table(operations)
+    ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
+            for memory in range(len(_MEMORIES))]
+    return _starts(rows, np.cumsum([0, *ends]), _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
 
 
 def _checked() -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,24 +35,28 @@ class Pool:
         """``size`` vectors in a row; None when there are none. An empty buffer lies anywhere."""
         if not size:
             return Buffer(0, 0)
-        found = min(((self._latest(first, size), first) for first in range(len(self._segments))),
-                    default=(None, 0), key=lambda entry: (entry[0] is None, entry))
-        if found[0] is None:
+        base, best = None, self._now + 1
+        for first, segment in enumerate(self._segments):
+            latest = self._latest(first, size, best)
+            if latest < best:
+                base, best = segment.base, latest
+        if base is None:
             return None
-        buffer = Buffer(self._segments[found[1]].base, size)
-        self.hold(buffer)
-        return buffer
+        self.hold(Buffer(base, size))
+        return Buffer(base, size)
 
-    def _latest(self, first: int, size: int) -> int | None:
-        """When the last of ``size`` vectors from a segment on was given back, None if some are held or missing."""
+    def _latest(self, first: int, size: int, bound: int) -> int:
+        """When the last of ``size`` vectors from a segment on was given back; ``bound`` if not before that, or if some
+        are held or missing."""
         latest = 0
-        for segment in self._segments[first:]:
-            if segment.released is None:
-                return None
+        for index in range(first, len(self._segments)):
+            segment = self._segments[index]
+            if segment.released is None or segment.released >= bound:
+                return bound
             latest, size = max(latest, segment.released), size - segment.size
             if size <= 0:
                 return latest
-        return None
+        return bound
 
     def largest(self) -> Buffer:
         """The most free vectors in a row."""
@@ -75,14 +80,16 @@ class Pool:
         if not buffer.size:
             return
         end = buffer.base + buffer.size
-        kept: list[_Segment] = []
-        for segment in self._segments:
-            last = segment.base + segment.size
-            if segment.base < buffer.base:
-                kept.append(_Segment(segment.base, min(last, buffer.base) - segment.base, segment.released))
-            if segment.base <= buffer.base < last:
-                kept.append(_Segment(buffer.base, buffer.size, released))
-            if last > end:
-                first = max(segment.base, end)
-                kept.append(_Segment(first, last - first, segment.released))
-        self._segments = kept
+        low = bisect.bisect_right(self._segments, buffer.base, key=_base) - 1
+        high = bisect.bisect_left(self._segments, end, key=_base)
+        first, last = self._segments[low], self._segments[high - 1]
+        marked = [_Segment(buffer.base, buffer.size, released)]
+        if first.base < buffer.base:
+            marked.insert(0, _Segment(first.base, buffer.base - first.base, first.released))
+        if last.base + last.size > end:
+            marked.append(_Segment(end, last.base + last.size - end, last.released))
+        self._segments[low:high] = marked
+
+
+def _base(segment: _Segment) -> int:
+    return segment.base

@@ -180,6 +180,8 @@ def cost(shape: LayerShape, tiling: Tiling) -> float:
     beats = max(1.0, 8 * shape.arch.vector_bytes / shape.arch.axi_data_width)
     parts = moved.array, moved.dram0_read * beats, moved.dram0_write * beats, moved.dram1 * beats
     busiest = max(parts) + UNEVEN * sum(parts) if tiling.buffers > 1 else sum(parts)
+    if 1 < _strips_kept(shape, tiling) <= tiling.buffers and _cut(shape, tiling).regions > 1:
+        busiest += moved.dram0_read * beats  # kept strips leave no room for those of the next region
     return busiest + _ends(shape, tiling, beats)
 
 
@@ -221,10 +223,13 @@ def _strip_loads(shape: LayerShape, tiling: Tiling) -> int:
     """How often each strip of input is read."""
     if shape.loads:
         return 1
-    regions = _cut(shape, tiling).regions
-    kept = (part_count(shape.input_tiles, tiling.inputs) * part_count(shape.most_taps, tiling.taps)
-            * (regions if tiling.outputs_outer else 1))
-    return 1 if kept <= tiling.buffers else part_count(shape.output_tiles, tiling.outputs)
+    return 1 if _strips_kept(shape, tiling) <= tiling.buffers else part_count(shape.output_tiles, tiling.outputs)
+
+
+def _strips_kept(shape: LayerShape, tiling: Tiling) -> int:
+    """Strips that have to stay for a group of output tiles to find those of the group before it."""
+    return (part_count(shape.input_tiles, tiling.inputs) * part_count(shape.most_taps, tiling.taps)
+            * (_cut(shape, tiling).regions if tiling.outputs_outer else 1))
 
 
 def too_small(shapes: Sequence[LayerShape], arch: Arch) -> CompileError:

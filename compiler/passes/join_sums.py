@@ -1,0 +1,143 @@
+"""Pass: the sum of two convolutions is one, over the channels of both inputs: the first is not saved and read again.
+
+Both inputs are written into one tensor (Assemble), each from lane 0 of a tile on; convolutions of the same input add
+their weights. A smaller kernel gets zeros around it, which are neither stored nor computed. Tensors that lie in one
+share a binary point, and so do the weights: only what is alike in size is joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+
+ALIKE = 4.0
+"""The larger of two magnitudes is at most so many times the smaller: two places behind the point are the most lost."""
+
+Ranges = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Lowest and highest value of every channel, by tensor."""
+
+
+class Sum(NamedTuple):
+    """``add`` of two convolutions that nobody else reads."""
+
+    add: Node
+    first: Node
+    second: Node
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        return self.first.input(0), self.second.input(0)
+
+
+def join_sums(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
+    """The network with such sums as one convolution each; ``measure`` is asked only where there are any."""
+    found = _sums(graph)
+    if not found:
+        return graph
+    names = list(dict.fromkeys(name for entry in found for name in entry.sources))
+    sizes = {name: float(max(np.abs(low).max(), np.abs(high).max())) for name, (low, high) in measure(names).items()}
+    joined: dict[str, Sum] = {}
+    parts: set[str] = set()
+    for entry in found:
+        apart = len(set(entry.sources)) == 1 or not parts.intersection(entry.sources)
+        if apart and _alike(*(sizes[name] for name in entry.sources)) and _alike(*_weight_sizes(graph, entry)):
+            joined[entry.add.output] = entry
+            parts.update(entry.sources if len(set(entry.sources)) == 2 else ())
+    return _rewritten(graph, joined, lanes)
+
+
+def _alike(left: float, right: float) -> bool:
+    return max(left, right) <= ALIKE * min(left, right)
+
+
+def _weight_sizes(graph: Graph, entry: Sum) -> tuple[float, ...]:
+    return tuple(float(np.abs(graph.constants[node.input(1)]).max()) for node in entry[1:])
+
+
+def _sums(graph: Graph) -> list[Sum]:
+    makers, readers = {node.output: node for node in graph.nodes}, graph.consumers()
+    given = {port.tensor for port in graph.inputs} | graph.output_tensors()
+    fixed = given | {name for node in graph.nodes if node.op in ("Assemble", "View")
+                     for name in (node.output, *(node.inputs if node.op == "Assemble" else ()))}
+    found = []
+    for node in graph.nodes:
+        convs = [makers.get(name) for name in node.inputs] if node.op == "Add" else []
+        own = [conv for conv in convs if conv is not None and conv.op == "Conv" and conv.attributes["group"] == 1
+               and len(readers[conv.output]) == 1 and conv.output not in given]
+        if len(own) == 2 and _fits(graph, own[0], own[1], fixed):
+            found.append(Sum(node, own[0], own[1]))
+    return found
+
+
+def _fits(graph: Graph, first: Node, second: Node, fixed: set[str]) -> bool:
+    """Whether both walk over images of one size in the same way, and these can lie in one tensor."""
+    left, right = first.input(0), second.input(0)
+    if left != right and (fixed.intersection((left, right)) or graph.shapes[left][2:] != graph.shapes[right][2:]):
+        return False
+    same = all(first.attributes[key] == second.attributes[key] for key in ("strides", "dilations"))
+    kernels = first.attributes["kernel_shape"], second.attributes["kernel_shape"]
+    return same and (set(first.attributes["dilations"]) == {1} or
+                     (kernels[0] == kernels[1] and first.attributes["pads"] == second.attributes["pads"]))
+
+
+def _rewritten(graph: Graph, joined: Mapping[str, Sum], lanes: int) -> Graph:
+    gone = {conv.output for entry in joined.values() for conv in entry[1:]}
+    nodes: list[Node] = []
+    constants: dict[str, np.ndarray] = {}
+    shapes = dict(graph.shapes)
+    for node in graph.nodes:
+        if node.output in gone:
+            continue
+        entry = joined.get(node.output)
+        if entry is None:
+            nodes.append(node)
+            continue
+        source, starts = _source(graph, entry, lanes, nodes, shapes)
+        nodes.append(_convolution(graph, entry, source, shapes[source][1], starts, constants))
+    return graph.with_nodes(nodes, constants).replace(shapes=shapes)
+
+
+def _source(graph: Graph, entry: Sum, lanes: int, nodes: list[Node],
+            shapes: dict[str, tuple[int, ...]]) -> tuple[str, tuple[int, int]]:
+    """The tensor that has the channels of both inputs, and where they begin in it."""
+    left, right = entry.sources
+    if left == right:
+        return left, (0, 0)
+    _, channels, height, width = graph.shapes[left]
+    start = -(-channels // lanes) * lanes
+    name = f"{entry.add.output}/inputs"
+    places = ((0, 0, width, 1), (start, 0, width, 1))
+    nodes.append(Node(entry.add.name, "Assemble", (left, right), (name,), {"places": places}))
+    shapes[name] = (1, start + graph.shapes[right][1], height, width)
+    return name, (0, start)
+
+
+def _convolution(graph: Graph, entry: Sum, source: str, channels: int, starts: tuple[int, int],
+                 constants: dict[str, np.ndarray]) -> Node:
+    convs, add = entry[1:], entry.add
+    before = [max(conv.attributes["pads"][axis] for conv in convs) for axis in range(2)]
+    after = [max(conv.attributes["kernel_shape"][axis] - conv.attributes["pads"][axis] for conv in convs)
+             for axis in range(2)]
+    kernel = (before[0] + after[0], before[1] + after[1])
+    made = graph.shapes[add.output][1]
+    weights, bias = np.zeros((made, channels, *kernel)), np.zeros(made)
+    for conv, start in zip(convs, starts, strict=True):
+        own = graph.constants[conv.input(1)]
+        rows, columns = (slice(before[axis] - conv.attributes["pads"][axis],
+                               before[axis] - conv.attributes["pads"][axis] + own.shape[2 + axis]) for axis in range(2))
+        weights[:, start:start + own.shape[1], rows, columns] += own
+        bias += graph.constants[conv.input(2)]
+    names = (f"{add.output}/joined_weights", f"{add.output}/joined_bias")
+    constants |= dict(zip(names, (weights.astype(np.float32), bias.astype(np.float32)), strict=True))
+    size, image = graph.shapes[add.output][2:], graph.shapes[convs[0].input(0)][2:]
+    strides, dilations = (convs[0].attributes[key] for key in ("strides", "dilations"))
+    ends = [max((size[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - before[axis]
+                - image[axis], 0) for axis in range(2)]
+    pixels = size[0] * size[1]
+    macs = sum(pixels * graph.constants[conv.input(1)].size if conv.macs is None else conv.macs for conv in convs)
+    return Node(f"{convs[0].name}+{convs[1].name}", "Conv", (source, *names), (add.output,),
+                {**convs[0].attributes, "kernel_shape": kernel, "pads": (*before, *ends)}, convs[0].origin, macs)
