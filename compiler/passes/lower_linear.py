@@ -10,6 +10,7 @@ from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import default_place, in_memory_order
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_move import concat
+from weft.compiler.passes.lower_product import lie, products
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import exact, image
 from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
@@ -165,7 +166,10 @@ def gemm(state: Rewrite, node: Node) -> None:
 
 def mat_mul(state: Rewrite, node: Node) -> None:
     """MatMul of a tensor with a constant on its right side: a vector, a matrix, or a stack of matrices, one for each
-    matrix of the tensor."""
+    matrix of the tensor. With a constant on its left side: the transposed product."""
+    if not state.is_constant(node.input(1)):
+        (_constant_times if state.is_constant(node.input(0)) else products)(state, node)
+        return
     constant = state.constant(node.input(1)).astype(np.float64)
     shape, vector = state.graph.shapes[node.output], state.index(node.input(0)).ndim == 1
     constant = constant[:, None] if constant.ndim == 1 else constant
@@ -187,6 +191,20 @@ def mat_mul(state: Rewrite, node: Node) -> None:
     state.declare(joined, (rows.shape[0] * rows.shape[1], matrices.shape[2]))
     concat(state, node.replace(op="Concat", inputs=tuple(names), outputs=(joined,), attributes={"axis": 0}))
     state.hold(node.output, state.held[joined].tensor, state.index(joined).reshape(shape))
+
+
+def _constant_times(state: Rewrite, node: Node) -> None:
+    constant, index = state.constant(node.input(0)), state.index(node.input(1))
+    constant = constant if constant.ndim > 1 else constant[None]
+    index = index if index.ndim > 1 else index[:, None]
+    batch = np.broadcast_shapes(constant.shape[:-2], index.shape[:-2])
+    names = [f"{node.output}/{part}" for part in ("factor", "constant", "transposed")]
+    lie(state, names[0], node.input(1), np.swapaxes(index, -1, -2))
+    state.graph = state.graph.replace(constants={**state.graph.constants, names[1]: np.swapaxes(constant, -1, -2)})
+    state.declare(names[2], (*batch, index.shape[-1], constant.shape[-2]))
+    mat_mul(state, node.replace(inputs=tuple(names[:2]), outputs=(names[2],)))
+    made = np.swapaxes(state.index(names[2]), -1, -2)
+    state.hold(node.output, state.held[names[2]].tensor, made.reshape(state.graph.shapes[node.output]))
 
 
 def _rows_times(state: Rewrite, node: Node, rows: np.ndarray, matrix: np.ndarray,

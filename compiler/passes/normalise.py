@@ -1,7 +1,7 @@
 """Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
 
-Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; View and Assemble (``rewrite.py``). The handlers are in
+Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add, Mul and matrix Product of
+two tensors; Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; View and Assemble (``rewrite.py``). The handlers are in
 ``lower_*.py``, one small function for each operator.
 """
 

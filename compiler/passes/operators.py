@@ -81,7 +81,7 @@ OPERATORS: dict[str, Operator] = {
     "HardSwish": Operator({}),
     "Identity": Operator({}),
     "LeakyRelu": Operator({"alpha": ANY}),
-    "MatMul": Operator({}, (1,)),
+    "MatMul": Operator({}),
     "Max": Operator({}),
     "MaxPool": Operator({**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
     "Mean": Operator({}),

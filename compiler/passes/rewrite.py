@@ -1,8 +1,9 @@
 """The graph while it is rewritten: what every tensor of the model has become, and how canonical nodes are made.
 
 Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
-MaxPool there are two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its
-input) and ``Assemble`` (parts written into one tensor at ``places``: first channel, offset, pitch, step).
+MaxPool there is ``Product`` (two matrices whose rows are pixels and whose columns are channels), and there are two nodes
+that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its input) and ``Assemble`` (parts
+written into one tensor at ``places``: first channel, offset, pitch, step).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Size, Window
+from weft.compiler.layers.hir import Layer, Load, Product, Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch
@@ -100,6 +100,14 @@ class LayerShape:
     def streamed_outputs(self) -> int:
         """Outputs that go to DRAM0."""
         return sum(var.root not in self.resident for var in self.layer.outputs)
+
+    def weights_are_vars(self) -> bool:
+        """Whether they come from DRAM0, or are resident, instead of from DRAM1."""
+        return isinstance(self.layer.core, Product)
+
+    @cached_property
+    def weights_are_resident(self) -> bool:
+        return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
 
     @cached_property
     def streamed_adds(self) -> int:
@@ -197,7 +205,9 @@ class LayerShape:
         return [end - start for start, end in (block.piece(inputs, taps) for block in self.consts.blocks)]
 
     def weight_vectors(self, outputs: int, inputs: int, taps: int) -> int:
-        """The most vectors of weights and biases that a step needs, for groups of these sizes; remembered."""
+        """The most vectors of weights and biases that a step loads, for groups of these sizes; remembered."""
+        if self.loads or self.weights_are_resident:
+            return 0
         key = (outputs, inputs, taps)
         if key not in self._weights:
             self._weights[key] = max((sum(sizes[slice(*out)]) for into in groups(self.input_tiles, inputs)
