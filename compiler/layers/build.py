@@ -152,6 +152,7 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
 
 def _product(builder: Builder, position: int, node: Node) -> Open:
     left, right = (builder.var(name) for name in node.inputs)
+    assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
     macs = left.channels * left.height * left.width * right.channels if node.origin in COUNTED else 0
     return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
 

@@ -77,8 +77,9 @@ class OutputBlock:
 
 @dataclass(frozen=True)
 class LayerConsts:
-    """``base`` in DRAM1 of the weights, which ``blocks`` counts from (of a product: from its Var's first vector); ``operand`` the address of what the SIMD unit needs: constant ``operands``
-    or value ``tables``. These take ``local_vectors`` on their way through local memory."""
+    """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
+    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. These take ``local_vectors`` on
+    their way through local memory."""
 
     base: int
     blocks: tuple[OutputBlock, ...]

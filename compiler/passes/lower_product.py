@@ -16,7 +16,7 @@ from weft.compiler.passes.take import exact
 
 def products(state: Rewrite, node: Node) -> None:
     """MatMul of two tensors: vectors, matrices, stacks of them, one product for each matrix of a stack."""
-    left, right = _stack(state, node, 0), _stack(state, node, 1)
+    node, left, right = _straightened(state, node, [_stack(state, node, number) for number in range(2)])
     if right.ndim == 2:
         left = left.reshape(-1, left.shape[-1])
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -43,6 +43,22 @@ def _stack(state: Rewrite, node: Node, number: int) -> np.ndarray:
     return index if index.ndim > 1 else index[None, :] if number == 0 else index[:, None]
 
 
+def _straightened(state: Rewrite, node: Node, stacks: list[np.ndarray]) -> tuple[Node, np.ndarray, np.ndarray]:
+    """Where one stack alone lies crossed (see ``_is_crossed``), it is turned as a whole, which costs less than one
+    matrix after the other."""
+    flat = [stack.reshape(-1, stack.shape[-1]) for stack in stacks]
+    crossed = [_is_crossed(state, name, index) for name, index in zip(node.inputs, flat, strict=True)]
+    if sum(crossed) == 1:
+        number = crossed.index(True)
+        name = f"{node.output}/factor{number}"
+        lie(state, name, node.input(number), flat[number])
+        state.hold(name, exact(state, node, name))
+        stacks[number] = state.index(name).reshape(stacks[number].shape)
+        node = node.replace(inputs=tuple(name if place == number else entry
+                                         for place, entry in enumerate(node.inputs)))
+    return node, stacks[0], stacks[1]
+
+
 def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch: tuple[int, ...]) -> list[str]:
     """Each matrix of a stack as a tensor of the model's kind, those that the other stack has more of several times."""
     matrices = stack.reshape(-1, *stack.shape[-2:])
@@ -57,15 +73,15 @@ def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
     """The tensor ``name`` that has the elements of ``source`` which lie at ``index``."""
     held = state.held[source]
     state.declare(name, index.shape)
-    same = held.where is None and state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
-    state.hold(name, held.tensor, None if same else index, held.fill)
+    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
+    state.hold(name, held.tensor, held.where if same else index, held.fill)
 
 
 def product(state: Rewrite, node: Node) -> None:
     """Inputs [rows, inner] and [inner, columns]. Where both lie with rows as channels, as tensors of three dimensions
     do, they change places: the transposed product of transposed matrices."""
     left, right = node.inputs
-    if _is_crossed(state, left) and _is_crossed(state, right):
+    if all(_is_crossed(state, name, state.index(name)) for name in node.inputs):
         names = tuple(f"{name}/transposed" for name in (right, left))
         for name, source in zip(names, (right, left), strict=True):
             lie(state, name, source, state.index(source).T)
@@ -79,23 +95,25 @@ def product(state: Rewrite, node: Node) -> None:
     state.hold(node.output, state.emit(node, "Product", (source, weights), {}, shape))
 
 
-def _is_crossed(state: Rewrite, name: str) -> bool:
-    """Whether a matrix lies with its rows as channels and its columns as pixels, and not the other way round too."""
+def _is_crossed(state: Rewrite, name: str, index: np.ndarray) -> bool:
+    """Whether the matrix of the elements of ``name`` at ``index`` lies with its rows as channels and its columns as
+    pixels, and not the other way round too."""
     _, _, height, width = state.shapes[state.held[name].tensor]
-    channel, pixel = np.divmod(state.index(name), height * width)
+    channel, pixel = np.divmod(index, height * width)
     straight = (channel == channel[:1]).all() and (pixel == pixel[:, :1]).all()
     return bool(not straight and (channel == channel[:, :1]).all() and (pixel == pixel[:1]).all())
 
 
 def _dense(state: Rewrite, node: Node, tensor: str) -> str:
     """A matrix whose pixels lie behind each other, which the array's weights must."""
-    maker = next((entry for entry in state.nodes if entry.output == tensor), None)
-    dense = tensor not in state.parts
-    if maker is not None and maker.op == "View":
-        whole = maker.input(0)
-        dense = (maker.attributes["pitch"] == 1 or state.shapes[tensor][2] == 1) and whole not in state.parts and all(
-            entry.op != "View" for entry in state.nodes if entry.output == whole)
-    if not dense:
+    views = {entry.output: entry for entry in state.nodes if entry.op == "View"}
+    whole, pixels = tensor, np.arange(state.shapes[tensor][2])
+    while whole in views:
+        rows, columns = np.divmod(pixels, state.shapes[whole][3])
+        view = views[whole].attributes
+        pixels = view["offset"] + rows * view["pitch"] + columns * view["step"]
+        whole = views[whole].input(0)
+    if whole in state.parts or (np.diff(pixels) != 1).any():
         tensor = state.scale(node, tensor, 1.0, part="copy")
     state.fixed.add(tensor)
     return tensor

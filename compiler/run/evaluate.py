@@ -175,7 +175,8 @@ class Fixed:
                     scalars = self._simd(operation, self._leave(value, numbers.leave_shift), tensors, numbers, own)
                     value = self._enter(scalars, numbers.leave_shift)
 
-    def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints, own: LayerIntegers) -> np.ndarray:
+    def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints,
+              own: LayerIntegers) -> np.ndarray:
         if isinstance(core, Load):
             return self._enter(tensors.read(core.input), numbers.core_shift)
         weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
