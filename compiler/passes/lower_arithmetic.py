@@ -254,14 +254,12 @@ def negate(state: Rewrite, node: Node) -> None:
 
 
 def clip(state: Rewrite, node: Node) -> None:
-    """Clip: bounds as attributes or inputs, each may be absent."""
+    """Clip: bounds as attributes or inputs, each may be absent; everything becomes a maximum below the minimum."""
     low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
                  else node.attributes.get(key, default)
                  for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
-    if low > high:
-        raise state.refusal(node, "min and max", [low, high], "min not above max")
     source, index = _source(state, node)
-    state.hold(node.output, _clipped(state, node, source, low, high), index)
+    state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
 
 
 def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:

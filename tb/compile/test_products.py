@@ -49,7 +49,7 @@ def save(path: Path, shapes: dict[str, Shape], nodes: list[onnx.NodeProto]) -> P
 
 
 def sample(shape: Shape, seed: int) -> np.ndarray:
-    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    values = np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
     return values[0] if len(shape) > 1 and shape[0] == 1 else values
 
 
@@ -136,6 +136,11 @@ def test_gemm_with_one_computed_input(computed: str, tmp_path: Path) -> None:
                          for name, size in (("left", (10, 5)), ("right", (5, 9)), ("bias", (10, 9))))
     maker.node("Gemm", left, right, bias, alpha=0.5, beta=2.0)
     insist_made(maker, BASE, tmp_path)
+
+
+def test_gemm_with_an_input_of_one_number(tmp_path: Path) -> None:
+    shapes: dict[str, Shape] = {"a": (5, 4), "b": (4, 7), "c": ()}
+    insist(save(tmp_path / "model.onnx", shapes, [helper.make_node("Gemm", ["a", "b", "c"], ["y"])]), BASE, shapes)
 
 
 def test_product_of_a_tensor_with_itself(tmp_path: Path) -> None:
