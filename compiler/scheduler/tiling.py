@@ -156,7 +156,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
 
 
 def _cut(shape: LayerShape, tiling: Tiling) -> Cut:
-    return shape.cut(tiling.grain, tiling.outputs, tiling.taps)
+    return shape.cut(tiling.grain, tiling.outputs, tiling.inputs, tiling.taps)
 
 
 def fits(shape: LayerShape, tiling: Tiling) -> bool:
