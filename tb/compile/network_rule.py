@@ -31,7 +31,8 @@ from weft.compiler.run.check import DECIBELS_A_BIT, Checker
 from weft.compiler.run.errors import Mismatch
 from weft.compiler.run.session import RTL, Session
 from weft.hw.arch import Arch
-from weft.tb.compile.random_networks import TABLE_OPERATORS, Case, generate
+from weft.tb.compile.random_networks import Case, generate
+from weft.tb.compile.random_operators import TABLE_OPERATORS
 from weft.tb.compile.run_model import BASE, run_golden, signal_to_noise
 
 WIDE, WIDE_DECIBELS = "FP24BP12", 75.0
