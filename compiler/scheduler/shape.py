@@ -101,6 +101,7 @@ class LayerShape:
         """Outputs that go to DRAM0."""
         return sum(var.root not in self.resident for var in self.layer.outputs)
 
+    @cached_property
     def weights_are_vars(self) -> bool:
         """Whether they come from DRAM0, or are resident, instead of from DRAM1."""
         return isinstance(self.layer.core, Product)
