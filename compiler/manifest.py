@@ -176,7 +176,7 @@ class TModel:
         Where the file does not say the shape, the array must be the vectors themselves, as real numbers.
         """
         port, array = self.input(name), np.asarray(array)
-        shape = port.shape or (port.size, self.arch.array_size)
+        shape = (port.size, self.arch.array_size) if port.shape is None else port.shape
         if array.shape not in (shape, shape[1:] if port.shape and shape[0] == 1 else shape):
             raise refuse(f"shape of input {name!r}", list(array.shape), f"{list(shape)}, the batch may be left out",
                          "give one sample in the shape the model was compiled for")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.compiler.layers.hir import Layer, MatMul
+from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.host import HostPart
 from weft.compiler.quantize.calibrate import Calibration
@@ -52,7 +52,7 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],
             "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],
             "points": {"input": points.vars[source.root],
-                       "weights": chosen.weights if isinstance(layer.core, MatMul) else None,
+                       "weights": None if isinstance(layer.core, Load) else chosen.weights,
                        "accumulators": chosen.accumulators, "output": out_point},
             "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": list(chosen.leave_shifts)},
             "table_error": points.table_errors.get(output.name),

@@ -92,8 +92,12 @@ def _assemble(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[
     return _gathered(node, node.inputs, indices.reshape(graph.shapes[node.output]), weights)
 
 
+def _product(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    return [helper.make_node("Einsum", node.inputs, node.outputs, name=node.output, equation="bkhw,bnko->bnhw")]
+
+
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
-    "Assemble": _assemble, "View": _view}
+    "Assemble": _assemble, "Product": _product, "View": _view}
 
 
 def _node(node: Node) -> onnx.NodeProto:

@@ -25,6 +25,7 @@ from weft.compiler.layers.hir import (
     Multiply,
     Operation,
     Part,
+    Product,
     Relu,
     Save,
     Var,
@@ -149,6 +150,13 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
     return Open(node.name, position, (core,))
 
 
+def _product(builder: Builder, position: int, node: Node) -> Open:
+    left, right = (builder.var(name) for name in node.inputs)
+    assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
+    macs = left.channels * left.height * left.width * right.channels if node.origin in COUNTED else 0
+    return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
+
+
 def _add(builder: Builder, position: int, node: Node) -> Open:
     """Joins the later of the two layers that make its operands; the other operand is the residual."""
     closed = (Relu, MaxPool, Minimum, LeakyRelu, Multiply, Lookup)
@@ -221,6 +229,7 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
     "Mul": _mul,
+    "Product": _product,
     "Relu": _relu,
     **dict.fromkeys(TABLES, _lookup),
 }

@@ -1,7 +1,8 @@
 """HIR: a layer is a core, operations on its result in the accumulators, and a save; a second save, of the result
 after a ReLU, may follow.
 
-The core is ``mat_mul`` (a convolution on the array) or ``load`` (a tensor brought into the accumulators as it is).
+The core is ``mat_mul`` (a convolution on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor
+brought into the accumulators as it is).
 Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in
 the accumulators during one layer only, named ``%0``, ``%1``, ...).
 """
@@ -133,6 +134,26 @@ class MatMul:
 
 
 @dataclass(frozen=True)
+class Product:
+    """The matrix ``input`` (its pixels are rows, its channels columns) times the matrix ``weights``, which has a pixel
+    for each channel of ``input`` below each other: so it lies as the array takes weights. ``name``: the graph's of the
+    result; ``macs`` as of MatMul."""
+
+    input: Var
+    weights: Var
+    name: str
+    output: str
+    macs: int
+
+    window = Window()
+    group = 1
+
+    @property
+    def size(self) -> Size:
+        return self.input.size
+
+
+@dataclass(frozen=True)
 class Load:
     """A Var into a Temp."""
 
@@ -214,7 +235,7 @@ class Save:
     output: Var
 
 
-Operation = MatMul | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
+Operation = MatMul | Product | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
 
 
 @dataclass(frozen=True)
@@ -228,9 +249,9 @@ class Layer:
     operations: tuple[Operation, ...]
 
     @cached_property
-    def core(self) -> MatMul | Load:
+    def core(self) -> MatMul | Product | Load:
         core = self.operations[0]
-        assert isinstance(core, MatMul | Load)
+        assert isinstance(core, MatMul | Product | Load)
         return core
 
     @cached_property
@@ -278,16 +299,18 @@ class Layer:
     @property
     def inputs(self) -> tuple[Var, ...]:
         """Every Var that is read, the core's first."""
-        return self.core.input, *(add.input for add in self.adds)
+        weights = (self.core.weights,) if isinstance(self.core, Product) else ()
+        return self.core.input, *weights, *(add.input for add in self.adds)
 
     @property
     def macs(self) -> int:
-        return self.core.macs if isinstance(self.core, MatMul) else 0
+        return 0 if isinstance(self.core, Load) else self.core.macs
 
     @property
     def kind(self) -> str:
-        names = {MatMul: "mat_mul", Load: "load", Add: "add", MaxPool: "max_pool", Minimum: "minimum",
-                 LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
+        names = {MatMul: "mat_mul", Product: "product", Load: "load", Add: "add", MaxPool: "max_pool",
+                 Minimum: "minimum", LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup",
+                 Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

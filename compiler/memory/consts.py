@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Size
+from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Product, Size
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.hw.arch import Arch
 
@@ -35,12 +35,14 @@ class OutputBlock:
     """Weights of one output tile: the bias row at offset ``bias``, then ``tiles[i]`` of every input tile i.
 
     With ``carries_bias`` the very first tile covers every output pixel and lies right behind the bias, so that both
-    load as one; otherwise the bias has to be spread over the output before.
+    load as one; otherwise the bias has to be spread over the output before. Not ``biased``: there is no bias row, sums
+    begin with zero.
     """
 
     bias: int
     tiles: tuple[tuple[WeightTile, ...], ...]
     carries_bias: bool
+    biased: bool = True
 
     @cached_property
     def owner(self) -> int:
@@ -75,8 +77,9 @@ class OutputBlock:
 
 @dataclass(frozen=True)
 class LayerConsts:
-    """``base`` in DRAM1 of the weights; ``operand`` the address of what the SIMD unit needs: constant ``operands``
-    or value ``tables``. These take ``local_vectors`` on their way through local memory."""
+    """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
+    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. These take ``local_vectors`` on
+    their way through local memory."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -104,6 +107,8 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         blocks: tuple[OutputBlock, ...] = ()
         if isinstance(layer.core, MatMul):
             vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
+        elif isinstance(layer.core, Product):
+            blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
         operands = layer_operands(layer, points, arch)
         tables = points.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
@@ -162,6 +167,17 @@ def _encode_weights(core: MatMul, constants: Mapping[str, np.ndarray], numbers: 
         first = next((group[0] for group in entries if group), None)
         blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap)))
     return vectors, tuple(blocks)
+
+
+def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
+    """The weights that are a Var: each of its pixels is a row, offsets count from its first vector."""
+    height = core.weights.height
+    blocks: list[OutputBlock] = []
+    for start in range(0, core.weights.tiles(lanes) * height, height):
+        tiles = tuple((WeightTile(row // lanes, (0, 0), start + row, min(lanes, height - row)),)
+                      for row in range(0, height, lanes))
+        blocks.append(OutputBlock(start, tiles, carries_bias=True, biased=False))
+    return tuple(blocks)
 
 
 def _share_repeats(stored: list[np.ndarray], base: int) -> tuple[list[int], list[np.ndarray]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import broadcast, exact, image
@@ -55,7 +55,8 @@ class Operands:
 
 def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
     """The inputs; ``known`` replaces constants' values. A lone tensor stays as it lies, so that images with channels
-    last are scaled where they are. A constant that differs from pixel to pixel becomes a tensor."""
+    last are scaled where they are, and tensors that all lie alike do. A constant that differs from pixel to pixel
+    becomes a tensor."""
     names = [name for name in node.inputs if name]
     shape = state.graph.shapes[node.output]
     full = {name: np.broadcast_to(np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
@@ -67,6 +68,8 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
         if len(numbers_there) == len(full):
             held = state.held[tensors[0]]
             return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
+    if not full and _lie_alike(state, tensors, shape):
+        return Operands([state.held[name].tensor for name in tensors], state.held[tensors[0]].where)
     lying = {name: broadcast(state, node, name, shape) for name in tensors}
     made: dict[str, str | np.ndarray] = {**lying}
     for name, value in full.items():
@@ -74,6 +77,15 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
         made[name] = numbers if numbers is not None else constant_image(
             state, node, in_memory_order(value), lying[tensors[0]])
     return Operands([made[name] for name in names], None)
+
+
+def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
+    """Whether tensors of a shape have all elements, and each of them in the same place."""
+    first = state.index(names[0])
+    size = state.shapes[state.held[names[0]].tensor]
+    return bool((first != FILL).all()) and all(
+        state.graph.shapes[name] == shape and state.shapes[state.held[name].tensor] == size
+        and np.array_equal(state.index(name), first) for name in names)
 
 
 def _per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
@@ -242,14 +254,12 @@ def negate(state: Rewrite, node: Node) -> None:
 
 
 def clip(state: Rewrite, node: Node) -> None:
-    """Clip: bounds as attributes or inputs, each may be absent."""
+    """Clip: bounds as attributes or inputs, each may be absent; everything becomes a maximum below the minimum."""
     low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
                  else node.attributes.get(key, default)
                  for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
-    if low > high:
-        raise state.refusal(node, "min and max", [low, high], "min not above max")
     source, index = _source(state, node)
-    state.hold(node.output, _clipped(state, node, source, low, high), index)
+    state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
 
 
 def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:

@@ -1,4 +1,4 @@
-"""Convolutions, fully connected layers, normalisations: each handler's docstring names its ONNX operator."""
+"""Convolutions and normalisations: each handler's docstring names its ONNX operator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Node, Shape
-from weft.compiler.passes.index import default_place, in_memory_order
-from weft.compiler.passes.lower_arithmetic import constant_image
-from weft.compiler.passes.lower_move import concat
+from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.index import default_place
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import exact, image
 from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
@@ -123,86 +121,7 @@ def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias:
     return state.conv(node, inner, weights, bias, size, part, group=group, strides=tuple(strides), pads=tuple(pads))
 
 
-# -- fully connected -----------------------------------------------------------------------------------------------
-def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray, transposed: bool = False) -> None:
-    """Rows times ``matrix`` (inputs x outputs). One row: the kernel is the image which it was before; more: pixels."""
-    shape = state.graph.shapes[node.input(0)]
-    if len(shape) == 2 and shape[0] == 1 and not transposed:
-        held = state.held[node.input(0)]
-        _, *memory = state.shapes[held.tensor]
-        features = state.index(node.input(0)).reshape(-1)
-        if (features >= 0).all():
-            weights = np.zeros((matrix.shape[1], int(np.prod(memory))))
-            np.add.at(weights.T, features, matrix)
-            made = state.conv(node, held.tensor, weights.reshape(-1, *memory), bias, (1, 1))
-            state.hold(node.output, made)
-            return
-    source = exact(state, node, node.input(0))
-    _, channels, height, width = state.shapes[source]
-    made = state.conv(node, source, matrix.T.reshape(-1, channels, 1, 1), bias, (height, width))
-    state.hold(node.output, made)
-
-
-def gemm(state: Rewrite, node: Node) -> None:
-    """Gemm: alpha, beta, transA, transB; a bias of any shape."""
-    matrix = state.constant(node.input(1)).astype(np.float64) * node.attributes.get("alpha", 1.0)
-    matrix = matrix.T if node.attributes.get("transB", 0) else matrix
-    rows = np.zeros(state.graph.shapes[node.output])
-    if node.input(2):
-        rows = rows + state.constant(node.input(2)) * node.attributes.get("beta", 1.0)
-    alike = bool((rows == rows[:1]).all())
-    if node.attributes.get("transA", 0):
-        name = f"{node.output}/transposed"
-        held = state.held[node.input(0)]
-        state.declare(name, state.shape(node.input(0))[::-1])
-        state.hold(name, held.tensor, state.index(node.input(0)).T)
-        node = node.replace(inputs=(name, *node.inputs[1:]))
-    _matrix(state, node, matrix, rows[0] if alike else np.zeros(matrix.shape[1]))
-    if not alike:
-        made = exact(state, node, node.output)
-        state.hold(node.output, state.add(node, constant_image(state, node, in_memory_order(rows), made), made))
-
-
-def mat_mul(state: Rewrite, node: Node) -> None:
-    """MatMul of a tensor with a constant on its right side: a vector, a matrix, or a stack of matrices, one for each
-    matrix of the tensor."""
-    constant = state.constant(node.input(1)).astype(np.float64)
-    shape, vector = state.graph.shapes[node.output], state.index(node.input(0)).ndim == 1
-    constant = constant[:, None] if constant.ndim == 1 else constant
-    index = state.index(node.input(0))
-    index = index[None] if vector else index
-    if constant.ndim == 2:
-        state.hold(node.output, *_rows_times(state, node, index.reshape(-1, len(constant)), constant, shape))
-        return
-    batch = np.broadcast_shapes(index.shape[:-2], constant.shape[:-2])
-    matrices = np.broadcast_to(constant, (*batch, *constant.shape[-2:])).reshape(-1, *constant.shape[-2:])
-    rows = np.broadcast_to(index, (*batch, *index.shape[-2:])).reshape(-1, *index.shape[-2:])
-    names = []
-    for number, (own, matrix) in enumerate(zip(rows, matrices, strict=True)):
-        names.append(f"{node.output}/product{number}")
-        state.declare(names[-1], (len(own), matrix.shape[1]))
-        part = node.replace(outputs=(names[-1],))
-        state.hold(names[-1], *_rows_times(state, part, own, matrix, (len(own), matrix.shape[1])))
-    joined = f"{node.output}/products"
-    state.declare(joined, (rows.shape[0] * rows.shape[1], matrices.shape[2]))
-    concat(state, node.replace(op="Concat", inputs=tuple(names), outputs=(joined,), attributes={"axis": 0}))
-    state.hold(node.output, state.held[joined].tensor, state.index(joined).reshape(shape))
-
-
-def _rows_times(state: Rewrite, node: Node, rows: np.ndarray, matrix: np.ndarray,
-                shape: Shape) -> tuple[str, np.ndarray | None]:
-    """Rows, by where their elements lie in input 0, times a matrix: where the result, of ``shape``, lies."""
-    names = (f"{node.output}/rows", f"{node.output}/result")
-    state.declare(names[0], rows.shape)
-    state.declare(names[1], (len(rows), matrix.shape[1]))
-    held = state.held[node.input(0)]
-    plain = held.where is None and state.graph.shapes[node.input(0)] == rows.shape
-    state.hold(names[0], held.tensor, None if plain else rows, held.fill)
-    _matrix(state, node.replace(inputs=names[:1], outputs=names[1:]), matrix, np.zeros(matrix.shape[1]))
-    same = shape == state.graph.shapes[names[1]]
-    return state.held[names[1]].tensor, None if same else state.index(names[1]).reshape(shape)
-
-
+# -- normalisation ---------------------------------------------------------------------------------------------------
 def batch_normalization(state: Rewrite, node: Node) -> None:
     """BatchNormalization, as it is when the network is used: one factor and one offset a channel.
 

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontend.graph import Node
 from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
 from weft.compiler.passes.index import default_index, default_place
+from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_linear import windowed
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, exact
@@ -251,12 +252,17 @@ def resize(state: Rewrite, node: Node) -> None:
     if len(shape) != 4 or shape[:2] != wanted[:2]:
         raise state.refusal(node, "shapes", f"{list(shape)} to {list(wanted)}",
                             "4 dimensions, of which height and width change")
-    if node.attributes.get("extrapolation_value", 0.0):
-        raise state.refusal(node, "attribute extrapolation_value", node.attributes["extrapolation_value"], "0")
     _need_clear_scale(state, node, shape, wanted)
-    rows, columns = (_response(state, node, axis) for axis in (2, 3))
-    source = exact(state, node, node.input(0))
-    state.hold(node.output, weighted(state, node, source, np.kron(np.eye(shape[0]), rows), columns))
+    value, attributes = node.attributes.get("extrapolation_value", 0.0), {**node.attributes}
+    attributes.pop("extrapolation_value", None)
+    rows, columns = (_response(state, node.replace(attributes=attributes), axis) for axis in (2, 3))
+    rows = np.kron(np.eye(shape[0]), rows)
+    made = weighted(state, node, exact(state, node, node.input(0)), rows, columns)
+    outside = np.logical_or.outer(~rows.any(1), ~columns.any(1))  # they see no pixel of the image
+    if value and outside.any():
+        fill = constant_image(state, node, np.tile(value * outside, (shape[1], 1, 1)), made)
+        made = state.add(node, made, fill)
+    state.hold(node.output, made)
 
 
 def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:

@@ -1,8 +1,8 @@
 """Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; View and Assemble (``rewrite.py``). The handlers are in
-``lower_*.py``, one small function for each operator.
+Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; Product, View and Assemble (``rewrite.py``). The
+handlers are in ``lower_*.py``, one small function for each operator.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
+from weft.compiler.passes import lower_matrix as matrix
 from weft.compiler.passes import lower_move as moves
 from weft.compiler.passes import lower_pool as pools
 from weft.compiler.passes.index import (
@@ -69,12 +70,20 @@ def _input(state: Rewrite, port: Port, consumers: Mapping[str, Sequence[Node]]) 
         constants = {number: state.constant(entry) for number, entry in enumerate(node.inputs) if number and entry}
         elements, = run_on_indices(node, state.graph.opset, elements, constants, node.attributes)
         shape = state.graph.shapes[name]
+    if len(shape) > 2 and any(_reads_matrix(state, node, name) for node in readers):
+        shape = math.prod(shape[:-1]), shape[-1]
     index = np.empty(port.shape, np.int64)
     index.ravel()[elements.ravel()] = default_index(shape).ravel()
     state.shapes[port.tensor] = default_place(shape)
     state.hold(port.tensor, port.tensor, None if np.array_equal(index, default_index(port.shape)) else index)
     state.fixed.add(port.tensor)
     return dataclasses.replace(port, order=as_order(index, index.size))
+
+
+def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
+    """Whether a node wants the last axis of a tensor as channels: products of matrices, but for one with a constant on
+    its left side."""
+    return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
 def _output(state: Rewrite, port: Port) -> Port:
@@ -111,14 +120,14 @@ HANDLERS: dict[str, Callable[[Rewrite, Node], None]] = {
     "Expand": moves.move,
     "Flatten": moves.move,
     "Gather": moves.move,
-    "Gemm": linear.gemm,
+    "Gemm": matrix.gemm,
     "GlobalAveragePool": pools.reduce_mean,
     "GlobalMaxPool": pools.global_max_pool,
     "HardSigmoid": arithmetic.hard_sigmoid,
     "HardSwish": arithmetic.hard_swish,
     "Identity": moves.alias,
     "LeakyRelu": arithmetic.leaky_relu,
-    "MatMul": linear.mat_mul,
+    "MatMul": matrix.mat_mul,
     "Max": arithmetic.maximum,
     "MaxPool": pools.max_pool,
     "Mean": arithmetic.mean,

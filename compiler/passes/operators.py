@@ -74,14 +74,14 @@ OPERATORS: dict[str, Operator] = {
     "Flatten": Operator({"axis": ANY}),
     "Gather": Operator({"axis": ANY}, (1,)),
     "Gelu": Operator({"approximate": ANY}),
-    "Gemm": Operator({"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, (1, 2), 2),
+    "Gemm": Operator({"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, (), 2),
     "GlobalAveragePool": Operator({}),
     "GlobalMaxPool": Operator({}),
     "HardSigmoid": Operator({"alpha": ANY, "beta": ANY}),
     "HardSwish": Operator({}),
     "Identity": Operator({}),
     "LeakyRelu": Operator({"alpha": ANY}),
-    "MatMul": Operator({}, (1,)),
+    "MatMul": Operator({}),
     "Max": Operator({}),
     "MaxPool": Operator({**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
     "Mean": Operator({}),
@@ -155,7 +155,8 @@ def _check_inputs(graph: Graph, node: Node, operator: Operator) -> None:
         if name and not graph.is_constant(name):
             raise refuse_node(node, f"input {index} ({name!r})", "a tensor computed at run time", "a constant",
                               USE_HOST)
-    shape = graph.shapes.get(node.input(0), ())
+    first = node.input(0)
+    shape = graph.constants[first].shape if graph.is_constant(first) else graph.shapes.get(first, ())
     if operator.rank is not None and len(shape) != operator.rank:
         raise refuse_node(node, f"shape of input 0 ({node.input(0)!r})", list(shape),
                           f"{operator.rank} dimensions", USE_HOST)

@@ -1,8 +1,9 @@
 """The graph while it is rewritten: what every tensor of the model has become, and how canonical nodes are made.
 
 Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
-MaxPool there are two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its
-input) and ``Assemble`` (parts written into one tensor at ``places``: first channel, offset, pitch, step).
+MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1) and two
+nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its input) and
+``Assemble`` (parts written into one tensor at ``places``: first channel, offset, pitch, step).
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Rewrite:
     def declare(self, name: str, shape: Shape) -> None:
         """A tensor that the model does not have, on the way to one that it has."""
         self.graph = self.graph.replace(shapes={**self.graph.shapes, name: tuple(shape)})
+
+    def know(self, name: str, value: np.ndarray) -> None:
+        """A constant that the model does not have."""
+        self.graph = self.graph.replace(constants={**self.graph.constants, name: value})
 
     def index_of_shape(self, name: str) -> np.ndarray:
         """The index array of a tensor that lies as its shape says, in a tensor with more channels behind its own."""

@@ -14,6 +14,7 @@ import numpy as np
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.swap import swap
 
 PIECES = 256
 """At most this many copies make one tensor."""
@@ -84,7 +85,22 @@ def take(state: Rewrite, node: Node, tensor: str, source: np.ndarray,
         if found is not None:
             chosen = channels[:, 0, 0]
             return found, None if np.array_equal(chosen, np.arange(count)) else chosen
+    if len(source) > 1 and source[0].size > 1 and _is_crossed(pixels, channels):
+        return _crossed(state, node, tensor, source), None
     return _pieces(state, node, tensor, pixels, channels, fill), None
+
+
+def _is_crossed(pixels: np.ndarray, channels: np.ndarray) -> bool:
+    """Whether each channel is a pixel of the source, and each pixel a channel."""
+    return bool((pixels == pixels[:, :1, :1]).all() and (channels == channels[:1]).all() and channels.min() != FILL)
+
+
+def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray) -> str:
+    count, height, width = source.shape
+    straight = source.reshape(count, -1).T[..., None]
+    taken, channels = take(state, node, tensor, straight, 0.0)
+    swapped = swap(state, node, taken if channels is None else choose(state, node, taken, channels))
+    return state.view(node, swapped, (height, width), 0, width, 1)
 
 
 def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str | None:

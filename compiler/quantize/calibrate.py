@@ -50,9 +50,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Calibration:
-    """``ranges`` of tensors; ``sums``: weights' name -> the largest sum of |weight x activation| + |bias| seen.
+    """``ranges`` of tensors; ``sums``: weights' name -> the largest sum of |weight x activation| + |bias| seen; of a
+    product of matrices the name of its result -> the largest sum of |factor x factor|.
 
-    No partial sum of a convolution, in whatever order, was larger than its ``sums`` entry.
+    No partial sum, in whatever order, was larger than its ``sums`` entry.
     """
 
     ranges: Mapping[str, Range]
@@ -70,10 +71,10 @@ class Calibration:
 def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibration:
     """Run the graph on ``inputs`` (input name -> [samples, ...]), or on seeded random ones when there are none."""
     samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
-    convs = [node for node in graph.nodes if node.op == "Conv"]
-    extra, constants = _sum_nodes(graph, convs)
+    summed = [node for node in graph.nodes if node.op in ("Conv", "Product")]
+    extra, constants = _sum_nodes(graph, summed)
     tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
-    sums = [node.output for node in extra if node.op == "Conv"]
+    sums = [node.output for node in extra if node.op != "Abs"]
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
     chosen = _chosen(samples)
     ranges: dict[str, Range] = {}
@@ -88,8 +89,9 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
             ranges[name] = _widen(ranges.get(name), value)
         for name in sums:
             largest[name] = max(largest[name], float(values[name].max()))
-    by_weights = {node.input(1): largest[name] for node, name in zip(convs, sums, strict=True)}
-    return Calibration(ranges, by_weights, len(chosen), inputs is None)
+    by_name = {node.input(1) if node.op == "Conv" else node.output: largest[name]
+               for node, name in zip(summed, sums, strict=True)}
+    return Calibration(ranges, by_name, len(chosen), inputs is None)
 
 
 def channel_ranges(graph: Graph, inputs: Mapping[str, np.ndarray] | None,
@@ -125,15 +127,19 @@ def _widen(before: Range | None, value: np.ndarray) -> Range:
                  tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares)
 
 
-def _sum_nodes(graph: Graph, convs: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:
-    """For every convolution one of the magnitudes of its operands."""
-    nodes, constants = [], {}
-    for node in convs:
-        names = [f"{node.output}/magnitude{suffix}" for suffix in ("", "/weights", "/bias", "/sum")]
-        nodes.append(Node(names[0], "Abs", (node.input(0),), (names[0],)))
-        nodes.append(node.replace(name=names[3], inputs=tuple(names[:3]), outputs=(names[3],)))
-        for name, source in zip(names[1:3], node.inputs[1:], strict=True):
-            constants[name] = np.abs(graph.constants[source])
+def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:
+    """For every convolution and product of matrices one of the magnitudes of its operands."""
+    nodes: list[Node] = []
+    constants: dict[str, np.ndarray] = {}
+    for node in summed:
+        names = [f"{node.output}/magnitude{number}" for number in range(len(node.inputs))]
+        for name, source in zip(names, node.inputs, strict=True):
+            if graph.is_constant(source):
+                constants[name] = np.abs(graph.constants[source])
+            else:
+                nodes.append(Node(name, "Abs", (source,), (name,)))
+        total = f"{node.output}/magnitude"
+        nodes.append(node.replace(name=total, inputs=tuple(names), outputs=(total,)))
     return nodes, constants
 
 

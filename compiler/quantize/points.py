@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul
+from weft.compiler.layers.hir import Layer, LeakyRelu, Load, MatMul, Product
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.hw.arch import EVERY_STEP, Arch
@@ -124,15 +124,15 @@ class _Chooser:
             return self._multiply(layer)
         if layer.lookup is not None:
             return self._lookup(layer)
-        core = self._mat_mul if isinstance(layer.core, MatMul) else self._load
-        weights, accumulators = core(layer)
+        choose = {MatMul: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
+        weights, accumulators = choose(layer)
         bias = accumulators
         if isinstance(layer.core, MatMul):
             magnitude = float(np.abs(self.constants[layer.core.bias]).max())
             bias = self._within(largest_point(magnitude, self.width), accumulators)
         for var in (*(add.input for add in layer.adds), *layer.outputs):
             self.points[var.root] = self._within(self.points[var.root], accumulators)
-        entering = bias if isinstance(layer.core, MatMul) else self.points[layer.core.input.root]
+        entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
         return LayerPoints(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
                            tuple(accumulators - self.points[var.root] for var in layer.outputs))
@@ -191,6 +191,27 @@ class _Chooser:
             return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
 
         return min(range(self.width // 2), key=error)
+
+    def _product(self, layer: Layer) -> tuple[int, int]:
+        """Where the accumulators have no room for both factors in full, these lose bits, so that their rounding errors,
+        relative to their sizes, are least together."""
+        core = layer.core
+        assert isinstance(core, Product)
+        roots = core.input.root, core.weights.root
+        points = [self.points[root] for root in roots]
+        seen = (self.calibration.sums[core.name] + self._added(layer)) * SUM_HEADROOM
+        excess = max(sum(points) - largest_point(seen, self.accumulator_width), 0)
+        sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in (core.input, core.weights)]
+
+        def error(bits: int) -> float:
+            lost = points[0] - bits, points[1] - (excess - bits)
+            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
+
+        bits = -(-excess // 2) if roots[0] == roots[1] else min(range(excess + 1), key=error)
+        self.points[roots[0]] -= bits
+        if roots[0] != roots[1]:
+            self.points[roots[1]] -= excess - bits
+        return self.points[roots[1]], sum(self.points[root] for root in roots)
 
     def _load(self, layer: Layer) -> tuple[int, int]:
         names = [var.root for var in layer.inputs]

@@ -159,7 +159,7 @@ def original(state: State, sample: Mapping[str, np.ndarray]) -> Results:
     model = load_model(state.model, state.outputs)
     kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
              for value in model.graph.input if value.name in sample}
-    found = run_model(model, {name: sample[name].astype(kind) for name, kind in kinds.items()})
+    found = run_model(model, {name: np.asarray(sample[name], kind) for name, kind in kinds.items()})
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 

@@ -23,6 +23,7 @@ from weft.compiler.layers.hir import (
     Minimum,
     Multiply,
     Operation,
+    Product,
     Relu,
     Save,
     Var,
@@ -108,6 +109,8 @@ class Real:
                                  for name in (operation.weights, operation.bias))
                 sums = convolve(tensors.read(operation.input), weights, operation)
                 return sums + bias[:, None, None]
+            case Product():
+                return convolve(tensors.read(operation.input), as_weights(operation, tensors), operation)
             case Load():
                 return tensors.read(operation.input)
             case Add():
@@ -162,7 +165,7 @@ class Fixed:
             for operation in layer.operations:
                 if isinstance(operation, Save):
                     tensors.write(operation.output, self._leave(value, leaves.pop(0)))
-                elif isinstance(operation, MatMul | Load):
+                elif isinstance(operation, MatMul | Product | Load):
                     value = self._core(operation, tensors, numbers, own)
                 elif isinstance(operation, Add):
                     value = self._clip(value + self._enter(tensors.read(operation.input), shifts.pop(0)))
@@ -172,13 +175,16 @@ class Fixed:
                     scalars = self._simd(operation, self._leave(value, numbers.leave_shift), tensors, numbers, own)
                     value = self._enter(scalars, numbers.leave_shift)
 
-    def _core(self, core: MatMul | Load, tensors: Tensors, numbers: LayerPoints, own: LayerIntegers) -> np.ndarray:
+    def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints,
+              own: LayerIntegers) -> np.ndarray:
         if isinstance(core, Load):
             return self._enter(tensors.read(core.input), numbers.core_shift)
-        assert own.weights is not None and own.bias is not None
-        sums = convolve(tensors.read(core.input), own.weights, core, own.group, self.arch.number.width)
+        weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
+        assert weights is not None
+        bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
+        sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
         sums = round_half_even(sums, self.arch.number.point) if self.every_step else sums
-        return self._clip(sums + self._enter(own.bias, numbers.core_shift)[:, None, None])
+        return self._clip(sums + self._enter(bias, numbers.core_shift)[:, None, None])
 
     def _simd(self, operation: Operation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
@@ -210,7 +216,12 @@ class Fixed:
         return np.asarray(leave(value, 0 if self.every_step else shift, self.arch.number.width)).astype(np.int64)
 
 
-def convolve(image: np.ndarray, weights: np.ndarray, core: MatMul, group: int | None = None,
+def as_weights(core: Product, tensors: Tensors) -> np.ndarray:
+    """The second factor as [out, in, 1, 1]."""
+    return tensors.read(core.weights)[..., None]
+
+
+def convolve(image: np.ndarray, weights: np.ndarray, core: MatMul | Product, group: int | None = None,
              width: int | None = None) -> np.ndarray:
     """[channels, height, width] with weights [out, in / group, height, width]; exact for integers of ``width`` bits."""
     group = core.group if group is None else group
@@ -280,7 +291,7 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
            lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Weights without groups and bias, out of their tiles."""
     core, outputs = layer.core, layer.output.channels
-    if isinstance(core, Load):
+    if not isinstance(core, MatMul):
         return None, None
     tiles = core.input.tiles(lanes)
     weights = np.zeros((len(own.blocks), lanes, tiles, lanes, *core.window.kernel), np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import MatMul, Var
+from weft.compiler.layers.hir import Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
@@ -108,13 +108,14 @@ class LayerEmitter:
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
-        loads_bias = [starts and block.carries_bias, *[False] * len(tiles)]
-        for (offset, first), run in itertools.groupby(zip(tiles, loads_bias, strict=False),
+        starting = [starts and block.carries_bias, *[False] * len(tiles)]
+        for (offset, first), run in itertools.groupby(zip(tiles, starting, strict=False),
                                                       lambda entry: (entry[0].offset, entry[1])):
             alike = [tile for tile, _ in run]  # these share their weights
             walks = repeated(span for tile in alike for span in self._tap_spans(tile, prepared.strip, output, result))
+            biased = first and block.biased
             if walks:
-                yield lir.LoadWeight(Address(Space.LOCAL, local + offset - first), alike[0].rows + first, not first)
+                yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
             for span in walks:
                 yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
                                  self.points.core_shift, self.loader.preloads or not first, span.near_stride,
@@ -132,7 +133,6 @@ class LayerEmitter:
     def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> Iterator[Span]:
         """What one tap of the kernel walks over, padding left out: input in local memory, output in accumulators."""
         core, box = self.layer.core, result.box
-        assert isinstance(core, MatMul)
         window, size = core.window, core.input.size
         rows, columns = (window.outputs(axis, tile.tap[axis], *span, size[axis])
                          for axis, span in enumerate((box.rows, box.columns)))

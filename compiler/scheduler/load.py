@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from weft.compiler import lir
+from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import View
+from weft.compiler.scheduler.spans import Box, View
 from weft.compiler.scheduler.stages import Step
 from weft.compiler.scheduler.tiling import Tiling
 
@@ -87,7 +88,7 @@ class Loader:
         found = {}
         if self.layer.core.input.root not in self.residents:
             found[Key(STRIP, step.strip)] = step.strip.vectors
-        if not self.shape.loads:
+        if not (self.shape.loads or self.shape.weights_are_resident):
             content = step.region.tiles, step.inputs, step.taps
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
         if self.streamed and self._adds_in(step):
@@ -115,26 +116,34 @@ class Loader:
         bases, fresh = self.buffers.claim(self._sizes(step))
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
-        return Prepared(step, self._strip(step, places.get(STRIP)), self._weights(step, places.get(WEIGHTS)),
+        return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
                         self._residuals(step, places.get(RESIDUAL)),
                         {name: bases[Key(STAGING, name)] for name in self._staged(step)})
 
     def _strip(self, step: Step, place: tuple[int, bool] | None) -> View:
-        var = self.layer.core.input
+        return self._view(self.layer.core.input, step.strip, place)
+
+    def _view(self, var: Var, box: Box, place: tuple[int, bool] | None) -> View:
+        """Where a box of a Var lies: in its buffer, or as it is resident."""
         if place is None:
             return whole(var, self.residents[var.root], self.arch)
-        view = View(place[0], step.strip)
-        if place[1] and step.strip.vectors:
-            self.loads += move(True, step.strip, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
-                               self.arch)
+        view = View(place[0], box)
+        if place[1] and box.vectors:
+            self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.VARS, self.arch)
         return view
 
-    def _weights(self, step: Step, place: tuple[int, bool] | None) -> dict[int, int]:
-        """Where each output tile's weights lie; small ones load together."""
+    def _pieces_at(self, step: Step, place: tuple[int, bool] | None) -> dict[int, int]:
+        """Where each output tile's weights lie."""
+        core, lanes = self.layer.core, self.arch.array_size
+        if isinstance(core, Product):
+            rows = step.inputs[0] * lanes, min(step.inputs[1] * lanes, core.weights.height)
+            view = self._view(core.weights, Box(step.region.tiles, rows, (0, 1)), place)
+            return {output: view.address(output, rows[0], 0) for output in range(*step.region.tiles)}
+        return self._weights(step, *place) if place else {}
+
+    def _weights(self, step: Step, base: int, fill: bool) -> dict[int, int]:
+        """Weights out of DRAM1; small ones load together."""
         pieces: dict[int, int] = {}
-        if place is None:
-            return pieces
-        base, fill = place
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
             pieces[output], far = base, self.shape.consts.base + start

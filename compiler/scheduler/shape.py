@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Size, Window
+from weft.compiler.layers.hir import Layer, Load, Product, Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch
@@ -61,8 +61,8 @@ class LayerShape:
     arch: Arch
     resident: frozenset[str]
     scratch: int
-    _cuts: dict[tuple[Grain, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
-    _kernels: dict[tuple[int, int], tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
+    _kernels: dict[tuple[int, int, int], tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
     _weights: dict[tuple[int, int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -100,6 +100,15 @@ class LayerShape:
     def streamed_outputs(self) -> int:
         """Outputs that go to DRAM0."""
         return sum(var.root not in self.resident for var in self.layer.outputs)
+
+    @cached_property
+    def weights_are_vars(self) -> bool:
+        """Whether they come from DRAM0, or are resident, instead of from DRAM1."""
+        return isinstance(self.layer.core, Product)
+
+    @cached_property
+    def weights_are_resident(self) -> bool:
+        return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
 
     @cached_property
     def streamed_adds(self) -> int:
@@ -146,20 +155,25 @@ class LayerShape:
     def _window(self, outputs: tuple[int, int], inputs: tuple[int, int], taps: tuple[int, int]) -> Window | None:
         """The part of the kernel that some weights are; None when there are none among them."""
         window = self.layer.core.window
-        if taps[1] - taps[0] >= self.most_taps:
+        if self._is_whole_kernel(taps[1] - taps[0]):
             return window
         chosen = {tile.tap for block in self.consts.blocks[slice(*outputs)] for tile in block.chosen(inputs, taps)}
         return window.only(chosen) if chosen else None
 
-    def _windows(self, outputs: int, taps: int) -> tuple[Window, ...]:
-        """All parts of the kernel that come up with ``taps`` weight tiles of one input tile at a time; remembered."""
-        if taps >= self.most_taps:
+    def _is_whole_kernel(self, taps: int) -> bool:
+        """Whether so many weight tiles of an input tile are every tap, as far as any output tile has that many."""
+        return taps >= self.most_taps == len(self.layer.core.window.taps())
+
+    def _windows(self, outputs: int, inputs: int, taps: int) -> tuple[Window, ...]:
+        """All parts of the kernel that come up in steps of so many output, input and weight tiles; remembered."""
+        if self._is_whole_kernel(taps):
             return (self.layer.core.window,)
-        if (outputs, taps) not in self._kernels:
-            found = (self._window(out, (tile, tile + 1), part) for out in groups(self.output_tiles, outputs)
-                     for tile in range(self.input_tiles) for part in groups(self.most_taps, taps))
-            self._kernels[outputs, taps] = tuple(dict.fromkeys(window for window in found if window is not None))
-        return self._kernels[outputs, taps]
+        key = outputs, inputs, taps
+        if key not in self._kernels:
+            found = (self._window(out, into, part) for out in groups(self.output_tiles, outputs)
+                     for into in groups(self.input_tiles, inputs) for part in groups(self.most_taps, taps))
+            self._kernels[key] = tuple(dict.fromkeys(window for window in found if window is not None))
+        return self._kernels[key] or (self.layer.core.window,)
 
     def regions(self, grain: Grain) -> Iterator[Box]:
         """The layer's output cut into regions, row by row."""
@@ -167,14 +181,14 @@ class LayerShape:
         for rows, columns in itertools.product(groups(height, grain.rows), groups(width, grain.columns)):
             yield Box((0, self.output_tiles), rows, columns)
 
-    def cut(self, grain: Grain, outputs: int, taps: int) -> Cut:
-        """What cutting pixels like this means, for groups of output tiles and weight tiles; remembered."""
-        key = (grain, 0 if taps >= self.most_taps else outputs, taps)
+    def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
+        """What cutting pixels like this means, for groups of output, input and weight tiles; remembered."""
+        key = (grain, 0, 0, taps) if self._is_whole_kernel(taps) else (grain, outputs, inputs, taps)
         if key not in self._cuts:
             axes = [self._core_spans(axis, grain) for axis in range(2)]
             core = _pixels(*axes)
             strips = [_pixels(*([window.inputs(axis, *span, self.layer.core.input.size[axis]) for span in axes[axis]]
-                                for axis in range(2))) for window in self._windows(outputs, taps)]
+                                for axis in range(2))) for window in self._windows(outputs, inputs, taps)]
             load = self.arch.array_size + 1 + LOAD_OVERHEAD_CYCLES
             array = (np.maximum(core, load) + TILE_OVERHEAD_CYCLES).sum()
             self._cuts[key] = Cut(core.size, int(core.max()), int(core.sum()),
@@ -197,7 +211,9 @@ class LayerShape:
         return [end - start for start, end in (block.piece(inputs, taps) for block in self.consts.blocks)]
 
     def weight_vectors(self, outputs: int, inputs: int, taps: int) -> int:
-        """The most vectors of weights and biases that a step needs, for groups of these sizes; remembered."""
+        """The most vectors of weights and biases that a step loads, for groups of these sizes; remembered."""
+        if self.loads or self.weights_are_resident:
+            return 0
         key = (outputs, inputs, taps)
         if key not in self._weights:
             self._weights[key] = max((sum(sizes[slice(*out)]) for into in groups(self.input_tiles, inputs)

@@ -145,7 +145,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
     cut = _cut(shape, tiling)
     core_pixels, output_pixels = cut.core_largest, tiling.grain.rows * tiling.grain.columns
     strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
-    weights = 0 if shape.loads else shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
+    weights = shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
     staging = shape.streamed_outputs * output_pixels * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
@@ -156,7 +156,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
 
 
 def _cut(shape: LayerShape, tiling: Tiling) -> Cut:
-    return shape.cut(tiling.grain, tiling.outputs, tiling.taps)
+    return shape.cut(tiling.grain, tiling.outputs, tiling.inputs, tiling.taps)
 
 
 def fits(shape: LayerShape, tiling: Tiling) -> bool:
@@ -207,8 +207,9 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
         read += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
     if shape.loads:
         return Traffic(shape.output_tiles * cut.core_total, read, write, 0)
-    return Traffic(shape.weight_tile_count * cut.array, read, write,
-                   shape.weight_total * _weight_loads(shape, tiling))
+    weights = 0 if shape.weights_are_resident else shape.weight_total * _weight_loads(shape, tiling)
+    loads = (read + weights, write, 0) if shape.weights_are_vars else (read, write, weights)
+    return Traffic(shape.weight_tile_count * cut.array, *loads)
 
 
 def _weight_loads(shape: LayerShape, tiling: Tiling) -> int:

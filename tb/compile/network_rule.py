@@ -31,7 +31,8 @@ from weft.compiler.run.check import DECIBELS_A_BIT, Checker
 from weft.compiler.run.errors import Mismatch
 from weft.compiler.run.session import RTL, Session
 from weft.hw.arch import Arch
-from weft.tb.compile.random_networks import TABLE_OPERATORS, Case, generate
+from weft.tb.compile.random_networks import Case, generate
+from weft.tb.compile.random_operators import TABLE_OPERATORS
 from weft.tb.compile.run_model import BASE, run_golden, signal_to_noise
 
 WIDE, WIDE_DECIBELS = "FP24BP12", 75.0
@@ -57,7 +58,16 @@ SMALL: dict[str, Arch] = {
 }
 """Machines that have to split layers: the preset ``tiny`` behind DRAM in which the networks fit, and odd ones with
 little more than a network's smallest tile."""
-ARCHS |= SMALL
+ODD: dict[str, Arch] = {
+    "odd5": BASE.replace(array_size=5, dram0_depth=20011, dram1_depth=30011, local_depth=331, accumulator_depth=43,
+                         stride0_depth=3, stride1_depth=2, simd_loop_depth=3, axi_data_width=32, axi_max_burst=1),
+    "odd7": BASE.replace(data_type="FP15BP7", array_size=7, dram0_depth=20011, dram1_depth=30011, local_depth=503,
+                         accumulator_depth=61, stride0_depth=2, stride1_depth=4, simd_loop_depth=5, local_banks=8,
+                         accumulator_banks=4, axi_data_width=128, **{**TABLES, "lut_depth": 37}),
+}
+"""Machines of which nothing is a power of two that may be something else: lanes, depths, bits, entries of tables, and
+banks that are not full."""
+ARCHS |= SMALL | ODD
 
 
 # -- the rule ----------------------------------------------------------------------------------------------------------

@@ -60,9 +60,11 @@ def shuffled_pixels(maker: ModelMaker) -> None:
 
 CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "operator": (lambda maker: maker.node("Sin", "x"), ["node 'sin0', operator Sin", "not supported", "MaxPool"]),
-    "attribute": (lambda maker: maker.node("Resize", "x", "", maker.constant(np.ones(4, np.float32)),
-                                           extrapolation_value=1.0),
-                  ["node 'resize0', operator Resize, attribute extrapolation_value: found 1.0", "allowed: 0"]),
+    "attribute": (lambda maker: maker.node("MaxPool", "x", kernel_shape=(2, 2), ceil_mode=2),
+                  ["node 'maxpool0', operator MaxPool, attribute ceil_mode: found 2", "allowed: 0 or 1"]),
+    "scales": (lambda maker: maker.node("Resize", "x", "", maker.constant(np.array([1, 1, 0.7, 1], np.float32)),
+                                        mode="linear", coordinate_transformation_mode="align_corners"),
+               ["node 'resize0', operator Resize, scales with align_corners", "whole sizes from [1, 6, 9, 8]"]),
     "value tables": (lambda maker: maker.node("Sigmoid", "x"),
                      ["node 'sigmoid0', operator Sigmoid, architecture key lut_count: found 0", "at least 2"]),
     "quotient": (lambda maker: maker.node("Div", "x", maker.node("Relu", "x")),
@@ -74,8 +76,6 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
                             ["input 1 ('x')", "computed at run time", "a constant"]),
     "constant per pixel": (lambda maker: maker.node("Add", maker.node("Tile", "x", maker.constant(np.array(
         [1, 1, 8, 8]))), maker.normal(1, 1, 72, 64)), ["shape of a constant", "[1, 6, 72, 64]", "at most 4096 pixels"]),
-    "clip": (lambda maker: maker.node("Clip", "x", maker.constant(np.float32(1)), maker.constant(np.float32(-1))),
-             ["min and max: found [1.0, -1.0]", "min not above max"]),
     "for the host": (lambda maker: maker.node("Relu", maker.node("Softmax", maker.conv("x", 6, 5, (1, 1)))),
                      ["node 'softmax1', operator Softmax", "'softmax1' (Softmax), 'relu2' (Relu)", "--host-fallback"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(

@@ -101,6 +101,13 @@ def bilinear(maker: ModelMaker) -> None:
                coordinate_transformation_mode="align_corners")
 
 
+def crop_and_resize(maker: ModelMaker) -> None:
+    """From a region that reaches beyond the image above and to the right."""
+    region = maker.constant(np.array([0, 0, -0.2, 0.1, 1, 1, 0.9, 1.3], np.float32))
+    maker.node("Resize", conv(maker, "x", (6, 5)), region, "", ints(maker, 1, 5, 7, 11), mode="linear",
+               coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=1.5)
+
+
 def depth_to_space(maker: ModelMaker) -> None:
     name = maker.node("DepthToSpace", maker.conv("x", 6, 12, (3, 3)), blocksize=2, mode="CRD")
     maker.node("SpaceToDepth", conv(maker, name, (3, 2)), blocksize=2)
@@ -171,8 +178,8 @@ NETWORKS: list[Callable[[ModelMaker], None]] = [
     constants_per_pixel, matrices,
     concat_of_convolutions, concat_as_output, concat_twice_of_one_tensor, concat_of_concats_pooled,
     concat_of_rows_and_columns, split_channels, slices, focus, shuffle, flattened_channels_last, pads, nearest,
-    bilinear, depth_to_space, transposed_convolution, transposed_depthwise, slopes, extremes, gates, reductions,
-    channel_sum, average_pool_corners]
+    bilinear, crop_and_resize, depth_to_space, transposed_convolution, transposed_depthwise, slopes, extremes, gates,
+    reductions, channel_sum, average_pool_corners]
 
 ROUNDED = {gates: 50, channel_sum: 50}
 """Products of tensors are rounded to the type's point."""

@@ -171,6 +171,12 @@ def clip(maker: ModelMaker) -> None:
     maker.node("MaxPool", name, kernel_shape=(2, 2))
 
 
+def clip_with_the_minimum_above_the_maximum(maker: ModelMaker) -> None:
+    name = maker.node("Clip", maker.conv("x", 6, 9, (3, 3)), maker.constant(np.float32(2)),
+                      maker.constant(np.float32(1)))
+    maker.node("Add", maker.conv("x", 6, 9, (3, 3)), name)
+
+
 def leaky_relu(maker: ModelMaker) -> None:
     name = maker.node("LeakyRelu", maker.conv("x", 6, 9, (3, 3)), alpha=0.125)
     maker.node("MaxPool", maker.node("LeakyRelu", maker.conv(name, 9, 3, (1, 1)), alpha=0.25), kernel_shape=(2, 2))
@@ -200,8 +206,9 @@ NETWORKS: list[Callable[[ModelMaker], None]] = [
     max_pool_alone, max_pool_ceil, max_pool_dilated, max_pool_of_one_window,
     max_pool_then_relu, average_pool, global_average_pool_and_gemm,
     flattened_gemm, flattened_output, residual, residual_then_pool, add_alone, add_of_itself,
-    constants_around_a_convolution, batch_normalization, clip, leaky_relu,
-    relu_behind_leaky_relu, clip_without_maximum, dead_branch, all_zero_weights]
+    constants_around_a_convolution, batch_normalization, clip,
+    clip_with_the_minimum_above_the_maximum, leaky_relu, relu_behind_leaky_relu, clip_without_maximum,
+    dead_branch, all_zero_weights]
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)

@@ -12,6 +12,7 @@ from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
 from weft.compiler.run.session import RTL, Session
 from weft.tb.compile import test_movement as movement
+from weft.tb.compile import test_products as products
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
 ARCH = BASE.replace(dram0_depth=1 << 14, dram1_depth=1 << 14, local_depth=1024, accumulator_depth=256, lut_count=2,
@@ -34,6 +35,18 @@ def test_network_on_rtl(network: Callable[[ModelMaker], None], tmp_path: Path) -
     maker = ModelMaker((1, 6, 9, 8), seed=1, opset=14)
     network(maker)
     samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": samples})
+    result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", products.BLOCKS, ids=lambda block: block.__name__)
+def test_attention_on_rtl(block: Callable[[ModelMaker], None], tmp_path: Path) -> None:
+    maker = ModelMaker((1, products.TOKENS, products.WIDTH), seed=1)
+    block(maker)
+    samples = maker.random.standard_normal((1, products.TOKENS, products.WIDTH)).astype(np.float32)
     report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": samples})
     result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
     assert result.comparison is not None
