@@ -6,7 +6,7 @@ MHZ ?= 90
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-CONTRACT := arch csr errors isa numerics reports timing units
+CONTRACT := arch cache csr errors isa numerics reports timing units
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help

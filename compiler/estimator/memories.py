@@ -10,8 +10,9 @@ LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
 
 
 @kernel
-def grant_local(ports, banks):
-    """Each bank serves one client, in turn: the first behind the one served last."""
+def grant_local(ports, banks, favourite):
+    """Each bank serves one client, in turn: the first behind the one served last. ``favourite`` (NONE: nobody) is
+    served whenever it asks."""
     for bank in range(banks):
         ports.winner[bank] = NONE
     for client in range(CLIENTS):
@@ -22,6 +23,8 @@ def grant_local(ports, banks):
         best, last = ports.winner[bank], ports.last[bank]
         if best == NONE or (best <= last < client):
             ports.winner[bank] = client
+    if favourite != NONE and ports.bank[favourite] != NONE:
+        ports.winner[ports.bank[favourite]] = favourite
     for bank in range(banks):
         winner = ports.winner[bank]
         if winner != NONE:

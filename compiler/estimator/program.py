@@ -33,10 +33,11 @@ the registers of the arguments (0: none, or not a register) and of the destinati
 
 @dataclass(frozen=True)
 class Program:
-    """``work`` [operations] of WORK in program order; ``instructions`` in all; ``drains``: indices of the Configures
-    that wait until the machine is empty."""
+    """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
+    ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty."""
 
     work: np.ndarray
+    program_counters: np.ndarray
     instructions: int
     drains: np.ndarray
 
@@ -57,7 +58,7 @@ def read_program(program: bytes, arch: Arch) -> Program:
     drains = np.flatnonzero((opcode == Opcode.CONFIGURE) & windows)
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
-    return Program(work, len(opcode), drains)
+    return Program(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
 
 
 def _units(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
@@ -70,15 +71,26 @@ def _units(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
     return np.where(opcode == Opcode.DATA_MOVE, by_flow[flags], by_opcode[opcode])
 
 
+def _newest(sets: np.ndarray) -> np.ndarray:
+    """The index of the last true element so far, -1 where there is none."""
+    return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1)) if len(sets) else np.arange(0)
+
+
+def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+    """A Configure may say what the instruction behind it is numbered as."""
+    index = np.arange(len(opcode))
+    sets = (opcode == Opcode.CONFIGURE) & (operands[0] == Register.PROGRAM_COUNTER)
+    newest = np.concatenate([[-1], _newest(sets)])[:len(opcode)]  # before each
+    return np.where(newest < 0, index, operands[1][newest] + index - newest - 1) % (1 << 32)
+
+
 def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict[Register, np.ndarray]:
     """What each Configure register that shapes an operation holds at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH)
-    position = np.arange(len(opcode))
     values = {}
     for number in shaping:
-        sets = (opcode == Opcode.CONFIGURE) & (operands[0] == number)
-        newest = np.maximum.accumulate(np.where(sets, position, -1)) if len(opcode) else position
+        newest = _newest((opcode == Opcode.CONFIGURE) & (operands[0] == number))
         values[number] = np.where(newest < 0, isa.registers[number].reset, operands[1][newest])
     return values
 

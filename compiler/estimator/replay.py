@@ -26,6 +26,7 @@ from weft.compiler.estimator.state import (
     DRAM1_READ,
     DRAM1_WRITE,
     LOAD_WEIGHT,
+    MAT_MUL,
     NONE,
     new_state,
 )
@@ -56,7 +57,7 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Esti
         raise refuse("program", "operations that wait for each other for ever", "a program that ends",
                      "run it on rtl, and report both")
     operations = np.zeros(len(times), OPERATION)
-    operations["program_counter"], operations["unit"] = read.work["instruction"], read.work["unit"]
+    operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
         operations[name] = times[:, column]
     return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
@@ -100,8 +101,8 @@ def ask(state, machine, now):
     reader.ask(state, state.readers[1], DRAM1_READ, machine)
     writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
     writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
-    grant_local(state.ports[LOCAL_READS], machine.local_banks_mask + 1)
-    grant_local(state.ports[LOCAL_WRITES], machine.local_banks_mask + 1)
+    grant_local(state.ports[LOCAL_READS], machine.local_banks_mask + 1, MAT_MUL)
+    grant_local(state.ports[LOCAL_WRITES], machine.local_banks_mask + 1, NONE)
     leaving = array.leaving_sum(state, now)
     sum_bank = leaving >> array.BANK_SHIFT if leaving != NONE else NONE
     sum_adds = leaving != NONE and leaving & array.ACCUMULATES != 0

@@ -9,6 +9,7 @@ from weft.hw.arch import Arch, bits_to_count
 from weft.hw.operations import shift_width
 from weft.hw.timing import SIMD_SLOTS
 
+
 class Source(enum.Enum, shape=2):
     """Where an argument comes from."""
 

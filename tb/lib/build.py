@@ -22,6 +22,7 @@ from pathlib import Path
 
 import cocotb_tools.config
 
+from weft.hw.cache import cache_directory
 from weft.tb.lib import toolchain
 
 __all__ = [

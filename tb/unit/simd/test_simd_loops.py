@@ -51,7 +51,8 @@ def test_loop_longer_than_the_slots(simd: SimpleNamespace) -> None:
             SimdOperation(opcode=Op.ADD, read=100, left=0, right=2, destination=1, hold=True, leave_shift=4),
             SimdOperation(opcode=Op.MAX, left=1, right=2, write=128, enter_shift=4)]
     setup = SimdOperation(opcode=Op.MOVE, read=3, destination=1, leave_shift=6)
-    simd.check(arch, [setup, SimdLoop(2 * SIMD_SLOTS + 5, body), SimdLoop(SIMD_SLOTS - 1, body), SimdLoop(SIMD_SLOTS, body)])
+    lengths = (2 * SIMD_SLOTS + 5, SIMD_SLOTS - 1, SIMD_SLOTS)
+    simd.check(arch, [setup, *(SimdLoop(iterations, body) for iterations in lengths)])
 
 
 @pytest.mark.parametrize("iterations", (31, 49, 62))
