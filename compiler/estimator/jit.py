@@ -26,5 +26,5 @@ _FOLDER = cache_directory() / "estimator" / _digest()
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a function on numbers and numpy records."""
-    numba.config.CACHE_DIR = str(_FOLDER)
+    numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
     return numba.njit(cache=True, error_model="numpy")(function)

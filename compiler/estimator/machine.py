@@ -60,6 +60,6 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "dram_bursts": dram.bursts,
     }
     record = np.zeros(1, MACHINE)
-    for name in MACHINE.names:
-        record[name] = values[name]
+    for name, value in values.items():
+        record[name] = value
     return record[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -168,7 +169,8 @@ def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, 
     work["zeroes"] = np.select([mat_mul, load], [flags >> 1 & 1, flags & 1], 0)
     work["zero_bias"] = load & (flags & 2 > 0)
     work["table"] = opcode == Opcode.LOAD_LUT
-    code, left, right, destination = isa.unpack_sub(operands[2])  # of an array, elementwise
+    sub: Any = operands[2]  # unpack_sub computes elementwise too
+    code, left, right, destination = isa.unpack_sub(sub)
     arguments = _argument_counts()[code]
     work["lookup"] = simd & (code == SimdOpcode.LOOKUP)
     work["left"], work["right"] = np.where(simd & (arguments > 0), left, 0), np.where(simd & (arguments > 1), right, 0)
