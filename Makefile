@@ -6,11 +6,11 @@ MHZ ?= 90
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-CONTRACT := arch csr errors isa numerics reports timing units
+CONTRACT := arch cache csr errors isa numerics reports timing units
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench-units lint clean formal test-onnx test-tensorflow
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal test-onnx test-tensorflow
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -52,6 +52,12 @@ test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of ope
 test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
 	@$(PY) -m pytest tb/compile/test_tensorflow.py
+
+bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone
+	@$(PY) scripts/bench.py $(if $(QUICK),--quick)
+
+bench-scaling: $(READY)  ## utilisation against array size, local memory, DRAM latency, bus; estimated, points in RTL
+	@$(PY) scripts/bench_scaling.py --confirm
 
 bench-units: $(READY)  ## how close the units come to what is possible: cycles in RTL against bars
 	@$(PY) scripts/bench_units.py

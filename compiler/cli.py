@@ -21,6 +21,7 @@ from weft.compiler.run.errors import Mismatch
 from weft.compiler.run.files import choose, read_arrays, read_bytes, write_arrays, write_text
 from weft.hw.arch import Arch
 from weft.hw.errors import WeftError, explain
+from weft.hw.timing import SIMULATED_DRAM_LATENCY
 
 FINE, USER_ERROR, MISMATCH, INTERRUPTED = 0, 1, 2, 130
 
@@ -30,6 +31,8 @@ app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_
 
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
 FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write into.")]
+TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "
+                                                  "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
                                                      help="Override an architecture key; may be repeated.")]
 
@@ -129,17 +132,19 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="On rtl: do not run golden and compare.")] = False,
-    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="On rtl: write when each operation "
-                                               "ran, for Perfetto; 1 us is 1 cycle.")] = None,
+    trace: TraceOption = None,
+    layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
+                                         "went.")] = False,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
     from weft.compiler.manifest import TModel
+    from weft.compiler.run.cycles import cycles_object, print_cycles, waits_of
     from weft.compiler.run.session import GOLDEN, RTL, Session
 
     if on not in (GOLDEN, RTL):
         raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
-    if trace and on != RTL:
-        raise WeftError(explain("--trace", f"--on {on}", "--on rtl", "add --on rtl"))
+    for option in [name for name, given in (("--trace", trace), ("--layers", layers)) if given and on != RTL]:
+        raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = TModel.load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     arrays = choose(read_arrays(inputs), [spec.name for spec in loaded.inputs], inputs)
@@ -147,19 +152,53 @@ def run(
         need_simulation()
     with console.progress() as progress:
         result = session.run(arrays, on=on, raw=raw, check=not no_check, most=images, progress=progress,
-                             trace_operations=trace is not None)
+                             trace_operations=trace is not None or layers)
+    if layers and result.images != 1:
+        raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:
         write_arrays(output, result.outputs)
     if trace:
         from weft.tb.lib.trace import chrome_trace
 
         write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
+    where = cycles_object(loaded, waits_of(loaded, *result.operations[0])) if layers else None
     if as_json:
-        print(json.dumps(console.as_object(result)))
+        print(json.dumps({**console.as_object(result), **({"where": where} if where else {})}))
     else:
         console.print_run(loaded.name, on, result)
+        if where:
+            print_cycles(where)
     if result.comparison:
         result.comparison.insist()
+
+
+@app.command()
+def estimate(
+    model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
+    trace: TraceOption = None,
+    latency: Annotated[int, typer.Option("--latency", min=2, metavar="CYCLES", help="Of DRAM, reads and write "
+                                         "responses alike.")] = SIMULATED_DRAM_LATENCY,
+    overrides: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """How many cycles a compiled model takes and where they go, without simulating the hardware."""
+    from weft.compiler.estimator.machine import DramTiming
+    from weft.compiler.estimator.replay import estimate as replay
+    from weft.compiler.manifest import TModel
+    from weft.compiler.run.cycles import cycles_object, print_cycles, waits_of
+
+    loaded = TModel.load(model)
+    with console.working("estimating"):
+        found = replay(loaded.program, override(loaded.arch, overrides), DramTiming(latency, latency))
+        where = cycles_object(loaded, waits_of(loaded, found.cycles, found.operations))
+    if trace:
+        from weft.tb.lib.trace import chrome_trace
+
+        write_text(trace, json.dumps(chrome_trace([(found.cycles, found.operations)])) + "\n")
+    if as_json:
+        print(json.dumps(where))
+    else:
+        print_cycles(where)
 
 
 @app.command()

@@ -5,9 +5,9 @@ The keys of compiler.md, "File formats", and additions that an old reader may ig
 ``strides``, one for each axis of the user's array, such as those of TensorFlow's channels-last images, or ``order``,
 runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``packing`` of an
 input that a thin first layer reads (``packing.py``): these places count in ``source`` [channels, height, width], of
-which the host makes ``layout``; ``host`` (a small
-ONNX model which runs behind the machine); ``macs``; ``layers`` (the report). Files of the original tools have none of
-them and load too.
+which the host makes ``layout``; ``host`` (a small ONNX model which runs behind the machine); ``macs``; ``layers`` (the
+report); ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run. Files of
+the original tools have none of them and load too.
 
 In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
 """
@@ -94,6 +94,8 @@ class TModel:
     host: HostPart | None = None
     macs: int = 0
     layers: tuple[dict[str, Any], ...] = ()
+    instruction_layers: np.ndarray | None = None
+    """[instructions]: indices into ``layers``."""
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
@@ -105,7 +107,8 @@ class TModel:
             model = cls(values["name"], path.parent, Arch.from_dict(values["arch"]), values["prog"]["file_name"],
                         values["prog"]["size"], tuple(ConstFile(**entry) for entry in values["consts"]),
                         tuple(map(Port.from_json, values["inputs"])), tuple(map(Port.from_json, values["outputs"])),
-                        _host_from_json(values.get("host")), values.get("macs", 0), tuple(values.get("layers", ())))
+                        _host_from_json(values.get("host")), values.get("macs", 0), tuple(values.get("layers", ())),
+                        _layers_from_text(values.get("instruction_layers")))
         except FileNotFoundError:
             raise refuse(f"model file {path}", "no such file", "an existing .tmodel file",
                          "check the path, or compile the model first") from None
@@ -154,6 +157,8 @@ class TModel:
             values["host"] = {"model": base64.b64encode(self.host.model).decode(), "inputs": self.host.inputs,
                               "outputs": self.host.outputs, "passes": self.host.passes,
                               "operators": self.host.operators, "nodes": self.host.nodes}
+        if self.instruction_layers is not None:
+            values["instruction_layers"] = _layers_to_text(self.instruction_layers)
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
@@ -238,6 +243,20 @@ def runs(order: Sequence[int]) -> list[list[int]]:
         else:
             found.append([value, 0, 1])
     return found
+
+
+def _layers_to_text(layers: np.ndarray) -> str:
+    """[2, 2, 5] -> "2x2 5x1"."""
+    firsts = np.flatnonzero(np.diff(layers, prepend=-1))
+    counts = np.diff(firsts, append=len(layers))
+    return " ".join(f"{layer}x{count}" for layer, count in zip(layers[firsts], counts, strict=True))
+
+
+def _layers_from_text(text: str | None) -> np.ndarray | None:
+    if text is None:
+        return None
+    pairs = np.array([run.split("x") for run in text.split()], np.int64).reshape(-1, 2)
+    return np.repeat(pairs[:, 0], pairs[:, 1])
 
 
 def pack(tensor: np.ndarray, lanes: int) -> np.ndarray:

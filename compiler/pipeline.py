@@ -69,6 +69,7 @@ class State:
     schedule: Schedule = NOT_MADE
     program: bytes = b""
     instruction_counts: tuple[int, ...] = ()
+    instruction_layers: np.ndarray = NOT_MADE
 
     def replace(self, **products: Any) -> State:
         return dataclasses.replace(self, **products)
@@ -177,8 +178,9 @@ def _verify(state: State) -> State:
 
 def _encode(state: State) -> State:
     instructions, starts = encode(state.schedule.operations, state.arch)
-    counts = _by_layer(state, np.diff([*starts, len(instructions)]))
-    return state.replace(program=assemble(instructions, state.arch), instruction_counts=counts)
+    counts = np.diff([*starts, len(instructions)])
+    return state.replace(program=assemble(instructions, state.arch), instruction_counts=_by_layer(state, counts),
+                         instruction_layers=np.repeat(state.schedule.layers, counts))
 
 
 def _by_layer(state: State, numbers: Sequence[int] | np.ndarray) -> tuple[int, ...]:
@@ -257,7 +259,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
         name, folder, state.arch, files["tprog"], len(state.program),
         (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
         _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
-        sum(row["macs"] for row in rows), rows)
+        sum(row["macs"] for row in rows), rows, state.instruction_layers)
     storage = state.arch.number.storage_dtype
     write_files(folder, {
         files["tdata"]: state.consts.vectors.astype(storage).tobytes(),

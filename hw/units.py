@@ -8,6 +8,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import numpy as np
+
+from weft.hw.isa import DataFlow, Opcode
+
 
 class Memory(enum.Enum):
     LOCAL = "local"
@@ -54,6 +58,29 @@ UNITS: dict[str, Unit] = {
     "dram1_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM1))),
 }
 """SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads."""
+
+UNIT_NAMES = tuple(UNITS)
+
+UNIT_OF_FLOW = {
+    DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
+    DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
+    DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
+    DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
+}
+UNIT_OF_OPCODE = {
+    Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
+    Opcode.SIMD_LOOP: "simd",
+}
+
+OPERATION = np.dtype([("program_counter", "<i8"), ("unit", "<i8"),
+                      ("issue_cycle", "<i8"), ("start_cycle", "<i8"), ("finish_cycle", "<i8")])
+"""When an operation ran: a row of the table that the trace and the estimator give. ``unit`` indexes ``UNIT_NAMES``;
+cycles count as the machine's own counter does, 0 is the one in which it accepts the program's first instruction. Every
+instruction but NoOp and Configure is one operation; of a SIMD loop the header and each instruction of the body, whose
+work ends with the last one's finish."""
+
+NEVER = -1
+"""Instead of a cycle: the program was stopped before."""
 
 
 def conflict(left: Access, right: Access) -> bool:

@@ -15,6 +15,7 @@ from weft.hw.control.walker import Walker
 from weft.hw.isa import DRAM_OFFSET_BYTES
 from weft.hw.operations import CACHE_WIDTH, dram_layout, size_width
 from weft.hw.ports import local_write_port
+from weft.hw.timing import DRAM_REQUEST_LATENCY
 
 OUTSTANDING_BURSTS = 32
 """Bursts requested and not yet answered, at most, of one reader or writer."""
@@ -237,7 +238,7 @@ class DramReader(wiring.Component):
     depends on no other port in the same cycle.
     """
 
-    REQUEST_LATENCY = 5
+    REQUEST_LATENCY = DRAM_REQUEST_LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch

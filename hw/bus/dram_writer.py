@@ -22,12 +22,7 @@ from weft.hw.bus.gearbox import Gearbox, StreamFifo
 from weft.hw.control.walker import Walker
 from weft.hw.operations import dram_layout
 from weft.hw.ports import local_read_port, vector_layout
-from weft.hw.timing import LOCAL_READ_LATENCY
-
-BURSTS_BEFORE_DATA = 16
-"""Bursts whose address may be out before their data is."""
-VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
-"""Vectors requested from local memory and not yet in the gearbox: enough for one a cycle."""
+from weft.hw.timing import BURSTS_BEFORE_DATA, DRAM_REQUEST_LATENCY, WRITER_VECTORS_AHEAD
 
 
 class DramWriter(wiring.Component):
@@ -46,7 +41,7 @@ class DramWriter(wiring.Component):
     Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 to wvalid (+ 4: vector = beat).
     """
 
-    REQUEST_LATENCY = 5
+    REQUEST_LATENCY = DRAM_REQUEST_LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -99,8 +94,8 @@ class DramWriter(wiring.Component):
     def _vectors(self, m: Module, walker: Walker):
         """Local reads, each with a place kept for its answer."""
         request = self.local_read.request
-        m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), VECTORS_AHEAD)
-        places = Signal(range(VECTORS_AHEAD + 1), init=VECTORS_AHEAD)
+        m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), WRITER_VECTORS_AHEAD)
+        places = Signal(range(WRITER_VECTORS_AHEAD + 1), init=WRITER_VECTORS_AHEAD)
         room = Signal(init=1)
         requested, used = request.valid & request.ready, vectors.o.valid & vectors.o.ready
         m.d.comb += [

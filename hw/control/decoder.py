@@ -17,26 +17,16 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.arch import Arch
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.control.issue import issue_layout
 from weft.hw.isa import Cause, DataFlow, Isa, Opcode, Register
 from weft.hw.operations import SimdKind
+from weft.hw.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
 
 TERMS_IN_A_GROUP = 4
 """Of a product's terms, one for each bit of a factor: how many are added in the stage that makes them."""
-
-UNIT_OF_FLOW = {
-    DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
-    DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
-    DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
-    DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
-}
-UNIT_OF_OPCODE = {
-    Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
-    Opcode.SIMD_LOOP: "simd",
-}
 
 
 class Decoder(wiring.Component):

@@ -8,9 +8,7 @@ from amaranth.lib import data
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.isa import Isa
 from weft.hw.operations import CACHE_WIDTH, DRAM_OFFSET_WIDTH, SimdKind, shift_width, size_width, stride_log2_width
-from weft.hw.units import UNITS
-
-UNIT_NAMES = tuple(UNITS)
+from weft.hw.units import UNIT_NAMES
 
 
 def operand_layout(arch: Arch, width: int) -> data.StructLayout:

@@ -12,6 +12,7 @@ from weft.hw import fixed_point
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.operations import shift_width
 from weft.hw.ports import accumulator_layout
+from weft.hw.timing import LEAVE_LATENCY
 
 
 def rounded_layout(arch: Arch) -> data.ArrayLayout:
@@ -26,7 +27,7 @@ class Leave(wiring.Component):
     The last step, ``fixed_point.clip``, is left to the receiver. With every_step the shift is not looked at.
     """
 
-    LATENCY = 2
+    LATENCY = LEAVE_LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch

@@ -7,6 +7,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.ports import ReadPort
+from weft.hw.timing import READ_STREAM_LATENCY, READ_STREAM_SPARE
 
 
 class ReadStream(wiring.Component):
@@ -16,14 +17,12 @@ class ReadStream(wiring.Component):
     way. Sustains one row a cycle. Latency: the memory's plus LATENCY cycles.
     """
 
-    LATENCY = 2
-    SPARE = 4
-    """Rows that may be under way beyond those that the memory's latency keeps there: for full speed."""
+    LATENCY = READ_STREAM_LATENCY
 
     def __init__(self, port: ReadPort, tag: data.StructLayout, latency: int) -> None:
         row = port.members["response"].signature.members["payload"].shape
         address = port.members["request"].signature.members["payload"].shape
-        self._tag, self._row, self._depth = tag, row, latency + self.SPARE
+        self._tag, self._row, self._depth = tag, row, latency + READ_STREAM_SPARE
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({"address": address, "tag": tag}))),
             "o": Out(stream.Signature(data.StructLayout({"data": row, "tag": tag}))),

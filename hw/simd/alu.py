@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw import fixed_point
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.numerics import DataType
+from weft.hw.timing import ALU_LATENCY
 
 
 def opcode_is(opcode: Value, *which: Op) -> Value:
@@ -60,7 +61,7 @@ class Alu(wiring.Component):
     anything. One multiplier a lane.
     """
 
-    LATENCY = 4
+    LATENCY = ALU_LATENCY
 
     def __init__(self, data_type: DataType, lane_count: int) -> None:
         self._data_type, self._lane_count = data_type, lane_count

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.arch import Arch
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.simd.micro import micro_layout
+from weft.hw.timing import SIMD_IN_FLIGHT
 
 
 class Issue(wiring.Component):
@@ -24,7 +25,7 @@ class Issue(wiring.Component):
     """
 
     LATENCY = 1
-    IN_FLIGHT = 16
+    IN_FLIGHT = SIMD_IN_FLIGHT
 
     def __init__(self, arch: Arch, register_latency: int) -> None:
         self._arch, self._register_latency = arch, register_latency

@@ -13,6 +13,7 @@ from weft.hw import fixed_point
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.operations import stride_log2_width
 from weft.hw.ports import local_read_port, vector_layout
+from weft.hw.timing import LOOKUP_LATENCY
 
 
 def values_layout(arch: Arch) -> data.ArrayLayout:
@@ -28,7 +29,7 @@ class LookupTables(wiring.Component):
     or later, sees it. The tables survive a reset. Meaning: ``reference.LookupReference``.
     """
 
-    LATENCY = 6
+    LATENCY = LOOKUP_LATENCY
     LOAD_LATENCY = 2
 
     def __init__(self, arch: Arch) -> None:

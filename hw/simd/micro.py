@@ -7,12 +7,7 @@ from amaranth.lib import data, enum
 
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.operations import shift_width
-
-SLOTS = 32
-"""Copies of each SIMD register on a machine with loops: one of the program's, the others of iterations in flight.
-
-31 iterations are more than the pipeline is long, and 32 words fill one distributed RAM of the usual FPGAs.
-"""
+from weft.hw.timing import SIMD_SLOTS
 
 
 class Source(enum.Enum, shape=2):
@@ -26,7 +21,7 @@ class Source(enum.Enum, shape=2):
 
 def slot_count(arch: Arch) -> int:
     """Slot 0 belongs to the program, the others to iterations."""
-    return SLOTS if arch.simd_loop_depth else 2
+    return SIMD_SLOTS if arch.simd_loop_depth else 2
 
 
 def register_width(arch: Arch) -> int:

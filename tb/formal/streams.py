@@ -11,7 +11,7 @@ from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
-from weft.hw.bus.dram_writer import VECTORS_AHEAD, DramWriter
+from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.gearbox import Gearbox
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.control.decoder import Decoder
@@ -23,7 +23,7 @@ from weft.hw.memory.read_stream import ReadStream
 from weft.hw.operations import move_out_layout
 from weft.hw.ports import local_read_port
 from weft.hw.simd.simd_unit import SimdUnit
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, READ_STREAM_SPARE, WRITER_VECTORS_AHEAD
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import BOUNDED, INDUCTION, Proof
@@ -59,13 +59,13 @@ def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, r
     under_way, stages = inside(f"{path}under_way"), [harness.under_way[request], *(inside(valid) for valid in between)]
     harness.always(under_way == rows + sum(ones(stage) for stage in stages), "rows_under_way")
     harness.always(under_way == tags, "a_tag_each")
-    depth = sum(len(stage) for stage in stages) + ReadStream.SPARE
+    depth = sum(len(stage) for stage in stages) + READ_STREAM_SPARE
     harness.always(inside(f"{path}room") == (under_way != depth), "room_for_what_is_under_way")
 
 
 def writer_places(harness: Harness, block: DramWriter, inside: Inside) -> None:
     inside_fifo = inside("vectors.fifo.level") + ones(harness.under_way["local_read_request"])
-    harness.always(inside("places") + inside_fifo == VECTORS_AHEAD, "places")
+    harness.always(inside("places") + inside_fifo == WRITER_VECTORS_AHEAD, "places")
     harness.always(inside("room") == (inside("places") != 0), "room_while_there_are_places")
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import cocotb_tools.config
 
+from weft.hw.cache import cache_directory
 from weft.tb.lib import toolchain
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Simulation",
     "SimulationError",
     "build_simulation",
-    "cache_directory",
     "run_simulation",
 ]
 
@@ -76,16 +76,6 @@ class RunResult:
     log_file: Path
     seed: int
     command: str
-
-
-def cache_directory() -> Path:
-    """$WEFT_CACHE, or build/cache in a checkout, or ~/.cache/weft when installed."""
-    if chosen := os.environ.get("WEFT_CACHE"):
-        return Path(chosen)
-    project = Path(__file__).parents[2]
-    if (project / "pyproject.toml").exists() or (project / ".git").exists():
-        return project / "build" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft"
 
 
 def build_simulation(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.hw.timing import SIMULATED_DRAM_LATENCY
 from weft.tb.lib.build import DRAM_SOURCES, TRACE_SOURCES, Simulation, build_simulation, run_simulation
 from weft.tb.lib.sim_top import MEMORIES, public_vlt, weft_sim
 
@@ -20,8 +21,8 @@ __all__ = ["Job", "JobResult", "MemorySettings", "Program", "build_machine", "ru
 class MemorySettings:
     """The behaviour of one memory; the meaning of each is in sv/axi_dram.sv. Cycles; stalls per 256 cycles."""
 
-    read_latency: int = 20
-    write_latency: int = 20
+    read_latency: int = SIMULATED_DRAM_LATENCY
+    write_latency: int = SIMULATED_DRAM_LATENCY
     jitter: int = 0
     stall_ar: int = 0
     stall_r: int = 0

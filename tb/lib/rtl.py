@@ -15,10 +15,11 @@ import numpy as np
 
 import weft.hw.verilog
 from weft.hw.arch import Arch
+from weft.hw.cache import cache_directory
 from weft.hw.isa import Cause
 from weft.tb.golden.dram import Dram
 from weft.tb.lib import toolchain
-from weft.tb.lib.build import Simulation, cache_directory
+from weft.tb.lib.build import Simulation
 from weft.tb.lib.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
 from weft.tb.lib.sim_top import MEMORIES
 from weft.tb.lib.trace import read_operations

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.units import UNITS
+from weft.hw.units import NEVER, OPERATION, UNIT_NAMES
 
-__all__ = ["NEVER", "OPERATION", "Kind", "chrome_trace", "read_operations"]
-
-UNIT_NAMES = tuple(UNITS)
+__all__ = ["NEVER", "OPERATION", "UNIT_NAMES", "Kind", "chrome_trace", "read_operations"]
 
 
 class Kind(enum.IntEnum):
@@ -29,15 +27,6 @@ class Kind(enum.IntEnum):
 
 
 _EVENT = np.dtype([("cycle", "<u8"), ("program_counter", "<u4"), ("kind", "u1"), ("unit", "u1"), ("zero", "<u2")])
-
-OPERATION = np.dtype([("program_counter", "<i8"), ("unit", "<i8"),
-                      ("issue_cycle", "<i8"), ("start_cycle", "<i8"), ("finish_cycle", "<i8")])
-"""A row of the table: one operation. ``unit`` indexes ``UNIT_NAMES``; cycles count as the machine's own counter does, 0
-is the one in which it accepts the program's first instruction. Every instruction but NoOp and Configure is one
-operation; of a SIMD loop the header and each instruction of the body, whose work ends with the last one's finish."""
-
-NEVER = -1
-"""Instead of a cycle: the program was stopped before."""
 
 
 def read_operations(file: Path) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ TOOL = PROJECT["tool"]["setuptools"]
 DATA_PACKAGES = {"weft.hw.presets"}
 """Packages of the wheel that hold data only."""
 
-CONTRACT = {f"weft.hw.{name}" for name in ("arch", "csr", "errors", "isa", "numerics", "timing", "units")}
+CONTRACT = {f"weft.hw.{name}" for name in ("arch", "cache", "csr", "errors", "isa", "numerics", "timing", "units")}
 GENERATORS = {"weft.hw.verilog"}
 """What the running part may take of the hardware besides the contract."""
 

@@ -12,8 +12,8 @@ from amaranth.sim import Simulator
 from weft.hw.arch import Arch
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.simd.loop_order import LoopOrder
-from weft.hw.simd.micro import SLOTS
 from weft.hw.simd.reference import SimdLoop, SimdOperation, TableLoad
+from weft.hw.timing import SIMD_SLOTS
 
 
 def random_body(simd: SimpleNamespace, arch: Arch, rng: np.random.Generator, iterations: int,
@@ -51,7 +51,8 @@ def test_loop_longer_than_the_slots(simd: SimpleNamespace) -> None:
             SimdOperation(opcode=Op.ADD, read=100, left=0, right=2, destination=1, hold=True, leave_shift=4),
             SimdOperation(opcode=Op.MAX, left=1, right=2, write=128, enter_shift=4)]
     setup = SimdOperation(opcode=Op.MOVE, read=3, destination=1, leave_shift=6)
-    simd.check(arch, [setup, SimdLoop(2 * SLOTS + 5, body), SimdLoop(SLOTS - 1, body), SimdLoop(SLOTS, body)])
+    lengths = (2 * SIMD_SLOTS + 5, SIMD_SLOTS - 1, SIMD_SLOTS)
+    simd.check(arch, [setup, *(SimdLoop(iterations, body) for iterations in lengths)])
 
 
 @pytest.mark.parametrize("iterations", (31, 49, 62))

@@ -1,0 +1,67 @@
+"""LoadWeight and MatMul."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.memories import LOCAL_READS
+from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+
+LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
+"""What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
+
+
+@kernel
+def ask(state, machine):
+    """Both units' requests of this cycle."""
+    ports = state.ports[LOCAL_READS]
+    for number in (LOAD_WEIGHT, MAT_MUL):
+        unit = state.units[number]
+        operation = state.queued[number, unit.work]
+        reads = unit.work != NONE and not unit.bias_row and not operation.zeroes
+        ports.bank[number] = address0(unit, operation) & machine.local_banks_mask if reads else NONE
+
+
+@kernel
+def step_load_weight(state, now):
+    """A row a cycle; with ``zero_bias`` one of zeros more."""
+    unit = state.units[LOAD_WEIGHT]
+    if unit.work != NONE:
+        operation = state.queued[LOAD_WEIGHT, unit.work]
+        zeroes = unit.bias_row or operation.zeroes
+        if zeroes or state.ports[LOCAL_READS].grant[LOAD_WEIGHT]:
+            last = is_last(unit, operation)
+            if last and operation.zero_bias and not unit.bias_row:
+                unit.bias_row = 1
+            else:
+                unit.bias_row = 0
+                step(unit, operation)
+                if last:
+                    finish(state, LOAD_WEIGHT)
+    begin(state, LOAD_WEIGHT, now)
+
+
+@kernel
+def leaving_sum(state, now):
+    """What ``products`` notes of the vector whose sum is written in this cycle."""
+    return state.products[now % MOST_PRODUCTS]
+
+
+@kernel
+def step_mat_mul(state, machine, now):
+    """A vector a cycle; its sum is written ``product_latency`` cycles later, and the last one ends the operation."""
+    unit = state.units[MAT_MUL]
+    leaving = leaving_sum(state, now)
+    if leaving != NONE and leaving & LAST:
+        finish(state, MAT_MUL)
+    entering = NONE
+    if unit.work != NONE:
+        operation = state.queued[MAT_MUL, unit.work]
+        if operation.zeroes or state.ports[LOCAL_READS].grant[MAT_MUL]:
+            bank = address1(unit, operation) & machine.accumulator_banks_mask
+            entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
+            if operation.swap and unit.row == 0 and unit.vector == 0:
+                state.control.swapped_now += 1
+            step(unit, operation)
+    state.products[(now + machine.product_latency) % MOST_PRODUCTS] = entering
+    begin(state, MAT_MUL, now)

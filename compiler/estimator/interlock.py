@@ -1,0 +1,233 @@
+"""Decoder, interlock and queues: when an operation reaches its unit, and what it has to wait for."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.program import NO_MEMORY
+from weft.compiler.estimator.state import (
+    LATER,
+    LOAD_WEIGHT,
+    MAT_MUL,
+    NONE,
+    SIMD,
+    SLOTS,
+    SWAPS,
+)
+
+DECODER_STAGES = 5
+BEATS_AHEAD = 4
+"""Program bytes that wait: instructions in the decoder, beats in front of it."""
+ISSUED, STARTED, FINISHED = range(3)
+"""Columns of ``times`` [operations, 3]."""
+
+
+# -- the decoder -------------------------------------------------------------------------------------------------------
+@kernel
+def fetch(control, machine):
+    """A beat of the program arrives each cycle, while there is room."""
+    room = DECODER_STAGES * machine.instruction_bytes + BEATS_AHEAD * machine.stream_bytes
+    control.bytes = min(control.bytes + machine.stream_bytes, room)
+
+
+@kernel
+def decode(state, machine, work, drains, instructions, times, now):
+    """What stands at the decoder's output goes on, if it can."""
+    control = state.control
+    if control.instruction == instructions or control.bytes < machine.instruction_bytes or now < control.free_from:
+        return
+    operation, free_from = control.next, now + 1
+    if control.drain < len(drains) and drains[control.drain] == control.instruction:
+        if control.finished < operation:
+            return
+        control.drain += 1
+        free_from = now + machine.decode_latency
+    elif operation < len(work) and work[operation].instruction == control.instruction:
+        unit = state.units[work[operation].unit]
+        if unit.issued - unit.taken == unit.queue or unit.issued - unit.done == unit.outstanding:
+            return
+        issue(state, machine, work[operation], operation, now)
+        times[operation, ISSUED] = now
+        control.next += 1
+    control.free_from = free_from
+    control.instruction += 1
+    control.bytes -= machine.instruction_bytes
+
+
+# -- the interlock -----------------------------------------------------------------------------------------------------
+@kernel
+def issue(state, machine, operation, index, now):
+    """Note what the operation has to wait for and what others will have to wait for."""
+    control, number = state.control, operation.unit
+    unit = state.units[number]
+    slot = unit.issued % SLOTS
+    state.queued[number, slot] = operation
+    state.numbers[number, slot] = index
+    for other in range(SWAPS):
+        unit.needed[slot, other] = 0 if other == number else newest_conflict(state, operation, other)
+    unit.needed[slot, SWAPS] = control.swaps if number == LOAD_WEIGHT else 0
+    if number == MAT_MUL:
+        unit.needed[slot, LOAD_WEIGHT] = state.units[LOAD_WEIGHT].issued
+        control.swaps += operation.swap
+    track(state.tracked[number, slot], state.loop, operation)
+    unit.stored_from[slot] = now + (machine.simd_issue_latency if number == SIMD
+                                    else machine.issue_latency - machine.fetch_latency)
+    unit.issued += 1
+
+
+@kernel
+def newest_conflict(state, operation, other):
+    """How many operations of another unit have to be done first."""
+    unit = state.units[other]
+    for index in range(unit.issued - 1, unit.done - 1, -1):
+        if conflicts(state.tracked[other, index % SLOTS], operation):
+            return index + 1
+    return 0
+
+
+@kernel
+def conflicts(tracked, operation):
+    return (meet(tracked.memory0, tracked.writes0, tracked.first0, tracked.last0, operation)
+            or meet(tracked.memory1, tracked.writes1, tracked.first1, tracked.last1, operation))
+
+
+@kernel
+def meet(memory, writes, first, last, operation):
+    """Whether a range must keep its order with one of the operation's."""
+    if memory == NO_MEMORY:
+        return False
+    return (memory == operation.memory0 and (writes or operation.writes0)
+            and first <= operation.last0 and operation.first0 <= last
+            or memory == operation.memory1 and (writes or operation.writes1)
+            and first <= operation.last1 and operation.first1 <= last)
+
+
+@kernel
+def track(tracked, loop, operation):
+    """Of a SIMD loop the last instruction stands for the ranges of the whole body."""
+    tracked.writes0, tracked.writes1 = operation.writes0, operation.writes1
+    tracked.memory0, tracked.first0, tracked.last0 = operation.memory0, operation.first0, operation.last0
+    tracked.memory1, tracked.first1, tracked.last1 = operation.memory1, operation.first1, operation.last1
+    if not operation.in_loop:
+        return
+    if loop.memory0 != NO_MEMORY:
+        first = tracked.memory0 == NO_MEMORY
+        tracked.first0 = loop.first0 if first else min(loop.first0, tracked.first0)
+        tracked.last0 = loop.last0 if first else max(loop.last0, tracked.last0)
+        tracked.memory0, tracked.writes0 = loop.memory0, loop.writes0
+    if loop.memory1 != NO_MEMORY:
+        first = tracked.memory1 == NO_MEMORY
+        tracked.first1 = loop.first1 if first else min(loop.first1, tracked.first1)
+        tracked.last1 = loop.last1 if first else max(loop.last1, tracked.last1)
+        tracked.memory1, tracked.writes1 = loop.memory1, loop.writes1
+    loop.memory0 = loop.memory1 = NO_MEMORY
+    if operation.body_left:
+        loop.memory0, loop.writes0, loop.first0, loop.last0 = (tracked.memory0, tracked.writes0, tracked.first0,
+                                                               tracked.last0)
+        loop.memory1, loop.writes1, loop.first1, loop.last1 = (tracked.memory1, tracked.writes1, tracked.first1,
+                                                               tracked.last1)
+        tracked.memory0 = tracked.memory1 = NO_MEMORY
+
+
+# -- the queues --------------------------------------------------------------------------------------------------------
+@kernel
+def fetch_heads(state, machine, now):
+    """One queue a cycle, in turn, has its next operation fetched from the memory that all but SIMD's share."""
+    if fetchable(state.units[SIMD], now):
+        state.units[SIMD].there_from = now
+    control = state.control
+    for behind in range(1, SWAPS + 1):
+        number = (control.turn + behind) % SWAPS
+        if number != SIMD and fetchable(state.units[number], now):
+            state.units[number].there_from = now + machine.fetch_latency
+            control.turn = number
+            return
+
+
+@kernel
+def fetchable(unit, now):
+    return unit.there_from == LATER and unit.taken < unit.issued and unit.stored_from[unit.taken % SLOTS] <= now
+
+
+@kernel
+def offered(state, number, now):
+    """Whether the unit's next operation stands at the head of the queue and waits for nothing."""
+    unit = state.units[number]
+    if now < unit.there_from:
+        return False
+    slot = unit.taken % SLOTS
+    for other in range(unit.waits_for, SWAPS):
+        if state.units[other].done < unit.needed[slot, other]:
+            unit.waits_for = other
+            return False
+    unit.waits_for = SWAPS
+    return state.control.swapped >= unit.needed[slot, SWAPS]
+
+
+@kernel
+def take(state, number):
+    """The unit takes its next operation; its place in ``queued``."""
+    unit = state.units[number]
+    unit.taken_now = unit.taken + 1
+    unit.waits_for = 0
+    unit.there_from = LATER
+    return unit.taken % SLOTS
+
+
+@kernel
+def finish(state, number):
+    """The unit's oldest operation is done."""
+    unit = state.units[number]
+    unit.done_now = unit.done + 1
+
+
+@kernel
+def commit(state, times, now):
+    """End of the cycle: what was taken and done is noted, and seen by others."""
+    control = state.control
+    control.swapped = control.swapped_now
+    for number in range(SWAPS):
+        unit = state.units[number]
+        if unit.taken != unit.taken_now:
+            times[state.numbers[number, unit.taken % SLOTS], STARTED] = now
+            unit.taken = unit.taken_now
+        if unit.done != unit.done_now:
+            times[state.numbers[number, unit.done % SLOTS], FINISHED] = now
+            unit.done = unit.done_now
+            control.finished += 1
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+@kernel
+def address0(unit, operation):
+    return operation.base0 + unit.row * operation.pitch0 + unit.vector * operation.stride0
+
+
+@kernel
+def address1(unit, operation):
+    return operation.base1 + unit.row * operation.pitch1 + unit.vector * operation.stride1
+
+
+@kernel
+def is_last(unit, operation):
+    return unit.vector == operation.size - 1 and unit.row == operation.rows - 1
+
+
+@kernel
+def step(unit, operation):
+    """On to the next vector; behind the last one the walk is over."""
+    unit.vector += 1
+    if unit.vector == operation.size:
+        unit.vector = 0
+        unit.row += 1
+        if unit.row == operation.rows:
+            unit.work = NONE
+
+
+@kernel
+def begin(state, number, now):
+    """Where the unit's walk is over, it takes the next operation, if one is offered; its addresses come from the next
+    cycle on."""
+    unit = state.units[number]
+    if unit.work == NONE and offered(state, number, now):
+        unit.work = take(state, number)
+        unit.row = unit.vector = 0

@@ -1,0 +1,64 @@
+"""The banks of local memory and accumulators: who is served in a cycle."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.state import CLIENTS, MOVE_IN, NONE, SIMD
+
+LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
+"""The four kinds of ports. Clients are numbered as their units."""
+
+
+@kernel
+def grant_local(ports, banks, favourite):
+    """Each bank serves one client, in turn: the first behind the one served last. ``favourite`` (NONE: nobody) is
+    served whenever it asks."""
+    for bank in range(banks):
+        ports.winner[bank] = NONE
+    for client in range(CLIENTS):
+        ports.grant[client] = 0
+        bank = ports.bank[client]
+        if bank == NONE:
+            continue
+        best, last = ports.winner[bank], ports.last[bank]
+        if best == NONE or (best <= last < client):
+            ports.winner[bank] = client
+    if favourite != NONE and ports.bank[favourite] != NONE:
+        ports.winner[ports.bank[favourite]] = favourite
+    for bank in range(banks):
+        winner = ports.winner[bank]
+        if winner != NONE:
+            ports.grant[winner] = 1
+            ports.last[bank] = winner
+
+
+@kernel
+def chosen(ports, bank, adds_too):
+    """Whose turn it is among the accumulators' clients that ask for this bank, NONE if nobody does."""
+    best = NONE
+    for client in range(SIMD, MOVE_IN + 1):
+        if ports.bank[client] == bank and (adds_too or not ports.accumulates[client]) and (
+                best == NONE or best <= ports.last[bank] < client):
+            best = client
+    return best
+
+
+@kernel
+def grant_accumulators(reads, writes, banks, sum_bank, sum_accumulates):
+    """MatMul's sum goes first; an accumulate needs its bank's read port too, which a writer leaves to a reader every
+    other time."""
+    for client in range(SIMD, MOVE_IN + 1):
+        reads.grant[client] = writes.grant[client] = 0
+    for bank in range(banks):
+        reader = chosen(reads, bank, True)
+        adds = sum_accumulates
+        if bank != sum_bank:
+            writer = chosen(writes, bank, not (reads.held[bank] and reader != NONE))
+            adds = writer != NONE and writes.accumulates[writer]
+            if writer != NONE:
+                writes.grant[writer] = 1
+                writes.last[bank] = writer
+        reads.held[bank] = adds and reader != NONE
+        if reader != NONE and not adds:
+            reads.grant[reader] = 1
+            reads.last[bank] = reader

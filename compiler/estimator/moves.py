@@ -1,0 +1,85 @@
+"""DataMoves between accumulators and local memory: requests, rows that come back in order, requests to write them."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS, LOCAL_WRITES
+from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
+
+OUT_OF, INTO = range(2)
+"""Streams."""
+
+
+@kernel
+def ask(state, machine):
+    """Both units' requests of this cycle, to read and to write."""
+    unit, stream = state.units[MOVE_OUT], state.streams[OUT_OF]
+    operation = state.queued[MOVE_OUT, unit.work]
+    asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_out_depth
+    state.ports[ACCUMULATOR_READS].bank[MOVE_OUT] = (
+        address1(unit, operation) & machine.accumulator_banks_mask if asks else NONE)
+    state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.out_place] if stream.out else NONE
+    unit, stream = state.units[MOVE_IN], state.streams[INTO]
+    operation = state.queued[MOVE_IN, unit.work]
+    asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_in_depth
+    state.ports[LOCAL_READS].bank[MOVE_IN] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
+    writes = state.ports[ACCUMULATOR_WRITES]
+    writes.bank[MOVE_IN] = stream.bank[stream.out_place] if stream.out else NONE
+    writes.accumulates[MOVE_IN] = stream.accumulates[stream.out_place]
+
+
+@kernel
+def step_move_out(state, machine, now):
+    stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
+    granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
+    if stream.out and state.ports[LOCAL_WRITES].grant[MOVE_OUT]:
+        stream.out = 0
+        if stream.last[stream.out_place]:
+            finish(state, MOVE_OUT)
+    if not stream.out and ready(stream, now):
+        stream.out, stream.out_place = 1, stream.popped % DEPTH
+        stream.popped += 1
+    if granted:
+        operation = state.queued[MOVE_OUT, unit.work]
+        push(stream, address0(unit, operation) & machine.local_banks_mask, is_last(unit, operation), False,
+             now + machine.move_out_latency)
+        step(unit, operation)
+    begin(state, MOVE_OUT, now)
+
+
+@kernel
+def step_move_in(state, machine, now):
+    """One register more than on the way out."""
+    stream, unit = state.streams[INTO], state.units[MOVE_IN]
+    granted = state.ports[LOCAL_READS].grant[MOVE_IN]
+    if stream.out and state.ports[ACCUMULATOR_WRITES].grant[MOVE_IN]:
+        stream.out = 0
+        if stream.last[stream.out_place]:
+            finish(state, MOVE_IN)
+    if not stream.out and stream.turned:
+        stream.out, stream.out_place, stream.turned = 1, stream.turned_place, 0
+    if not stream.turned and ready(stream, now):
+        stream.turned, stream.turned_place = 1, stream.popped % DEPTH
+        stream.popped += 1
+    if granted:
+        operation = state.queued[MOVE_IN, unit.work]
+        push(stream, address1(unit, operation) & machine.accumulator_banks_mask, is_last(unit, operation),
+             operation.accumulate, now + machine.move_in_latency)
+        step(unit, operation)
+    begin(state, MOVE_IN, now)
+
+
+@kernel
+def ready(stream, now):
+    """Whether a row stands at the stream's end."""
+    return stream.popped < stream.pushed and stream.ready[stream.popped % DEPTH] <= now
+
+
+@kernel
+def push(stream, bank, last, accumulates, ready_from):
+    """A row was requested."""
+    place = stream.pushed % DEPTH
+    stream.bank[place], stream.last[place], stream.accumulates[place] = bank, last, accumulates
+    stream.ready[place] = ready_from
+    stream.pushed += 1

@@ -1,0 +1,195 @@
+"""From the bytes of a program to a table of what its units are given: sizes, walks and address ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.hw.arch import Arch
+from weft.hw.isa import DataFlow, Isa, Opcode, Register, SimdOpcode, simd_argument_count
+from weft.hw.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
+
+MEMORIES = tuple(Memory)
+NO_MEMORY = -1
+LOCAL, ACCUMULATORS = MEMORIES.index(Memory.LOCAL), MEMORIES.index(Memory.ACCUMULATORS)
+NO_UNIT = -1
+
+OPERAND = [("memory", "i1"), ("writes", "i1"), ("base", "i4"), ("stride", "i4"), ("pitch", "i4"),
+           ("first", "i4"), ("last", "i4")]
+
+WORK = np.dtype([
+    ("instruction", "i4"), ("unit", "i1"), ("size", "i4"), ("rows", "i4"),
+    *((f"{name}{operand}", kind) for operand in (0, 1) for name, kind in OPERAND),
+    ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"),
+    ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
+    ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
+])
+"""One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
+first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``loop``: a SIMD loop's header with a
+``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
+the registers of the arguments (0: none, or not a register) and of the destination: SIMD."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
+    ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty."""
+
+    work: np.ndarray
+    program_counters: np.ndarray
+    instructions: int
+    drains: np.ndarray
+
+
+def read_program(program: bytes, arch: Arch) -> Program:
+    """Decode a legal program. Raises IsaError when it is truncated."""
+    isa = Isa(arch)
+    opcode, flags, *operands = isa.split(program).astype(np.int64)
+    unit = _units(opcode, flags)
+    register = _registers(isa, opcode, operands)
+    work = np.zeros(len(opcode), WORK)
+    work["instruction"], work["unit"] = np.arange(len(opcode)), unit
+    _loops(work, opcode, operands)
+    _sizes(work, arch, opcode, flags, operands, register)
+    _operands(work, isa, opcode, flags, operands, register)
+    _details(work, isa, opcode, flags, operands)
+    windows = (operands[0] == Register.DRAM0_OFFSET) | (operands[0] == Register.DRAM1_OFFSET)
+    drains = np.flatnonzero((opcode == Opcode.CONFIGURE) & windows)
+    work = np.ascontiguousarray(work[unit != NO_UNIT])
+    work["swap"] = _swaps(work)
+    return Program(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
+
+
+def _units(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """The unit of each instruction, NO_UNIT for those that end in the decoder."""
+    by_opcode, by_flow = (np.full(16, NO_UNIT, np.int64) for _ in range(2))
+    for code, name in UNIT_OF_OPCODE.items():
+        by_opcode[code] = UNIT_NAMES.index(name)
+    for flow, name in UNIT_OF_FLOW.items():
+        by_flow[flow] = UNIT_NAMES.index(name)
+    return np.where(opcode == Opcode.DATA_MOVE, by_flow[flags], by_opcode[opcode])
+
+
+def _newest(sets: np.ndarray) -> np.ndarray:
+    """The index of the last true element so far, -1 where there is none."""
+    return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1)) if len(sets) else np.arange(0)
+
+
+def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+    """A Configure may say what the instruction behind it is numbered as."""
+    index = np.arange(len(opcode))
+    sets = (opcode == Opcode.CONFIGURE) & (operands[0] == Register.PROGRAM_COUNTER)
+    newest = np.concatenate([[-1], _newest(sets)])[:len(opcode)]  # before each
+    return np.where(newest < 0, index, operands[1][newest] + index - newest - 1) % (1 << 32)
+
+
+def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict[Register, np.ndarray]:
+    """What each Configure register that shapes an operation holds at every instruction."""
+    shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
+               Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH)
+    values = {}
+    for number in shaping:
+        newest = _newest((opcode == Opcode.CONFIGURE) & (operands[0] == number))
+        values[number] = np.where(newest < 0, isa.registers[number].reset, operands[1][newest])
+    return values
+
+
+def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
+    headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
+    bodies = operands[1][headers] + 1
+    work["loop"][headers], work["body"][headers] = 1, bodies
+    behind = np.arange(bodies.sum()) - np.repeat(np.cumsum(bodies) - bodies, bodies)
+    inside = np.repeat(headers + 1, bodies) + behind
+    work["in_loop"][inside], work["body_left"][inside] = 1, np.repeat(bodies - 1, bodies) - behind
+    work["size"][inside] = np.repeat(operands[0][headers] + 1, bodies)
+
+
+def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
+           register: dict[Register, np.ndarray]) -> None:
+    mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
+    column = np.where(flags & 1, np.minimum(operands[1] + 1, arch.array_size + 1), operands[1] + 1)
+    work["size"] = np.select(
+        [mat_mul | move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.SIMD_LOOP, work["in_loop"] == 1],
+        [operands[2] + 1, column, np.full_like(opcode, arch.lut_depth), operands[0] + 1, work["size"]], 1)
+    work["rows"] = np.select([mat_mul, move], [register[Register.MAT_MUL_ROWS] + 1, register[Register.MOVE_ROWS] + 1],
+                             1)
+
+
+def _operands(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
+              register: dict[Register, np.ndarray]) -> None:
+    mat_mul = opcode == Opcode.MAT_MUL
+    pitches = ((Register.MAT_MUL_LOCAL_PITCH, Register.MOVE_LOCAL_PITCH),
+               (Register.MAT_MUL_ACCUMULATOR_PITCH, Register.MOVE_FAR_PITCH))
+    writes = _write_table()
+    for index, (memory, pitch) in enumerate(zip(_memories(opcode, flags), pitches, strict=True)):
+        width, stride_width = isa.address_widths[index], isa.stride_widths[index]
+        held = (opcode == Opcode.SIMD) & (flags & 8 > 0) & (index == 1)
+        stride = np.where(held, 0, 1 << (operands[index] >> width & (1 << stride_width) - 1))
+        work[f"memory{index}"], work[f"writes{index}"] = memory, writes[work["unit"], index, memory]
+        work[f"base{index}"] = operands[index] & (1 << width) - 1
+        work[f"stride{index}"] = stride
+        work[f"pitch{index}"] = np.where(mat_mul, register[pitch[0]], register[pitch[1]])
+        work[f"first{index}"] = work[f"base{index}"]
+        work[f"last{index}"] = (work[f"base{index}"] + (work["size"].astype(np.int64) - 1) * stride
+                                + (work["rows"].astype(np.int64) - 1) * work[f"pitch{index}"])
+    load = opcode == Opcode.LOAD_WEIGHT  # walks down from its last address
+    work["base0"][load], work["stride0"][load] = work["last0"][load], -work["stride0"][load]
+
+
+def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The memory that each of the two operands is a range of."""
+    far = np.full(16, NO_MEMORY, np.int64)
+    for flow in DataFlow:
+        accesses = UNITS[UNIT_OF_FLOW[flow]].accesses
+        far[flow] = next(MEMORIES.index(access.memory) for access in accesses if access.operand == 1)
+    is_simd, move = opcode == Opcode.SIMD, opcode == Opcode.DATA_MOVE
+    mat_mul, load = opcode == Opcode.MAT_MUL, opcode == Opcode.LOAD_WEIGHT
+    reads_local = (mat_mul & (flags & 2 == 0)) | move | (load & (flags & 1 == 0)) | (opcode == Opcode.LOAD_LUT)
+    first = np.select([reads_local, is_simd & (flags & 2 > 0)], [LOCAL, ACCUMULATORS], NO_MEMORY)
+    second = np.select([mat_mul | (is_simd & (flags & 1 > 0)), move], [ACCUMULATORS, far[flags]], NO_MEMORY)
+    return first, second
+
+
+def _write_table() -> np.ndarray:
+    """Whether a unit writes the memory that an operand lies in: [unit, operand, memory]."""
+    table = np.zeros((len(UNIT_NAMES), 2, len(MEMORIES) + 1), np.int8)
+    for number, name in enumerate(UNIT_NAMES):
+        for access in UNITS[name].accesses:
+            table[number, access.operand, MEMORIES.index(access.memory)] = access.writes
+    return table
+
+
+def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray]) -> None:
+    mat_mul, load, simd = (opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT, Opcode.SIMD))
+    enters = opcode == Opcode.DATA_MOVE
+    work["accumulate"] = np.select([mat_mul, simd, enters],
+                                   [flags & 1, flags >> 2 & 1, flags == DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE], 0)
+    work["zeroes"] = np.select([mat_mul, load], [flags >> 1 & 1, flags & 1], 0)
+    work["zero_bias"] = load & (flags & 2 > 0)
+    work["table"] = opcode == Opcode.LOAD_LUT
+    sub: Any = operands[2]  # unpack_sub computes elementwise too
+    code, left, right, destination = isa.unpack_sub(sub)
+    arguments = _argument_counts()[code]
+    work["lookup"] = simd & (code == SimdOpcode.LOOKUP)
+    work["left"], work["right"] = np.where(simd & (arguments > 0), left, 0), np.where(simd & (arguments > 1), right, 0)
+    work["destination"] = np.where(simd, destination, 0)
+
+
+def _argument_counts() -> np.ndarray:
+    """How many arguments each SIMD opcode has, 0 for numbers without one."""
+    counts = np.zeros(32, np.int64)
+    for code in SimdOpcode:
+        counts[code] = simd_argument_count(code)
+    return counts
+
+
+def _swaps(work: np.ndarray) -> np.ndarray:
+    """Whether a MatMul takes over weights: the first, and each behind a LoadWeight."""
+    matters = np.flatnonzero((work["unit"] == UNIT_NAMES.index("mat_mul"))
+                             | (work["unit"] == UNIT_NAMES.index("load_weight")))
+    loads = work["unit"][matters] == UNIT_NAMES.index("load_weight")
+    swaps: np.ndarray = np.zeros(len(work), bool)
+    swaps[matters] = ~loads & np.concatenate([[True], loads[:-1]])[:len(loads)]
+    return swaps

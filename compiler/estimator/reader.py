@@ -1,0 +1,106 @@
+"""DRAM to local memory."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.dram import addresses_take, next_burst
+from weft.compiler.estimator.interlock import address0, finish, is_last, step
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.memories import LOCAL_WRITES
+from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
+
+BEATS_KEPT = 2
+"""Between the bus and the gearbox."""
+
+
+@kernel
+def ask(state, reader, number, machine):
+    """The request to write the vector that is complete."""
+    unit = state.units[number]
+    if unit.work == NONE and unit.done < unit.taken:
+        unit.work = unit.done % SLOTS
+        unit.row = unit.vector = 0
+    operation = state.queued[number, unit.work]
+    there = unit.work != NONE and complete(reader, machine)
+    state.ports[LOCAL_WRITES].bank[number] = address0(unit, operation) & machine.local_banks_mask if there else NONE
+
+
+@kernel
+def complete(reader, machine):
+    if machine.vector_bytes == machine.beat_bytes:  # no gearbox
+        return reader.waiting > 0
+    return reader.level >= machine.vector_bytes
+
+
+@kernel
+def step_reader(state, reader, number, machine, now):
+    """From the local memory back to the bus, so that each part sees what was before this cycle."""
+    unit = state.units[number]
+    address(state, reader, number, machine, now)
+    if reader.answered < reader.bursts or reader.offered or reader.waiting or reader.level or unit.work != NONE:
+        written = state.ports[LOCAL_WRITES].grant[number]
+        if written:
+            operation = state.queued[number, unit.work]
+            if is_last(unit, operation):
+                finish(state, number)
+            step(unit, operation)
+        waiting = reader.waiting
+        fill(reader, machine, written)
+        answer(reader, machine, waiting, now)
+    addresses_take(state, reader, number, machine, now)
+
+
+@kernel
+def fill(reader, machine, written):
+    """The gearbox: a vector out, a beat in."""
+    if machine.vector_bytes == machine.beat_bytes:
+        if written:
+            drop(reader)
+        return
+    if written:
+        reader.level -= machine.vector_bytes
+    if reader.waiting and reader.level < machine.vector_bytes:
+        reader.level += reader.waiting_bytes[0]
+        drop(reader)
+
+
+@kernel
+def drop(reader):
+    reader.waiting_bytes[0] = reader.waiting_bytes[1]
+    reader.waiting -= 1
+
+
+@kernel
+def answer(reader, machine, waiting, now):
+    """The bus: the beat offered is taken while there is room, and the DRAM offers the next one."""
+    if reader.offered and waiting < BEATS_KEPT:
+        reader.waiting_bytes[reader.waiting] = reader.offered_bytes
+        reader.waiting += 1
+        reader.offered = 0
+    burst = reader.answered % DEPTH
+    if reader.offered or reader.answered == reader.accepted or now < reader.due[burst]:
+        return
+    last = reader.beat_out == reader.beats[burst] - 1
+    reader.offered_bytes = reader.end[burst] if last else machine.beat_bytes
+    if reader.beat_out == 0:
+        reader.offered_bytes -= reader.skip[burst]
+    reader.offered = 1
+    reader.beat_out += 1
+    if last:
+        reader.beat_out = 0
+        reader.answered += 1
+
+
+@kernel
+def address(state, reader, number, machine, now):
+    """The address offered is taken while the DRAM has room, and the next is made."""
+    if reader.address_valid and reader.accepted - reader.answered < machine.dram_bursts:
+        reader.due[reader.accepted % DEPTH] = now + machine.dram_read_latency - 1
+        reader.accepted += 1
+        reader.address_valid = 0
+    if not reader.address_valid:
+        beats, skip, end, _, _ = next_burst(state, reader, number, machine, now)
+        if beats:
+            place = reader.bursts % DEPTH
+            reader.beats[place], reader.skip[place], reader.end[place] = beats, skip, end
+            reader.bursts += 1
+            reader.address_valid = 1

@@ -1,0 +1,124 @@
+"""The replay: every cycle of a program on the modelled machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.estimator import array, moves, reader, simd, writer
+from weft.compiler.estimator.interlock import commit, decode, fetch, fetch_heads
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.machine import DramTiming, machine_record
+from weft.compiler.estimator.memories import (
+    ACCUMULATOR_READS,
+    ACCUMULATOR_WRITES,
+    LOCAL_READS,
+    LOCAL_WRITES,
+    grant_accumulators,
+    grant_local,
+)
+from weft.compiler.estimator.program import Program, read_program
+from weft.compiler.estimator.state import (
+    DRAM0_READ,
+    DRAM0_WRITE,
+    DRAM1_READ,
+    DRAM1_WRITE,
+    LOAD_WEIGHT,
+    MAT_MUL,
+    NONE,
+    new_state,
+)
+from weft.hw.arch import Arch
+from weft.hw.timing import weight_latency
+from weft.hw.units import OPERATION
+
+STUCK_CYCLES = 10_000_000
+"""Longer than any operation takes."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``cycles`` as the machine counts them; ``operations``: a row of ``hw.units.OPERATION`` for each operation."""
+
+    cycles: int
+    operations: np.ndarray
+    program: Program
+
+
+def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Estimate:
+    """When every operation of a legal program runs on a machine. Raises IsaError when the program is truncated."""
+    read = read_program(program, arch)
+    machine = machine_record(arch, dram or DramTiming())
+    state = new_state(int(machine["writer_vectors"]))
+    times = np.full((len(read.work), 3), NONE)
+    if not replay(state, machine, read.work, read.drains, read.instructions, times):
+        raise refuse("program", "operations that wait for each other for ever", "a program that ends",
+                     "run it on rtl, and report both")
+    operations = np.zeros(len(times), OPERATION)
+    operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
+    for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
+        operations[name] = times[:, column]
+    return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
+
+
+def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
+    """The cycle in which the machine is idle: nothing in the decoder, no operation, no weights on their way."""
+    finishes = operations["finish_cycle"]
+    loads = finishes[operations["unit"] == LOAD_WEIGHT]
+    return max(decoded, 1 + int(finishes.max(initial=0)), 1 + int(loads.max(initial=0)) + weight_latency(arch))
+
+
+@kernel
+def replay(state, machine, work, drains, instructions, times):
+    """Fill ``times`` [operations, (issue, start, finish)]. Whether the program came to its end."""
+    now = machine.decode_latency
+    control = state.control
+    finished, finished_at = 0, now
+    while control.finished < len(work) or control.instruction < instructions:
+        if control.finished != finished:
+            finished, finished_at = control.finished, now
+        elif now - finished_at > STUCK_CYCLES:
+            return False
+        fetch(control, machine)
+        decode(state, machine, work, drains, instructions, times, now)
+        fetch_heads(state, machine, now)
+        ask(state, machine, now)
+        step(state, machine, now)
+        commit(state, times, now)
+        now += 1
+    return True
+
+
+@kernel
+def ask(state, machine, now):
+    """Requests of the units to the memories, and their grants."""
+    array.ask(state, machine)
+    simd.ask(state, machine, now)
+    moves.ask(state, machine)
+    reader.ask(state, state.readers[0], DRAM0_READ, machine)
+    reader.ask(state, state.readers[1], DRAM1_READ, machine)
+    writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
+    writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
+    grant_local(state.ports[LOCAL_READS], machine.local_banks_mask + 1, MAT_MUL)
+    grant_local(state.ports[LOCAL_WRITES], machine.local_banks_mask + 1, NONE)
+    leaving = array.leaving_sum(state, now)
+    sum_bank = leaving >> array.BANK_SHIFT if leaving != NONE else NONE
+    sum_adds = leaving != NONE and leaving & array.ACCUMULATES != 0
+    grant_accumulators(state.ports[ACCUMULATOR_READS], state.ports[ACCUMULATOR_WRITES],
+                       machine.accumulator_banks_mask + 1, sum_bank, sum_adds)
+
+
+@kernel
+def step(state, machine, now):
+    """Every unit's cycle."""
+    array.step_load_weight(state, now)
+    array.step_mat_mul(state, machine, now)
+    simd.step_simd(state, machine, now)
+    moves.step_move_out(state, machine, now)
+    moves.step_move_in(state, machine, now)
+    reader.step_reader(state, state.readers[0], DRAM0_READ, machine, now)
+    reader.step_reader(state, state.readers[1], DRAM1_READ, machine, now)
+    writer.step_writer(state, state.writers[0], DRAM0_WRITE, machine, now)
+    writer.step_writer(state, state.writers[1], DRAM1_WRITE, machine, now)

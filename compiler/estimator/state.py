@@ -1,0 +1,130 @@
+"""What the modelled machine remembers from cycle to cycle, as numpy records that compiled code reads and writes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.compiler.estimator.program import NO_MEMORY, WORK
+from weft.hw.units import UNIT_NAMES, UNITS
+
+(LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE) = range(9)
+assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
+                      "dram1_read", "dram1_write")
+SWAPS = len(UNIT_NAMES)
+"""Behind the units: weights taken over, which LoadWeights wait for."""
+
+SLOTS = max(unit.outstanding for unit in UNITS.values())
+NONE, LATER = -1, 1 << 62
+
+_RANGE = [(f"{name}{operand}", "i8") for operand in (0, 1) for name in ("memory", "writes", "first", "last")]
+TRACKED = np.dtype(_RANGE)
+"""The ranges of an operation that is outstanding."""
+
+UNIT = np.dtype([
+    ("queue", "i8"), ("outstanding", "i8"),
+    ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"),
+    ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, SWAPS + 1)),
+    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"),
+])
+"""A unit and its queue. How many of its operations are ``issued``, ``taken``, ``done``; ``*_now`` at the end of this
+cycle, what others see from the next one on. ``stored_from``: when each can be fetched at the earliest, ``there_from``:
+when the next one stands at the head. ``needed`` [operation % SLOTS, unit]: how many operations of that unit must be
+done; those before ``waits_for`` are. ``work``: the place in ``queued`` of the operation whose addresses are made, NONE
+if none, and its current ``row`` and ``vector``; ``bias_row``: LoadWeight's extra row is due."""
+
+DEPTH = 64
+"""Places of the rings below, more than any of them needs."""
+
+STREAM = np.dtype([
+    ("pushed", "i8"), ("popped", "i8"), ("ready", "i8", DEPTH), ("bank", "i8", DEPTH), ("last", "i8", DEPTH),
+    ("accumulates", "i8", DEPTH),
+    ("turned", "i8"), ("turned_place", "i8"), ("out", "i8"), ("out_place", "i8"),
+])
+"""Rows between a memory's answer and the other memory: a ring, a register (``turned``) and the request (``out``)."""
+
+READER = np.dtype([
+    ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
+    ("address_valid", "i8"), ("pieces", "i8"), ("free_from", "i8"),
+    ("taken_at", "i8", SLOTS),
+    ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"), ("used", "i8"),
+    ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
+    ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"), ("waiting_bytes", "i8", 2),
+    ("level", "i8"),
+])
+"""A DRAM reader and the DRAM behind it. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat."""
+
+WRITER = np.dtype([
+    *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
+                                        "pieces", "free_from", "taken_at")),
+    ("bursts", "i8"), ("accepted", "i8"), ("sent", "i8"), ("filled", "i8"), ("answered", "i8"),
+    ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
+    ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),
+    ("fill_work", "i8"), ("fill_row", "i8"), ("fill_vector", "i8"), ("level", "i8"), ("closing", "i8"),
+    ("word", "i8"), ("word_last", "i8"), ("sent_beats", "i8"), ("responses", "i8"), ("done_at", "i8", SLOTS),
+])
+"""A DRAM writer and the DRAM behind it. ``sent``: bursts whose data is through the gearbox, ``filled``: those
+whose data the DRAM has, ``put``: when it answers each."""
+
+REGISTERS, COPIES, LOOP = 32, 32, 64
+MICRO = np.dtype([(name, "i8") for name in (
+    "valid", "reads", "read", "writes", "write", "accumulates", "done", "left", "right", "left_slot", "right_slot",
+    "first_destination", "last_destination", "slot")])
+"""A micro-operation of the SIMD unit. ``left``, ``right``: register numbers, 0 for none."""
+
+SEQUENCER = np.dtype([
+    ("state", "i8"), ("number", "i8"), ("body", "i8"), ("left", "i8"), ("place", "i8"), ("block", "i8"),
+    ("in_order", "i8"), ("accesses", "i8"), ("ready_from", "i8"), ("written", "i8"),
+    ("works", WORK, LOOP), ("own_left", "i8", LOOP), ("own_right", "i8", LOOP), ("iteration", "i8", LOOP),
+])
+PIPELINE = np.dtype([
+    ("issued", "i8"), ("retired", "i8"), ("retired_now", "i8"), ("clear_from", "i8"), ("blocker", "i8"),
+    ("queued", "i8"), ("ready", "i8", DEPTH), ("writes", "i8", DEPTH), ("write", "i8", DEPTH),
+    ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH), ("head", "i8"), ("out", "i8"),
+    ("written_at", "i8", (REGISTERS, COPIES)),
+])
+"""Micro-operations under way: numbers in order of issue; ``head`` and ``out`` hold one or NONE."""
+
+CLIENTS = len(UNIT_NAMES)
+PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("grant", "i8", CLIENTS),
+                  ("last", "i8", 16), ("held", "i8", 16), ("winner", "i8", 16)])
+"""The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
+
+CONTROL = np.dtype([
+    ("next", "i8"), ("instruction", "i8"), ("bytes", "i8"), ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
+    ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
+])
+"""The decoder and what units share: the ``next`` operation, the current ``instruction``, which can go on at
+``free_from``, and the ``bytes`` of program here."""
+
+
+MOST_PRODUCTS = 1024
+"""A power of two, more cycles than a product takes on the largest array."""
+
+STATE = np.dtype([
+    ("control", CONTROL), ("units", UNIT, len(UNIT_NAMES)), ("queued", WORK, (len(UNIT_NAMES), SLOTS)),
+    ("numbers", "i8", (len(UNIT_NAMES), SLOTS)), ("tracked", TRACKED, (len(UNIT_NAMES), SLOTS)),
+    ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
+    ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 2), ("pipeline", PIPELINE), ("ports", PORTS, 4),
+])
+"""``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
+loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
+of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1. ``micro``: given by the sequencer, and at the
+door of the pipeline. ``ports``: see ``memories.py``. All in one record, because compiled code counts references to
+every array that it passes on, at ten times the cost of the work."""
+
+
+def new_state(writer_vectors: int) -> np.void:
+    """A machine at rest."""
+    state = np.zeros(1, STATE)[0]
+    units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
+    units["queue"] = [UNITS[name].queue for name in UNIT_NAMES]
+    units["outstanding"] = [UNITS[name].outstanding for name in UNIT_NAMES]
+    units["work"], units["there_from"] = NONE, LATER
+    state["loop"]["memory0"] = state["loop"]["memory1"] = NO_MEMORY
+    state["products"] = NONE
+    state["readers"]["starts"] = state["writers"]["starts"] = 1
+    state["writers"]["places"] = writer_vectors
+    pipeline["head"] = pipeline["out"] = pipeline["blocker"] = NONE
+    pipeline["written_at"] = -LATER
+    ports["last"], ports["bank"] = CLIENTS - 1, NONE
+    return state

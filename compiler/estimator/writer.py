@@ -1,0 +1,116 @@
+"""Local memory to DRAM."""
+
+from __future__ import annotations
+
+from weft.compiler.estimator.dram import addresses_take, next_burst
+from weft.compiler.estimator.interlock import address0, finish, step
+from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.memories import LOCAL_READS
+from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
+
+
+@kernel
+def ask(state, writer, number, machine):
+    """The request to read the next vector, while there is a place for it."""
+    unit = state.units[number]
+    operation = state.queued[number, unit.work]
+    asks = unit.work != NONE and writer.places > 0
+    state.ports[LOCAL_READS].bank[number] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
+
+
+@kernel
+def step_writer(state, writer, number, machine, now):
+    """From the responses back to the addresses, so that each part sees what was before this cycle."""
+    unit = state.units[number]
+    if unit.done < unit.taken:
+        if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
+            finish(state, number)
+        while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
+            writer.answered += 1
+        send(writer, machine, now)
+        given = fill(state, writer, number, machine, now)
+        if state.ports[LOCAL_READS].grant[number]:
+            writer.ready[writer.requested % DEPTH] = now + machine.local_latency + 1
+            writer.requested += 1
+            writer.places -= 1
+            step(unit, state.queued[number, unit.work])
+        writer.places += given
+        address(state, writer, number, machine, now)
+    if unit.work == NONE and addresses_take(state, writer, number, machine, now):
+        unit.work = unit.taken % SLOTS
+        unit.row = unit.vector = 0
+
+
+@kernel
+def send(writer, machine, now):
+    """The bus takes the beat offered, if the DRAM has its burst's address; a burst's last beat will be answered."""
+    if not writer.word or writer.filled == writer.accepted:
+        return
+    writer.word = 0
+    if not writer.word_last:
+        return
+    place = writer.filled % DEPTH
+    writer.last_put = max(now + machine.dram_write_latency - 1, writer.last_put + 1)
+    writer.put[place] = writer.last_put
+    if writer.ends[place]:
+        writer.done_at[writer.responses % SLOTS] = writer.last_put + 2
+        writer.responses += 1
+    writer.filled += 1
+
+
+@kernel
+def fill(state, writer, number, machine, now):
+    """The gearbox: a beat out, a vector in. How many vectors went in."""
+    moves = not writer.word and writer.sent < writer.bursts
+    there = (writer.given < writer.requested and writer.ready[writer.given % DEPTH] <= now
+             and now >= writer.taken_at[writer.fill_work % SLOTS] + machine.request_latency - 1)
+    wires = machine.vector_bytes == machine.beat_bytes
+    if moves and (there if wires else writer.level >= machine.beat_bytes or writer.closing):
+        offer(writer)
+        writer.level -= machine.beat_bytes
+        if writer.closing and writer.level <= 0:
+            writer.level = writer.closing = 0
+    elif wires:
+        return 0
+    if not there or not wires and (writer.closing or writer.level >= machine.beat_bytes):
+        return 0
+    operation = state.queued[number, writer.fill_work % SLOTS]
+    if operation.stride1 != 1 or writer.fill_vector == 0:
+        start = operation.base1 + writer.fill_row * operation.pitch1 + writer.fill_vector * operation.stride1
+        writer.level = start * machine.vector_bytes % machine.beat_bytes
+    writer.level = 0 if wires else writer.level + machine.vector_bytes
+    writer.closing = not wires and (operation.stride1 != 1 or writer.fill_vector == operation.size - 1)
+    writer.given += 1
+    writer.fill_vector += 1
+    if writer.fill_vector == operation.size:
+        writer.fill_vector = 0
+        writer.fill_row += 1
+        if writer.fill_row == operation.rows:
+            writer.fill_row = 0
+            writer.fill_work += 1
+    return 1
+
+
+@kernel
+def offer(writer):
+    """A beat into the bus's register."""
+    writer.word = 1
+    writer.sent_beats += 1
+    writer.word_last = writer.sent_beats == writer.beats[writer.sent % DEPTH]
+    if writer.word_last:
+        writer.sent_beats = 0
+        writer.sent += 1
+
+
+@kernel
+def address(state, writer, number, machine, now):
+    """The address offered is taken while the DRAM has room, the next is made while not too many wait for data."""
+    if writer.address_valid and writer.accepted - writer.answered < machine.dram_bursts:
+        writer.accepted += 1
+        writer.address_valid = 0
+    if not writer.address_valid and writer.bursts - writer.sent < machine.bursts_before_data:
+        beats, _, _, _, ends = next_burst(state, writer, number, machine, now)
+        if beats:
+            writer.beats[writer.bursts % DEPTH], writer.ends[writer.bursts % DEPTH] = beats, ends
+            writer.bursts += 1
+            writer.address_valid = 1

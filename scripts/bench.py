@@ -1,0 +1,180 @@
+"""Whole networks: cycles in RTL, bit for bit compared with the golden machine, against what the array needs at least.
+
+    python scripts/bench.py [--quick] [--only NETWORK] [--arch PRESET] [--estimate]
+
+Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers after 30
+cycles. ``--quick``: ResNet-20 alone; ``--estimate``: without RTL and golden, the estimator's cycles only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from networks import NETWORKS
+from rich.console import Console
+from rich.table import Table
+
+from weft.boards.clocks import clock_hz
+from weft.compiler.backend.limit import limit_cycles
+from weft.compiler.errors import CompileError
+from weft.compiler.estimator.machine import DramTiming
+from weft.compiler.estimator.replay import estimate
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.compiler.run.cycles import cycles_object, waits_of
+from weft.compiler.run.session import RTL, Session
+from weft.hw.arch import Arch
+from weft.tb.lib.job import MemorySettings
+
+ROOT = Path(__file__).parents[1]
+OUTPUT = ROOT / "build" / "bench"
+SHARED = ROOT.parent / "shared" / "models"
+LATENCY = 30
+QUICK = "resnet20v2"
+SHARED_NAMES = {"resnet20v2": "resnet20v2_cifar"}
+"""Networks that are taken from the shared models where these are, for their trained weights."""
+WITHOUT_BAR = ("mobilenetv2_1.0_224", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mlperf_tiny_resnet8",
+               "mlperf_tiny_vww_mobilenetv1_025")
+DEEPER = {"resnet50v2_224": 4}
+"""Networks whose weights need a DRAM window so many times as deep as the presets'."""
+PRESETS = ("arty", "pynq", "ultra96", "zcu104")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One network on one machine. What was not measured is None."""
+
+    network: str
+    arch: str
+    clock_mhz: float
+    cycles_rtl: int | None
+    cycles_estimated: int
+    ms: float
+    fps: float
+    utilization: float
+    limit_cycles: int
+    dram0_bytes: int
+    dram1_bytes: int
+    program_bytes: int
+    compile_seconds: float
+    estimate_seconds: float
+    sim_seconds: float | None
+    bit_exact: bool | None
+
+
+def network_file(name: str) -> Path | None:
+    """The ONNX file of a network, built where it is not shared; None where it is neither."""
+    shared = SHARED / f"{SHARED_NAMES.get(name, name)}.onnx"
+    if shared.is_file():
+        return shared
+    if name not in NETWORKS:
+        return None
+    path = OUTPUT / "networks" / f"{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    NETWORKS[name](path)
+    return path
+
+
+def sample(path: Path) -> dict[str, np.ndarray]:
+    """One input: seeded random values, of the kind that calibration takes when it is given none."""
+    random = np.random.default_rng(0)
+    ports = read_model(path).inputs
+    return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
+
+
+def machine(name: str, preset: str) -> Arch:
+    arch, factor = Arch.load(preset), DEEPER.get(name, 1)
+    return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
+
+
+def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = LATENCY) -> Result:
+    """Compile, estimate, run. Raises CompileError where the network does not fit the machine."""
+    arch, inputs, folder = machine(name, preset), sample(path), OUTPUT / f"{name}_{preset}"
+    began = time.monotonic()
+    compile_model(path, arch, folder, name=name, calibration=inputs)
+    compiled = time.monotonic()
+    model = TModel.load(folder / f"{name}.tmodel")
+    found = estimate(model.program, arch, DramTiming(latency, latency))
+    estimated = time.monotonic()
+    where = cycles_object(model, waits_of(model, found.cycles, found.operations))
+    ran = exact = None
+    if on_rtl:
+        memory = MemorySettings(read_latency=latency, write_latency=latency)
+        ran = Session(model).run(inputs, on=RTL, memory=memory)
+        exact = ran.comparison is not None and ran.comparison.equal == ran.comparison.words
+    cycles = found.cycles if ran is None or ran.cycles is None else ran.cycles
+    clock = clock_hz(preset)
+    return Result(
+        name, preset, clock / 1e6, None if ran is None else ran.cycles, found.cycles, 1e3 * cycles / clock,
+        clock / cycles, model.macs / (arch.array_size**2 * cycles), limit_cycles(read_model(path), arch.array_size),
+        where["dram0_bytes"], where["dram1_bytes"], len(model.program), round(compiled - began, 2),
+        round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact)
+
+
+def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
+    """Networks and presets, ResNet-20 first; 32 lanes are its own."""
+    names = (QUICK,) if quick else (*NETWORKS, *WITHOUT_BAR)
+    for name in names:
+        for arch in PRESETS if name == QUICK else PRESETS[:-1]:
+            if only in ("", name) and preset in ("", arch):
+                yield name, arch
+
+
+def show(results: list[Result]) -> None:
+    table = Table("network", "machine", "cycles", "estimated", "limit", "of limit", "ms", "fps", "util", "compile s",
+                  "sim s", "")
+    for row in results:
+        cycles = row.cycles_rtl or row.cycles_estimated
+        verdict = {None: "", True: "bit exact", False: "[red]DIFFERS"}[row.bit_exact]
+        table.add_row(row.network, row.arch, f"{row.cycles_rtl or 0:,}" if row.cycles_rtl else "",
+                      f"{row.cycles_estimated:,}", f"{row.limit_cycles:,}", f"{row.limit_cycles / cycles:.1%}",
+                      f"{row.ms:.2f}", f"{row.fps:.1f}", f"{row.utilization:.1%}", f"{row.compile_seconds:.1f}",
+                      f"{row.sim_seconds:.1f}" if row.sim_seconds else "", verdict)
+    Console(width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def write(name: str, content: object) -> None:
+    """JSON into build/bench/, never seen half written."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    file = OUTPUT / f"{name}.json"
+    file.with_suffix(".tmp").write_text(json.dumps(content, indent=1) + "\n")
+    file.with_suffix(".tmp").replace(file)
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="ResNet-20 alone")] = False,
+    only: Annotated[str, typer.Option(help="one network")] = "",
+    arch: Annotated[str, typer.Option(help="one preset")] = "",
+    estimate_only: Annotated[bool, typer.Option("--estimate", help="without RTL and golden")] = False,
+) -> None:
+    results: list[Result] = []
+    for name, preset in cases(only, quick, arch):
+        path = network_file(name)
+        if path is None:
+            print(f"{name}: left out, {SHARED} has no such file", file=sys.stderr)
+            continue
+        try:
+            results.append(measure(name, path, preset, on_rtl=not estimate_only))
+        except CompileError as error:
+            print(f"{name} on {preset}: {error}", file=sys.stderr)
+            continue
+        last = results[-1]
+        print(f"{name} on {preset}: {last.cycles_rtl} cycles in RTL, {last.cycles_estimated} estimated",
+              file=sys.stderr, flush=True)
+        write("results", [asdict(result) for result in results])
+    show(results)
+    if any(result.bit_exact is False for result in results):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,114 @@
+"""How the utilisation of ResNet-20 depends on the machine: array size, local memory, DRAM latency, width of the bus.
+
+    python scripts/bench_scaling.py [--confirm]
+
+From the estimator; ``--confirm`` runs some points in RTL too. Writes build/bench/scaling.json and scaling.png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from bench import LATENCY, OUTPUT, QUICK, network_file, sample, write
+
+from weft.compiler.backend.limit import limit_cycles
+from weft.compiler.errors import CompileError
+from weft.compiler.estimator.machine import DramTiming
+from weft.compiler.estimator.replay import estimate
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.compiler.run.session import RTL, Session
+from weft.hw.arch import Arch
+from weft.tb.lib.job import MemorySettings
+
+BASE = "pynq"
+WIDE_FROM_LANES = 16
+"""Arrays of so many lanes have a bus of 128 bits, smaller ones 64."""
+AXES: dict[str, tuple[int, ...]] = {
+    "array_size": (4, 8, 12, 16, 24, 32),
+    "local_depth": (512, 1024, 2048, 4096, 8192, 16384),
+    "axi_data_width": (32, 64, 128, 256),
+    "dram_latency": (2, 15, 30, 60, 90, 120),
+}
+CONFIRMED = {("array_size", 8), ("array_size", 12), ("dram_latency", 2), ("dram_latency", 120)}
+
+
+@dataclass(frozen=True)
+class Point:
+    """``of_limit``: the array's least cycles over those needed. None where the network does not fit."""
+
+    axis: str
+    value: int
+    limit_cycles: int
+    cycles_estimated: int | None
+    cycles_rtl: int | None
+    of_limit: float | None
+
+
+def arch_of(axis: str, value: int) -> Arch:
+    """BASE with one key changed."""
+    base = Arch.load(BASE)
+    if axis == "array_size":
+        return base.replace(array_size=value, axi_data_width=128 if value >= WIDE_FROM_LANES else 64)
+    return base if axis == "dram_latency" else base.replace(**{axis: value})
+
+
+def point(axis: str, value: int, *, confirm: bool) -> Point:
+    path = network_file(QUICK)
+    assert path is not None  # it can be built
+    arch, inputs = arch_of(axis, value), sample(path)
+    latency = value if axis == "dram_latency" else LATENCY
+    limit = limit_cycles(read_model(path), arch.array_size)
+    folder = OUTPUT / "scaling" / f"{axis}_{value}"
+    try:
+        compile_model(path, arch, folder, name=QUICK, calibration=inputs)
+    except CompileError as error:
+        print(f"{axis} {value}: {error}")
+        return Point(axis, value, limit, None, None, None)
+    model = TModel.load(folder / f"{QUICK}.tmodel")
+    cycles = estimate(model.program, arch, DramTiming(latency, latency)).cycles
+    ran = None
+    if confirm:
+        memory = MemorySettings(read_latency=latency, write_latency=latency)
+        ran = Session(model).run(inputs, on=RTL, memory=memory, check=False).cycles
+    print(f"{axis} {value}: {cycles:,} cycles, {limit / cycles:.1%} of the limit" + (f", RTL {ran:,}" if ran else ""))
+    return Point(axis, value, limit, cycles, ran, limit / cycles)
+
+
+def points(confirm: bool) -> Iterator[Point]:
+    for axis, values in AXES.items():
+        for value in values:
+            yield point(axis, value, confirm=confirm and (axis, value) in CONFIRMED)
+
+
+def plot(found: list[Point]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, frames = pyplot.subplots(1, len(AXES), figsize=(4 * len(AXES), 3.2), sharey=True, layout="constrained")
+    for frame, axis in zip(frames, AXES, strict=True):
+        shown = [each for each in found if each.axis == axis and each.of_limit is not None]
+        frame.plot([each.value for each in shown], [100 * (each.of_limit or 0) for each in shown], marker="o")
+        frame.set_xlabel(axis.replace("_", " "))
+        if axis in ("local_depth", "axi_data_width"):
+            frame.set_xscale("log", base=2)
+        frame.grid(alpha=0.3)
+    frames[0].set_ylabel("of the array's limit, %")
+    figure.savefig(OUTPUT / "scaling.png", dpi=120)
+
+
+def main(confirm: Annotated[bool, typer.Option(help="some points in RTL too")] = False) -> None:
+    found = list(points(confirm))
+    write("scaling", [asdict(each) for each in found])
+    plot(found)
+    print(f"written: {OUTPUT / 'scaling.json'}, {OUTPUT / 'scaling.png'}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

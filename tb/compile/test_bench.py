@@ -1,0 +1,58 @@
+"""The benchmark: its networks are those of the published topologies, its results what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from weft.compiler.backend.limit import limit_cycles
+from weft.compiler.frontend.reader import read_model
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module ``bench``; scripts import each other by name."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    specification = importlib.util.spec_from_file_location("bench", SCRIPTS / "bench.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "bench", module)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "lanes", "limit"), [
+    ("resnet20v2", 8, 962_144), ("resnet20v2", 32, 78_768), ("yolov4_tiny_192", 8, 10_498_976),
+    ("yolov4_tiny_192", 16, 2_624_744)])
+def test_networks_built_here_need_the_known_number_of_vectors(
+        scripts: ModuleType, tmp_path: Path, name: str, lanes: int, limit: int) -> None:
+    """Those of the trained ResNet-20; of YOLOv4-tiny what 0.736 G multiply-accumulates come to, tile by tile."""
+    path = tmp_path / f"{name}.onnx"
+    scripts.NETWORKS[name](path)
+    assert limit_cycles(read_model(path), lanes) == limit
+
+
+def test_result_is_what_was_measured(scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "OUTPUT", tmp_path)
+    path = SCRIPTS.parent / "models" / "digits" / "digits.onnx"
+    result = scripts.measure("digits", path, "pynq", on_rtl=True)
+    assert result.bit_exact is True
+    assert result.cycles_estimated == result.cycles_rtl
+    assert result.limit_cycles == limit_cycles(read_model(path), 12)
+    assert result.fps == pytest.approx(1000 / result.ms)
+    assert result.program_bytes == (tmp_path / "digits_pynq" / "digits.tprog").stat().st_size
+    scripts.show([result])
+    scripts.write("results", [scripts.asdict(result)])
+    assert (tmp_path / "results.json").is_file()
+
+
+def test_cases_are_those_asked_for(scripts: ModuleType) -> None:
+    assert [arch for _, arch in scripts.cases("", True, "")] == ["arty", "pynq", "ultra96", "zcu104"]
+    assert list(scripts.cases("yolov4_tiny_192", False, "pynq")) == [("yolov4_tiny_192", "pynq")]
+    assert {name for name, _ in scripts.cases("", False, "")} == {*scripts.NETWORKS, *scripts.WITHOUT_BAR}

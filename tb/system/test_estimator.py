@@ -1,0 +1,108 @@
+"""The estimator and the simulated hardware agree on every operation's cycles, and on where the cycles went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.estimator.machine import DramTiming
+from weft.compiler.estimator.program import read_program
+from weft.compiler.estimator.replay import estimate
+from weft.compiler.estimator.waits import CAUSES, analyse
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import compile_model
+from weft.compiler.run.cycles import cycles_object, waits_of
+from weft.compiler.run.session import RTL, Session
+from weft.hw.arch import Arch
+from weft.hw.isa import DataFlow, Isa, Register
+from weft.hw.units import OPERATION
+from weft.tb.golden.dram import Dram
+from weft.tb.lib.job import MemorySettings
+from weft.tb.lib.lockstep_archs import lockstep_archs
+from weft.tb.lib.random_program import random_program
+from weft.tb.lib.rtl import RtlResult, run_many_on_rtl
+
+ROOT = Path(__file__).parents[2]
+ARCHS = lockstep_archs()
+PROGRAMS, LENGTH = 10, 60
+
+
+def run(arch: Arch, programs: list[bytes], latency: int) -> list[RtlResult]:
+    settings = MemorySettings(read_latency=latency, write_latency=latency)
+    return run_many_on_rtl(arch, programs, Dram(arch), Dram(arch), memories=[settings] * len(programs),
+                           trace_operations=True)
+
+
+@pytest.mark.parametrize(("name", "latency"), [("lanes2", 20), ("lanes4_lut", 30), ("lanes12", 20)])
+def test_random_programs_take_the_same_cycles(name: str, latency: int) -> None:
+    """To the cycle: a latency or a rule of the hardware that changes is seen here, and belongs into ``hw/timing.py`` or
+    the estimator."""
+    arch = ARCHS[name]
+    programs = [Isa(arch).assemble(random_program(arch, seed, LENGTH)) for seed in range(PROGRAMS)]
+    for seed, (program, done) in enumerate(zip(programs, run(arch, programs, latency), strict=True)):
+        found = estimate(program, arch, DramTiming(latency, latency))
+        assert found.cycles == done.cycles, seed
+        for column in OPERATION.names:
+            assert np.array_equal(found.operations[column], done.operations[column]), (seed, column)
+
+
+def test_a_network_takes_the_same_cycles_and_the_same_ones_are_lost(tmp_path: Path) -> None:
+    """The demo's network on 12 lanes: the table of layers from the estimator is that of the trace port."""
+    arch = Arch.load("pynq")
+    image = np.load(ROOT / "models" / "digits" / "held_out.npz")["image"][:1]
+    compile_model(ROOT / "models" / "digits" / "digits.onnx", arch, tmp_path)
+    model = TModel.load(tmp_path / "digits.tmodel")
+    done = Session(model).run({model.inputs[0].name: image}, on=RTL, check=False, trace_operations=True)
+    found = estimate(model.program, arch)
+    assert found.cycles == done.cycles
+    here, there = (cycles_object(model, waits_of(model, cycles, operations))
+                   for cycles, operations in ((found.cycles, found.operations), done.operations[0]))
+    assert here == there
+    assert here["vectors"] + sum(here["waits"].values()) + here["tail"] == found.cycles
+    assert sum(row["cycles"] for row in here["layers"]) + here["tail"] == found.cycles
+    assert all(row["vectors"] > 0 for row in here["layers"] if row["kind"] == "mat_mul")
+
+
+def waits_for(*instructions: object) -> dict[str, int]:
+    arch = ARCHS["lanes8"]
+    program = Isa(arch).assemble(instructions)
+    found = estimate(program, arch)
+    read = read_program(program, arch)
+    waits = analyse(read, found.operations, found.cycles, np.zeros(len(read.work), np.int64), arch)
+    assert waits.vectors.sum() + waits.waits.sum() + waits.tail == found.cycles
+    return dict(zip(CAUSES, waits.waits[0], strict=True))
+
+
+def test_waits_name_what_the_array_waited_for() -> None:
+    isa = Isa(ARCHS["lanes8"])
+    load, use = isa.load_weight(0, 9), isa.mat_mul(100, 0, 50)
+    fetch, store = (isa.data_move(flow, 100, 0, 400) for flow in (DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0))
+    assert waits_for(fetch, load, use)["dram_read"] > 700  # 400 vectors of 16 bytes, 8 a cycle
+    assert 9 <= waits_for(load, use)["weights"] <= 12  # a row a cycle, and the way from unit to unit
+    assert waits_for(load, use, isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 100, 0, 50), use)["moves"] >= 50
+    assert waits_for(load, use, store, isa.data_move(DataFlow.DRAM0_TO_LOCAL, 100, 500, 8), use)["dram_write"] > 700
+    idle = [isa.configure(Register.TIMEOUT, 0)] * 300
+    assert waits_for(load, use, *idle, use)["issue"] > 200
+    pressed = waits_for(load, isa.mat_mul(100, 0, 400, local_stride=4), isa.mat_mul(100, 0, 400, local_stride=4))
+    assert pressed["banks"] == 0
+
+
+def test_a_move_in_the_same_bank_costs_the_array_cycles() -> None:
+    isa = Isa(ARCHS["lanes8"])
+    load, idle = isa.load_weight(0, 9), isa.configure(Register.TIMEOUT, 0)
+    use = isa.mat_mul(100, 0, 400, local_stride=4)
+    move = isa.data_move(DataFlow.LOCAL_TO_DRAM1, 100, 0, 300, local_stride=4)
+    assert waits_for(load, idle, use, move)["banks"] > 100
+
+
+def test_moving_a_window_waits_for_all_before_it() -> None:
+    """Configure DRAM0_OFFSET: nothing behind it is issued before everything is done."""
+    arch = ARCHS["lanes2"]
+    isa = Isa(arch)
+    program = isa.assemble([isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 8), isa.configure(Register.DRAM0_OFFSET, 1),
+                            isa.data_move(DataFlow.DRAM0_TO_LOCAL, 8, 0, 8), isa.configure(Register.DRAM0_OFFSET, 0)])
+    found, (done,) = estimate(program, arch), run(arch, [program], DramTiming().read_latency)
+    assert found.cycles == done.cycles
+    assert np.array_equal(found.operations, done.operations)
