@@ -32,7 +32,8 @@ def pack_inputs(graph: Graph, arch: Arch) -> Graph:
 
 
 def _best(graph: Graph, node: Node, arch: Arch) -> Way:
-    """The smallest input among the ways of least cycles, as the slower of array and DRAM0 would need them."""
+    """The smallest input among the ways of least cycles, as the slower of array and DRAM0 would need them; of these
+    the one with the fewest vectors through the array."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
@@ -42,14 +43,17 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
     def loaded(way: Way) -> int:
         return -(-way.packing.layout[0] // lanes) * math.prod(way.packing.size)
 
-    def cycles(way: Way) -> float:
+    def passed(way: Way) -> int:
         tiles = -(-way.packing.layout[0] // lanes) * -(-made // lanes)
-        return max(way.window.work(way.packing.size, (rows, columns)) * tiles, loaded(way) * beats)
+        return way.window.work(way.packing.size, (rows, columns)) * tiles
+
+    def cycles(way: Way) -> float:
+        return max(passed(way), loaded(way) * beats)
 
     plain, *others = ways(window, (channels, height, width), (rows, columns))
     fitting = [plain, *(way for way in others if loaded(way) * SHARE <= arch.dram0_depth)]
     least = min(map(cycles, fitting))
-    return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), cycles(way)))
+    return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), passed(way)))
 
 
 def _packed(graph: Graph, port: Port, node: Node, way: Way) -> Graph:

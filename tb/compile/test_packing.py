@@ -88,6 +88,7 @@ def test_chosen_by_what_is_slower(tmp_path: Path) -> None:
     assert axes(BASE, 9) == (0, 1)
     assert axes(BASE, 5) == (0,)
     assert axes(BASE.replace(axi_data_width=32), 9) == (0,)
+    assert axes(BASE.replace(array_size=32), 5) == (0, 1)  # DRAM takes longest, and as long for each
     assert axes(BASE.replace(dram0_depth=2000), 9) == (0,)
     assert axes(BASE.replace(dram0_depth=900), 9) == ()
 
