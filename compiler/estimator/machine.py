@@ -27,7 +27,7 @@ the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop t
 @dataclass(frozen=True)
 class DramTiming:
     """How DRAM answers, in cycles: ``read_latency`` from an address taken to the first beat, ``write_latency`` from a
-    burst's last beat to its response; ``bursts`` under way at most, each way."""
+    burst's last beat to its response; ``bursts`` under way at most, each way, of the 32 that the machine would keep."""
 
     read_latency: int = timing.SIMULATED_DRAM_LATENCY
     write_latency: int = timing.SIMULATED_DRAM_LATENCY

@@ -22,13 +22,13 @@ from weft.hw.arch import Arch
 from weft.hw.timing import ISSUE_LATENCY, LOCAL_READ_LATENCY, array_latency
 from weft.hw.units import UNIT_NAMES, UNITS
 
-CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue", "banks")
+CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
 """``weights``: LoadWeight at work; ``moves``: between accumulators and local memory; ``hazard``: sums on their way
-through the array; ``issue``: not decoded yet; ``banks``: memory banks in use by others."""
+through the array; ``issue``: not decoded yet. For memory banks a MatMul never waits: they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
                   "dram0_write": "dram_write", "dram1_write": "dram_write"}
-ISSUE, BANKS = CAUSES.index("issue"), CAUSES.index("banks")
+ISSUE = CAUSES.index("issue")
 NO_LAYER = -1
 
 
@@ -117,7 +117,6 @@ def explain(work, times, blockers, previous, layers, causes, limits, product_lat
             continue
         layer = layers[index]
         begin, end = times[index, STARTED] + 1, times[index, FINISHED] - product_latency + 1
-        waits[layer, BANKS] += end - begin - work[index].size * work[index].rows
         if begin > free:
             follow_back(times, blockers, previous, causes, limits, work, index, free, begin, waits[layer])
         free = end

@@ -85,16 +85,6 @@ def test_waits_name_what_the_array_waited_for() -> None:
     assert waits_for(load, use, store, isa.data_move(DataFlow.DRAM0_TO_LOCAL, 100, 500, 8), use)["dram_write"] > 700
     idle = [isa.configure(Register.TIMEOUT, 0)] * 300
     assert waits_for(load, use, *idle, use)["issue"] > 200
-    pressed = waits_for(load, isa.mat_mul(100, 0, 400, local_stride=4), isa.mat_mul(100, 0, 400, local_stride=4))
-    assert pressed["banks"] == 0
-
-
-def test_a_move_in_the_same_bank_costs_the_array_cycles() -> None:
-    isa = Isa(ARCHS["lanes8"])
-    load, idle = isa.load_weight(0, 9), isa.configure(Register.TIMEOUT, 0)
-    use = isa.mat_mul(100, 0, 400, local_stride=4)
-    move = isa.data_move(DataFlow.LOCAL_TO_DRAM1, 100, 0, 300, local_stride=4)
-    assert waits_for(load, idle, use, move)["banks"] > 100
 
 
 def test_moving_a_window_waits_for_all_before_it() -> None:

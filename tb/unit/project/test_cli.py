@@ -156,3 +156,26 @@ def test_disassembly_numbers_every_instruction(weft: Weft, echo: Path) -> None:
         "     0  DataMove dram0_to_local local=0 far=0 size=4",
         "     1  DataMove local_to_dram0 local=0 far=8 size=4",
     ]
+
+
+# -- estimate ----------------------------------------------------------------------------------------------------------
+def test_estimate_says_cycles_and_bytes_and_writes_a_trace(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    answer = weft("estimate", echo, "--json", "--trace", tmp_path / "t.json")
+    found = json.loads(answer.out)
+    assert (answer.code, answer.err) == (0, "")
+    assert found["cycles"] > 50 and found["layers"] == []
+    assert found["dram0_bytes"] == 2 * VECTORS.size * 2  # in and out, 2 bytes each
+    bars = [event for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    assert [bar["args"]["program_counter"] for bar in sorted(bars, key=lambda bar: bar["ts"])] == [0, 1]
+    assert f"{found['cycles']:,}" in weft("estimate", echo).out
+
+
+def test_estimate_knows_slower_memory(weft: Weft, echo: Path) -> None:
+    slow, fast = (json.loads(weft("estimate", echo, "--json", "--latency", latency).out)["cycles"]
+                  for latency in (120, 20))
+    assert slow - fast == 200  # one read, one write response
+
+
+def test_layers_need_the_hardware(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    answer = weft("run", echo, "--input", save(tmp_path / "x.npz", **{"x:0": VECTORS}), "--raw", "--layers")
+    assert answer.code == 1 and "weft estimate" in answer.err
