@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import MatMul, Var
+from weft.compiler.layers.hir import MatMul, Size, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
@@ -40,6 +40,7 @@ class LayerEmitter:
         self.loader = Loader(shape, plan.tiling, variables, residents, pools.local)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
+        self.walks: dict[tuple[Size, ...], list[Span]] = {}  # from base 0, by tap and the pixels of both sides
 
     def operations(self) -> Operations:
         """The layer from its first load to its last save. All it took of the pools is given back."""
@@ -129,19 +130,28 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.points.core_shift,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> Iterator[Span]:
-        """What one tap of the kernel walks over, padding left out: input in local memory, output in accumulators."""
+    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Span]:
+        """What one tap of the kernel walks over: input in local memory, output in accumulators."""
+        key = tile.tap, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        if key not in self.walks:
+            self.walks[key] = [*self._first_spans(tile.tap, replace(strip, base=0), replace(result, base=0))]
+        near = strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch
+        far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
+        return [span._replace(near=near + span.near, far=far + span.far) for span in self.walks[key]]
+
+    def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[Span]:
+        """The same from the first input tile to the first output tile, padding left out."""
         core, box = self.layer.core, result.box
         assert isinstance(core, MatMul)
         window, size = core.window, core.input.size
-        rows, columns = (window.outputs(axis, tile.tap[axis], *span, size[axis])
+        rows, columns = (window.outputs(axis, tap[axis], *span, size[axis])
                          for axis, span in enumerate((box.rows, box.columns)))
         if rows[0] == rows[1] or columns[0] == columns[1]:
             return
-        row, column = (low * window.strides[axis] - window.pads[axis] + tile.tap[axis] * window.dilations[axis]
+        row, column = (low * window.strides[axis] - window.pads[axis] + tap[axis] * window.dilations[axis]
                        for axis, low in enumerate((rows[0], columns[0])))
-        near = strip.address(tile.input_tile, row, column)
-        far = result.address(output, rows[0], columns[0])
+        near = strip.address(strip.box.tiles[0], row, column)
+        far = result.address(box.tiles[0], rows[0], columns[0])
         axes = [Axis(rows[1] - rows[0], window.strides[0] * strip.pitch, result.pitch),
                 Axis(columns[1] - columns[0], window.strides[1] * strip.step, 1)]
         for span in spans(axes, self.arch):
