@@ -72,11 +72,16 @@ class Port:
 
 @dataclass(frozen=True)
 class ConstFile:
-    """``size`` vectors for DRAM1 at ``base``."""
+    """``size`` vectors for DRAM1 at ``base``; with ``memory`` "dram0" for DRAM0, in every image's window."""
 
     file_name: str
     base: int
     size: int
+    memory: str = "dram1"
+
+    def to_json(self) -> dict[str, Any]:
+        """As the original's, unless it is for DRAM0."""
+        return {key: value for key, value in vars(self).items() if key != "memory" or value != "dram1"}
 
 
 @dataclass(frozen=True)
@@ -137,16 +142,25 @@ class TModel:
 
     @cached_property
     def consts(self) -> tuple[tuple[int, np.ndarray], ...]:
-        """(base in DRAM1, int64 vectors [size, lanes]) of each ``.tdata``."""
+        """(base, int64 vectors [size, lanes]) of what DRAM1 holds."""
+        return self._vectors("dram1")
+
+    @cached_property
+    def dram0_consts(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """The same of DRAM0."""
+        return self._vectors("dram0")
+
+    def _vectors(self, memory: str) -> tuple[tuple[int, np.ndarray], ...]:
         storage = self.arch.number.storage_dtype
         return tuple((entry.base, np.fromfile(self.folder / entry.file_name, storage)
-                      .reshape(-1, self.arch.array_size).astype(np.int64)) for entry in self.const_files)
+                      .reshape(-1, self.arch.array_size).astype(np.int64))
+                     for entry in self.const_files if entry.memory == memory)
 
     def to_json(self) -> dict[str, Any]:
         values: dict[str, Any] = {
             "name": self.name,
             "prog": {"file_name": self.program_file, "size": self.program_size},
-            "consts": [vars(entry) for entry in self.const_files],
+            "consts": [entry.to_json() for entry in self.const_files],
             "inputs": [port.to_json() for port in self.inputs],
             "outputs": [port.to_json() for port in self.outputs],
             "arch": self.arch.to_dict(),

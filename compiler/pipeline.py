@@ -156,7 +156,7 @@ def _consts(state: State) -> State:
 
 def _layout(state: State) -> State:
     layout = lay_out(lifetimes(state.graph, state.layers), state.layers, state.consts, state.arch)
-    verify_places(layout.dram0.values(), state.arch.dram0_depth, "DRAM0")
+    verify_places([*layout.dram0.values(), *filter(None, [layout.copy])], state.arch.dram0_depth, "DRAM0")
     verify_places(layout.local.values(), state.arch.local_depth, "local memory")
     return state.replace(layout=layout)
 
@@ -171,7 +171,7 @@ def _interleave(state: State) -> State:
 
 
 def _verify(state: State) -> State:
-    written = [state.layout.dram0[port.tensor] for port in state.graph.inputs]
+    written = [*(state.layout.dram0[port.tensor] for port in state.graph.inputs), *filter(None, [state.layout.copy])]
     verify(state.schedule.operations, state.arch, written, len(state.consts.vectors))
     return state
 
@@ -257,7 +257,7 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
     manifest = TModel(
         name, folder, state.arch, files["tprog"], len(state.program),
-        (ConstFile(files["tdata"], 0, len(state.consts.vectors)),),
+        _const_files(state, files["tdata"]),
         _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
         sum(row["macs"] for row in rows), rows, state.instruction_layers)
     storage = state.arch.number.storage_dtype
@@ -270,6 +270,11 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
         name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
         sum(state.instruction_counts), manifest.macs, total_vectors(rows),
         sum(row["saturated"] for row in rows), _warnings(state, rows), state.host)
+
+
+def _const_files(state: State, name: str) -> tuple[ConstFile, ...]:
+    size, copy = len(state.consts.vectors), state.layout.copy
+    return ConstFile(name, 0, size), *([ConstFile(name, copy.base, size, "dram0")] if copy is not None else [])
 
 
 def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:

@@ -151,6 +151,11 @@ class Arch:
         return self.array_size * self.number.scalar_bytes
 
     @property
+    def vector_beats(self) -> float:
+        """Cycles that a DRAM channel takes for a vector, on average over many in a row."""
+        return max(1.0, 8 * self.vector_bytes / self.axi_data_width)
+
+    @property
     def local_address_width(self) -> int:
         return bits_to_count(self.local_depth)
 

@@ -6,7 +6,7 @@ modelled cost of the layers that live beside it falls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.layers.hir import Layer
@@ -14,18 +14,23 @@ from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.places import Place, first_fit
 from weft.compiler.memory.variables import Lifetime, place_variables
 from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.tiling import Plan, plan_layer, too_small
+from weft.compiler.scheduler.tiling import Plan, plan_layer, too_small, traffic
 from weft.hw.arch import Arch
+
+WEIGHTS_SHARE = 0.5
+"""Of the array's cycles: where loading weights takes more, they come through both DRAMs."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Places in DRAM0 and in local memory by Var name; per layer its shape and the tiling chosen for it."""
+    """Places in DRAM0 and in local memory by Var name; per layer its shape and the tiling chosen for it. ``copy``:
+    where DRAM0 holds all Consts too, if it does."""
 
     dram0: Mapping[str, Place]
     local: Mapping[str, Place]
     shapes: tuple[LayerShape, ...]
     plans: tuple[Plan, ...]
+    copy: Place | None = None
 
     @property
     def variables(self) -> dict[str, int]:
@@ -40,6 +45,8 @@ class Layout:
     def text(self) -> str:
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
                  for space, places in (("dram0", self.dram0), ("local", self.local)) for place in places.values()]
+        if self.copy is not None:
+            lines.append(f"dram0 copy of all consts: base={self.copy.base} size={self.copy.size}")
         for shape, plan in zip(self.shapes, self.plans, strict=True):
             lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} cost={plan.cost:.0f} "
                          f"runner_up={plan.runner_up} {plan.tiling} {plan.need}")
@@ -53,7 +60,20 @@ def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, 
         if not life.fixed:
             planner.try_resident(life)
     variables = place_variables(lives, frozenset(planner.local), arch)
-    return Layout(variables, planner.local, tuple(planner.shapes), tuple(planner.plans))
+    copy = _copy_of_consts(planner, len(consts.vectors), variables.values())
+    return Layout(variables, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+
+
+def _copy_of_consts(planner: _Planner, size: int, placed: Iterable[Place]) -> Place | None:
+    """Behind all Vars, where weights would otherwise be what the array waits for and DRAM0 has time and room."""
+    arch = planner.arch
+    moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
+    weights, read = (sum(getattr(entry, name) for entry in moved) for name in ("dram1", "dram0_read"))
+    base = max((place.base + place.size for place in placed), default=0)
+    busy = sum(entry.array for entry in moved)
+    if weights * arch.vector_beats < WEIGHTS_SHARE * busy or read >= weights or base + size > arch.dram0_depth:
+        return None
+    return Place("%consts", base, size, -1, len(planner.plans))
 
 
 class _Planner:

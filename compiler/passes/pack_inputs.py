@@ -38,7 +38,7 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
     window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-    beats = max(1.0, 8 * arch.vector_bytes / arch.axi_data_width)
+    beats = arch.vector_beats
 
     def loaded(way: Way) -> int:
         return -(-way.packing.layout[0] // lanes) * math.prod(way.packing.size)

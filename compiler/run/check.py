@@ -234,6 +234,8 @@ def _memories(state: State, sample: Mapping[str, np.ndarray]) -> tuple[Dram, Dra
     """DRAM0 with the inputs, DRAM1 with the constants."""
     dram0, dram1 = Dram(state.arch), Dram(state.arch)
     dram1.write(0, state.consts.vectors)
+    if state.layout.copy is not None:
+        dram0.write(state.layout.copy.base, state.consts.vectors)
     for name, value in feed(state.graph, sample).items():
         scalars = state.arch.number.quantize(value[0], state.points.vars[name])
         dram0.write(state.layout.dram0[name].base, pack(scalars, state.arch.array_size))

@@ -75,6 +75,8 @@ def _compile(state: State) -> State:
 def _run(state: State, given: Mapping[str, np.ndarray]) -> Dram:
     machine, number = Machine(state.arch), state.arch.number
     machine.dram1.write(0, state.consts.vectors)
+    if state.layout.copy is not None:
+        machine.dram0.write(state.layout.copy.base, state.consts.vectors)
     for name, tensor in given.items():
         scalars = number.quantize(tensor[0], state.points.vars[name])
         machine.dram0.write(state.layout.dram0[name].base, pack(scalars, state.arch.array_size))

@@ -183,11 +183,13 @@ class Session:
         return self.isa.assemble([window, *resets])
 
     def _memories(self, group: _Group) -> tuple[Dram, Dram]:
-        """DRAM0 with every image's input, DRAM1 with the constants."""
+        """DRAM0 with every image's input, DRAM1 with the constants; those of DRAM0 are every image's too."""
         dram0, dram1 = Dram(self.arch), Dram(self.arch)
         for base, vectors in self.model.consts:
             dram1.write(base, vectors)
         for index, packed in enumerate(group.packed):
+            for base, vectors in self.model.dram0_consts:
+                dram0.write(base, vectors, index * self.window_blocks)
             for spec in self.model.inputs:
                 dram0.write(spec.base, packed[spec.name], index * self.window_blocks)
         return dram0, dram1

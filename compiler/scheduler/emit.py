@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Var
+from weft.compiler.layers.hir import Size, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
-from weft.compiler.scheduler.load import Loader, Prepared
+from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.shape import LayerShape
@@ -24,10 +24,11 @@ Operations = Iterator[lir.Operation]
 
 @dataclass(frozen=True)
 class Pools:
-    """Free local memory and accumulators, handed on from layer to layer."""
+    """Free local memory and accumulators, and where weights come from: handed on from layer to layer."""
 
     local: Pool
     accumulators: Pool
+    weights: WeightSource
 
 
 class LayerEmitter:
@@ -37,9 +38,10 @@ class LayerEmitter:
                  residents: Mapping[str, int], pools: Pools) -> None:
         self.shape, self.layer, self.arch, self.plan, self.points = shape, shape.layer, shape.arch, plan, points
         self.variables, self.residents, self.free = variables, residents, pools.accumulators
-        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local)
+        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, pools.weights)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
+        self.walks: dict[tuple[Size, ...], list[Span]] = {}  # from base 0, by tap and the pixels of both sides
 
     def operations(self) -> Operations:
         """The layer from its first load to its last save. All it took of the pools is given back."""
@@ -130,18 +132,27 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.points.core_shift,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> Iterator[Span]:
-        """What one tap of the kernel walks over, padding left out: input in local memory, output in accumulators."""
+    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Span]:
+        """What one tap of the kernel walks over: input in local memory, output in accumulators."""
+        key = tile.tap, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        if key not in self.walks:
+            self.walks[key] = [*self._first_spans(tile.tap, replace(strip, base=0), replace(result, base=0))]
+        near = strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch
+        far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
+        return [span._replace(near=near + span.near, far=far + span.far) for span in self.walks[key]]
+
+    def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[Span]:
+        """The same from the first input tile to the first output tile, padding left out."""
         core, box = self.layer.core, result.box
         window, size = core.window, core.input.size
-        rows, columns = (window.outputs(axis, tile.tap[axis], *span, size[axis])
+        rows, columns = (window.outputs(axis, tap[axis], *span, size[axis])
                          for axis, span in enumerate((box.rows, box.columns)))
         if rows[0] == rows[1] or columns[0] == columns[1]:
             return
-        row, column = (low * window.strides[axis] - window.pads[axis] + tile.tap[axis] * window.dilations[axis]
+        row, column = (low * window.strides[axis] - window.pads[axis] + tap[axis] * window.dilations[axis]
                        for axis, low in enumerate((rows[0], columns[0])))
-        near = strip.address(tile.input_tile, row, column)
-        far = result.address(output, rows[0], columns[0])
+        near = strip.address(strip.box.tiles[0], row, column)
+        far = result.address(box.tiles[0], rows[0], columns[0])
         axes = [Axis(rows[1] - rows[0], window.strides[0] * strip.pitch, result.pitch),
                 Axis(columns[1] - columns[0], window.strides[1] * strip.step, 1)]
         for span in spans(axes, self.arch):

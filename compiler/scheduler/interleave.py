@@ -9,6 +9,7 @@ start. What conflicts never changes places, for it starts strictly later; so the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numba
@@ -63,7 +64,7 @@ class _Rows:
     """Operations as rows of integers: unit, times, what is read and what is written."""
 
     def __init__(self, arch: Arch) -> None:
-        self.beats = max(1, 8 * arch.vector_bytes // arch.axi_data_width)
+        self.beats = math.ceil(arch.vector_beats)
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         self.body = 0
         self.iterations = 1

@@ -36,12 +36,31 @@ class Prepared:
     stagings: dict[str, int]
 
 
+@dataclass
+class WeightSource:
+    """Weights come from DRAM1, and where DRAM0 has a ``copy`` of all Consts, from the one that has moved less so far.
+    ``dram0``, ``dram1``: vectors read."""
+
+    copy: int | None
+    dram0: int = 0
+    dram1: int = 0
+
+    def address(self, far: int, size: int) -> Address:
+        """Where to load Consts from that lie at ``far`` in DRAM1."""
+        if self.copy is not None and self.dram0 + size <= self.dram1:
+            self.dram0 += size
+            return Address(Space.VARS, self.copy + far)
+        self.dram1 += size
+        return Address(Space.CONSTS, far)
+
+
 class Loader:
     """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
     local memory that is free."""
 
     def __init__(self, shape: LayerShape, tiling: Tiling, variables: Mapping[str, int], residents: Mapping[str, int],
-                 pool: Pool) -> None:
+                 pool: Pool, source: WeightSource) -> None:
+        self.source = source
         self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
@@ -129,6 +148,7 @@ class Loader:
             return whole(var, self.residents[var.root], self.arch)
         view = View(place[0], box)
         if place[1] and box.vectors:
+            self.source.dram0 += box.vectors
             self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.VARS, self.arch)
         return view
 
@@ -151,7 +171,7 @@ class Loader:
                 joined.append([base, far, 0])
             joined[-1][2] += end - start
             base += end - start
-        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near), Address(Space.CONSTS, far), size)
+        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near), self.source.address(far, size), size)
                        for near, far, size in joined if fill and size]
         return pieces
 
@@ -167,6 +187,7 @@ class Loader:
                 continue
             views.append(View(base, step.core))
             base += step.core.vectors
+            self.source.dram0 += step.core.vectors
             self.loads += move(True, step.core, views[-1], whole(var, self.variables[var.root], self.arch), Space.VARS,
                                self.arch)
         return tuple(views)

@@ -11,6 +11,7 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
+from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.arch import Arch
 
@@ -27,7 +28,8 @@ def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
     """Layer after layer."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
-    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
+    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth),
+                  WeightSource(layout.copy.base if layout.copy is not None else None))
     for number, (shape, plan) in enumerate(zip(layout.shapes, layout.plans, strict=True)):
         for place in layout.local.values():
             if place.first == number:

@@ -177,7 +177,7 @@ def cost(shape: LayerShape, tiling: Tiling) -> float:
     """Modelled cycles of the layer: of its busiest unit, or of all one after another where one buffer must do for what
     is loaded and what is used; and what is left at its ends, where units wait for the layer before it or after it."""
     moved = traffic(shape, tiling)
-    beats = max(1.0, 8 * shape.arch.vector_bytes / shape.arch.axi_data_width)
+    beats = shape.arch.vector_beats
     parts = moved.array, moved.dram0_read * beats, moved.dram0_write * beats, moved.dram1 * beats
     busiest = max(parts) + UNEVEN * sum(parts) if tiling.buffers > 1 else sum(parts)
     if 1 < _strips_kept(shape, tiling) <= tiling.buffers and _cut(shape, tiling).regions > 1:

@@ -72,6 +72,8 @@ def run_golden(model: TModel, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     machine = Machine(model.arch)
     for base, vectors in model.consts:
         machine.dram1.write(base, vectors)
+    for base, vectors in model.dram0_consts:
+        machine.dram0.write(base, vectors)
     for port in model.inputs:
         machine.dram0.write(port.base, model.pack_input(port.name, inputs[port.name]))
     machine.run(model.program)

@@ -37,6 +37,8 @@ def memories(model: TModel, image: dict[str, np.ndarray]) -> tuple[Dram, Dram]:
         dram.fill(0, GUARDED_BYTES, GUARD_BYTE)
     for base, vectors in model.consts:
         dram1.write(base, vectors)
+    for base, vectors in model.dram0_consts:
+        dram0.write(base, vectors)
     for port in model.inputs:
         dram0.write(port.base, model.pack_input(port.name, image[port.name]))
     return dram0, dram1

@@ -1,0 +1,79 @@
+"""Weights that are more than DRAM1 can bring in time come through DRAM0 as well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from weft.compiler.lir import Address, DataMove, Space
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import State, Step, compile_model
+from weft.compiler.run.session import Session
+from weft.compiler.scheduler.load import WeightSource
+from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
+
+
+def network(tmp_path: Path, size: int) -> tuple[Path, np.ndarray]:
+    maker = ModelMaker((1, 16, size, size))
+    name = maker.conv("x", 16, 40, (3, 3))
+    maker.conv(maker.node("Relu", name), 40, 24, (size - 2, size - 2))
+    return maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((2, 16, size, size))
+
+
+def compiled(path: Path, samples: np.ndarray, **changes: int) -> tuple[State, TModel]:
+    states: list[State] = []
+
+    def watch(step: Step, state: State) -> None:
+        states.append(state)
+
+    report = compile_model(path, BASE.replace(**changes), path.parent, calibration={"x": samples}, watch=watch)
+    return states[-1], TModel.load(report.model_path)
+
+
+def weights_read(state: State) -> tuple[int, int]:
+    """Vectors of weights through DRAM0 and DRAM1."""
+    copy = state.layout.copy
+    moves = [move for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local]
+    dram0 = [move.size for move in moves if move.far.space is Space.VARS and copy and move.far.offset >= copy.base]
+    return sum(dram0), sum(move.size for move in moves if move.far.space is Space.CONSTS)
+
+
+def test_a_dense_network_reads_both(tmp_path: Path) -> None:
+    path, samples = network(tmp_path, 7)
+    state, model = compiled(path, samples)
+    dram0, dram1 = weights_read(state)
+    assert dram0 + dram1 == len(state.consts.vectors) and 0.25 < dram0 / dram1 <= 1
+    entries = json.loads((path.parent / "net.tmodel").read_text())["consts"]
+    assert entries[1] == {**entries[0], "base": state.layout.copy.base, "memory": "dram0"}
+    assert all("memory" not in entry for entry in entries[:1])
+    check_model(path, BASE, samples, 60)
+
+
+def test_every_image_finds_them(tmp_path: Path) -> None:
+    path, samples = network(tmp_path, 7)
+    _, model = compiled(path, samples)
+    assert model.dram0_consts
+    alone = [next(iter(run_golden(model, {"x": sample}).values())) for sample in samples]
+    together = next(iter(Session(model).run({"x": samples}).outputs.values()))
+    assert (np.reshape(together, (2, -1)) == np.reshape(alone, (2, -1))).all()
+
+
+def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> None:
+    path, samples = network(tmp_path, 7)
+    assert compiled(path, samples)[0].layout.copy is not None
+    assert compiled(path, samples, dram0_depth=1000)[0].layout.copy is None
+    maker = ModelMaker((1, 16, 16, 16))
+    maker.conv(maker.conv("x", 16, 24, (3, 3)), 24, 24, (3, 3))
+    state, model = compiled(maker.save(tmp_path / "wide.onnx"), maker.random.standard_normal((1, 16, 16, 16)))
+    assert state.layout.copy is None and not model.dram0_consts
+
+
+def test_the_port_that_moved_less() -> None:
+    source = WeightSource(100, dram0=20)
+    spaces = [source.address(far, 10) for far in (0, 10, 20, 30, 40)]
+    assert spaces == [Address(Space.CONSTS, 0), Address(Space.CONSTS, 10), Address(Space.CONSTS, 20),
+                      Address(Space.VARS, 130), Address(Space.CONSTS, 40)]
+    alone = WeightSource(None)
+    assert [alone.address(far, 10).space for far in (0, 10)] == [Space.CONSTS] * 2
