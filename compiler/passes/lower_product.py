@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.index import FILL
 from weft.compiler.passes.lower_move import concat
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
@@ -16,6 +17,9 @@ from weft.compiler.passes.take import exact
 
 def products(state: Rewrite, node: Node) -> None:
     """MatMul of two tensors: vectors, matrices, stacks of them, one product for each matrix of a stack."""
+    for name in node.inputs:
+        if (state.index(name) == FILL).any():
+            state.hold(name, exact(state, node, name))
     node, left, right = _straightened(state, node, [_stack(state, node, number) for number in range(2)])
     if right.ndim == 2:
         left = left.reshape(-1, left.shape[-1])

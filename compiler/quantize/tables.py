@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.onnx_writer import IR_VERSION, session
 from weft.compiler.layers.hir import Lookup
+from weft.compiler.passes.lower_arithmetic import ZERO_AT_ZERO
 from weft.compiler.quantize.calibrate import Range
 from weft.hw.arch import Arch
 
@@ -27,13 +28,15 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Pieces:
-    """Real numbers: keys, values and slopes there, and the largest error within the calibrated range."""
+    """Real numbers: keys, values and slopes there, and the largest error within the calibrated range. ``zero``: the
+    piece that must make 0 of 0, where there is one."""
 
     first: int
     spacing_log2: int
     values: np.ndarray
     slopes: np.ndarray
     error: float
+    zero: int | None = None
 
 
 def function_of(lookup: Lookup, opset: int) -> Function:
@@ -60,6 +63,9 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     if lookup.function == "Reciprocal" and low <= 0 <= high:
         raise refuse(f"node {layer!r}, operator Reciprocal, range of its input", f"{low:.6g}..{high:.6g}",
                      "a range without 0", "calibrate with inputs that keep it away from 0")
+    keeps_zero = lookup.function in ZERO_AT_ZERO
+    if keeps_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
     unit = 2.0 ** -point
     spacing = max(math.ceil(math.log2(max((high - low) / unit, 1) / (arch.lut_depth - 1))), 1)
     first = math.floor(low / unit / (1 << spacing)) << spacing
@@ -76,10 +82,13 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     slopes = np.where(right > left, (at_right - at_left) / width, 0.0)
     chord = at_left + slopes * (keys - left)
     values = np.where(right > left, (chord + at_middle + slopes * (keys - middle)) / 2, at_middle)
+    zero = min((-first + (1 << spacing >> 1)) >> spacing, arch.lut_depth - 1) if keeps_zero else None
+    if zero is not None:
+        values[zero] = slopes[zero] * keys[zero]
     inside = np.linspace(low, high, 4001)
     index = np.clip(np.floor((inside - keys[0]) / (2 * half) + 0.5).astype(int), 0, len(keys) - 1)
     error = np.abs(values[index] + slopes[index] * (inside - keys[index]) - function(inside)).max()
-    return Pieces(first, spacing, values, slopes, float(error))
+    return Pieces(first, spacing, values, slopes, float(error), zero)
 
 
 def _widened(seen: Range) -> tuple[float, float]:
@@ -93,4 +102,6 @@ def encode_table(pieces: Pieces, point: int, output_point: int, arch: Arch) -> t
     keys = number.saturate(pieces.first + (np.arange(arch.lut_depth) << pieces.spacing_log2))
     values = number.quantize(pieces.values, output_point)
     slopes = number.quantize(pieces.slopes, output_point - point + number.point)
+    if pieces.zero is not None:
+        values[pieces.zero] = -number.multiply(-keys[pieces.zero], slopes[pieces.zero])
     return tuple(tuple(int(entry) for entry in table) for table in (keys, values, slopes))
