@@ -6,7 +6,7 @@ from weft.compiler.estimator.interlock import offered, take
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.state import SLOTS
 
-PIECES_AHEAD = 3
+PIECES_AHEAD = 4
 """Pieces of an operation's DRAM side between the unit's walk over them and the bursts."""
 
 

@@ -8,8 +8,8 @@ from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_WRITES
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
 
-BEATS_KEPT = 2
-"""Between the bus and the gearbox."""
+BEATS_KEPT, VECTORS_KEPT = 2, 2
+"""Before and behind the gearbox."""
 
 
 @kernel
@@ -20,15 +20,8 @@ def ask(state, reader, number, machine):
         unit.work = unit.done % SLOTS
         unit.row = unit.vector = 0
     operation = state.queued[number, unit.work]
-    there = unit.work != NONE and complete(reader, machine)
+    there = unit.work != NONE and reader.vectors > 0
     state.ports[LOCAL_WRITES].bank[number] = address0(unit, operation) & machine.local_banks_mask if there else NONE
-
-
-@kernel
-def complete(reader, machine):
-    if machine.vector_bytes == machine.beat_bytes:  # no gearbox
-        return reader.waiting > 0
-    return reader.level >= machine.vector_bytes
 
 
 @kernel
@@ -43,22 +36,24 @@ def step_reader(state, reader, number, machine, now):
             if is_last(unit, operation):
                 finish(state, number)
             step(unit, operation)
-        waiting = reader.waiting
-        fill(reader, machine, written)
+        waiting, room = reader.waiting, reader.vectors < VECTORS_KEPT
+        reader.vectors -= written
+        fill(reader, machine, room)
         answer(reader, machine, waiting, now)
     addresses_take(state, reader, number, machine, now)
 
 
 @kernel
-def fill(reader, machine, written):
-    """The gearbox: a vector out, a beat in."""
-    if machine.vector_bytes == machine.beat_bytes:
-        if written:
+def fill(reader, machine, room):
+    """The gearbox: a vector out, if there is room, and a beat in; only wires where both are of one size."""
+    wires = machine.vector_bytes == machine.beat_bytes
+    if room and (reader.waiting if wires else reader.level >= machine.vector_bytes):
+        reader.vectors += 1
+        if wires:
             drop(reader)
-        return
-    if written:
-        reader.level -= machine.vector_bytes
-    if reader.waiting and reader.level < machine.vector_bytes:
+        else:
+            reader.level -= machine.vector_bytes
+    if not wires and reader.waiting and reader.level < machine.vector_bytes:
         reader.level += reader.waiting_bytes[0]
         drop(reader)
 

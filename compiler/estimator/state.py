@@ -49,9 +49,10 @@ READER = np.dtype([
     ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"), ("used", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
     ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"), ("waiting_bytes", "i8", 2),
-    ("level", "i8"),
+    ("level", "i8"), ("vectors", "i8"),
 ])
-"""A DRAM reader and the DRAM behind it. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat."""
+"""A DRAM reader and the DRAM behind it. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat.
+``offered``, ``waiting``: beats, on the bus and behind it; ``level``: bytes in the gearbox, ``vectors`` behind it."""
 
 WRITER = np.dtype([
     *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
@@ -60,10 +61,12 @@ WRITER = np.dtype([
     ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
     ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),
     ("fill_work", "i8"), ("fill_row", "i8"), ("fill_vector", "i8"), ("level", "i8"), ("closing", "i8"),
-    ("word", "i8"), ("word_last", "i8"), ("sent_beats", "i8"), ("responses", "i8"), ("done_at", "i8", SLOTS),
+    ("walked", "i8"), ("words", "i8"), ("word_last", "i8", 2), ("sent_beats", "i8"), ("responses", "i8"),
+    ("done_at", "i8", SLOTS),
 ])
-"""A DRAM writer and the DRAM behind it. ``sent``: bursts whose data is through the gearbox, ``filled``: those
-whose data the DRAM has, ``put``: when it answers each."""
+"""A DRAM writer and the DRAM behind it. ``sent``: bursts whose data is through the gearbox, ``filled``: those whose
+data the DRAM has, ``put``: when it answers each. ``walked``: operations whose local addresses are made or were;
+``words``: beats for the bus."""
 
 REGISTERS, COPIES, LOOP = 32, 32, 64
 MICRO = np.dtype([(name, "i8") for name in (

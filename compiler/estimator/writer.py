@@ -8,6 +8,11 @@ from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_READS
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
 
+WORDS_KEPT = 2
+"""Behind the gearbox."""
+OPERATIONS_AHEAD = 2
+"""Whose addresses may be made before the vectors of the one before are all requested."""
+
 
 @kernel
 def ask(state, writer, number, machine):
@@ -27,8 +32,9 @@ def step_writer(state, writer, number, machine, now):
             finish(state, number)
         while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
             writer.answered += 1
+        room = writer.words < WORDS_KEPT
         send(writer, machine, now)
-        given = fill(state, writer, number, machine, now)
+        given = fill(state, writer, number, machine, room, now)
         if state.ports[LOCAL_READS].grant[number]:
             writer.ready[writer.requested % DEPTH] = now + machine.local_latency + 1
             writer.requested += 1
@@ -36,18 +42,23 @@ def step_writer(state, writer, number, machine, now):
             step(unit, state.queued[number, unit.work])
         writer.places += given
         address(state, writer, number, machine, now)
-    if unit.work == NONE and addresses_take(state, writer, number, machine, now):
-        unit.work = unit.taken % SLOTS
+    if unit.taken - writer.walked < OPERATIONS_AHEAD:
+        addresses_take(state, writer, number, machine, now)
+    if unit.work == NONE and writer.walked < unit.taken:
+        unit.work = writer.walked % SLOTS
         unit.row = unit.vector = 0
+        writer.walked += 1
 
 
 @kernel
 def send(writer, machine, now):
     """The bus takes the beat offered, if the DRAM has its burst's address; a burst's last beat will be answered."""
-    if not writer.word or writer.filled == writer.accepted:
+    if not writer.words or writer.filled == writer.accepted:
         return
-    writer.word = 0
-    if not writer.word_last:
+    last = writer.word_last[0]
+    writer.word_last[0] = writer.word_last[1]
+    writer.words -= 1
+    if not last:
         return
     place = writer.filled % DEPTH
     writer.last_put = max(now + machine.dram_write_latency - 1, writer.last_put + 1)
@@ -59,9 +70,9 @@ def send(writer, machine, now):
 
 
 @kernel
-def fill(state, writer, number, machine, now):
+def fill(state, writer, number, machine, room, now):
     """The gearbox: a beat out, a vector in. How many vectors went in."""
-    moves = not writer.word and writer.sent < writer.bursts
+    moves = room and writer.sent < writer.bursts
     there = (writer.given < writer.requested and writer.ready[writer.given % DEPTH] <= now
              and now >= writer.taken_at[writer.fill_work % SLOTS] + machine.request_latency - 1)
     wires = machine.vector_bytes == machine.beat_bytes
@@ -93,11 +104,12 @@ def fill(state, writer, number, machine, now):
 
 @kernel
 def offer(writer):
-    """A beat into the bus's register."""
-    writer.word = 1
+    """A beat for the bus."""
     writer.sent_beats += 1
-    writer.word_last = writer.sent_beats == writer.beats[writer.sent % DEPTH]
-    if writer.word_last:
+    last = writer.sent_beats == writer.beats[writer.sent % DEPTH]
+    writer.word_last[writer.words] = last
+    writer.words += 1
+    if last:
         writer.sent_beats = 0
         writer.sent += 1
 
