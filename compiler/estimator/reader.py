@@ -26,8 +26,9 @@ def ask(state, reader, number, machine):
 
 @kernel
 def step_reader(state, reader, number, machine, now):
-    """From the local memory back to the bus, so that each part sees what was before this cycle."""
+    """In an order in which each part sees what was before this cycle."""
     unit = state.units[number]
+    addresses_take(state, reader, number, machine, now)
     address(state, reader, number, machine, now)
     if reader.answered < reader.bursts or reader.offered or reader.waiting or reader.level or unit.work != NONE:
         written = state.ports[LOCAL_WRITES].grant[number]
@@ -40,7 +41,6 @@ def step_reader(state, reader, number, machine, now):
         reader.vectors -= written
         fill(reader, machine, room)
         answer(reader, machine, waiting, now)
-    addresses_take(state, reader, number, machine, now)
 
 
 @kernel

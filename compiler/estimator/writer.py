@@ -25,8 +25,10 @@ def ask(state, writer, number, machine):
 
 @kernel
 def step_writer(state, writer, number, machine, now):
-    """From the responses back to the addresses, so that each part sees what was before this cycle."""
+    """In an order in which each part sees what was before this cycle."""
     unit = state.units[number]
+    if unit.taken - writer.walked < OPERATIONS_AHEAD:
+        addresses_take(state, writer, number, machine, now)
     if unit.done < unit.taken:
         if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
             finish(state, number)
@@ -42,8 +44,6 @@ def step_writer(state, writer, number, machine, now):
             step(unit, state.queued[number, unit.work])
         writer.places += given
         address(state, writer, number, machine, now)
-    if unit.taken - writer.walked < OPERATIONS_AHEAD:
-        addresses_take(state, writer, number, machine, now)
     if unit.work == NONE and writer.walked < unit.taken:
         unit.work = writer.walked % SLOTS
         unit.row = unit.vector = 0
