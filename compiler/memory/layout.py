@@ -17,8 +17,8 @@ from weft.compiler.scheduler.shape import LayerShape
 from weft.compiler.scheduler.tiling import Plan, plan_layer, too_small, traffic
 from weft.hw.arch import Arch
 
-WEIGHTS_SHARE = 0.5
-"""Of the array's cycles: where loading weights takes more, they come through both DRAMs."""
+MOST_WAITING = 0.005
+"""Of the array's cycles, waited for weights: where it is more, they come through both DRAMs."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, 
 
 
 def _copy_of_consts(planner: _Planner, size: int, placed: Iterable[Place]) -> Place | None:
-    """Behind all Vars, where weights would otherwise be what the array waits for and DRAM0 has time and room."""
-    arch = planner.arch
+    """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has room."""
+    beats = planner.arch.vector_beats
     moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
-    weights, read = (sum(getattr(entry, name) for entry in moved) for name in ("dram1", "dram0_read"))
+    waiting = sum(max(0.0, entry.dram1 * beats - entry.array * shape.inside)
+                  for entry, shape in zip(moved, planner.shapes, strict=True))
     base = max((place.base + place.size for place in placed), default=0)
-    busy = sum(entry.array for entry in moved)
-    if weights * arch.vector_beats < WEIGHTS_SHARE * busy or read >= weights or base + size > arch.dram0_depth:
+    if waiting <= MOST_WAITING * sum(entry.array for entry in moved) or base + size > planner.arch.dram0_depth:
         return None
     return Place("%consts", base, size, -1, len(planner.plans))
 

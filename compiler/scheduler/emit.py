@@ -11,7 +11,7 @@ from weft.compiler.layers.hir import Size, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
-from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
+from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.shape import LayerShape
@@ -24,21 +24,21 @@ Operations = Iterator[lir.Operation]
 
 @dataclass(frozen=True)
 class Pools:
-    """Free local memory and accumulators, and where weights come from: handed on from layer to layer."""
+    """Free local memory and accumulators, handed on from layer to layer."""
 
     local: Pool
     accumulators: Pool
-    weights: WeightSource
 
 
 class LayerEmitter:
-    """One layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name."""
+    """One layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name;
+    ``copy``: where DRAM0 holds all Consts, if it does."""
 
     def __init__(self, shape: LayerShape, plan: Plan, points: LayerPoints, variables: Mapping[str, int],
-                 residents: Mapping[str, int], pools: Pools) -> None:
+                 residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.points = shape, shape.layer, shape.arch, plan, points
         self.variables, self.residents, self.free = variables, residents, pools.accumulators
-        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, pools.weights)
+        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[Size, ...], list[Span]] = {}  # from base 0, by tap and the pixels of both sides

@@ -38,8 +38,8 @@ class Prepared:
 
 @dataclass
 class WeightSource:
-    """Weights come from DRAM1, and where DRAM0 has a ``copy`` of all Consts, from the one that has moved less so far.
-    ``dram0``, ``dram1``: vectors read."""
+    """A layer's weights come from DRAM1, and where DRAM0 has a ``copy`` of all Consts, from the one that has moved less
+    for this layer so far. ``dram0``, ``dram1``: vectors read."""
 
     copy: int | None
     dram0: int = 0
@@ -56,11 +56,11 @@ class WeightSource:
 
 class Loader:
     """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
-    local memory that is free."""
+    local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
 
     def __init__(self, shape: LayerShape, tiling: Tiling, variables: Mapping[str, int], residents: Mapping[str, int],
-                 pool: Pool, source: WeightSource) -> None:
-        self.source = source
+                 pool: Pool, copy: int | None) -> None:
+        self.source = WeightSource(copy)
         self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]

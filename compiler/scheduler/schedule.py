@@ -11,7 +11,6 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
-from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.arch import Arch
 
@@ -28,15 +27,15 @@ def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
     """Layer after layer."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
-    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth),
-                  WeightSource(layout.copy.base if layout.copy is not None else None))
+    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
+    copy = layout.copy.base if layout.copy is not None else None
     for number, (shape, plan) in enumerate(zip(layout.shapes, layout.plans, strict=True)):
         for place in layout.local.values():
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
         operations += LayerEmitter(shape, plan, points.layers[number], layout.variables, layout.residents,
-                                   pools).operations()
+                                   pools, copy).operations()
         counts.append(len(operations) - before)
         for place in layout.local.values():
             if place.last == number:

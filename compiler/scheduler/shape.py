@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -86,6 +87,12 @@ class LayerShape:
     @cached_property
     def weight_tile_count(self) -> int:
         return sum(len(tiles) for block in self.consts.blocks for tiles in block.tiles)
+
+    @cached_property
+    def inside(self) -> float:
+        """The share of the kernel's taps, over all pixels, that fall into the image."""
+        core = self.layer.core
+        return core.window.work(core.input.size, core.size) / (math.prod(core.window.kernel) * math.prod(core.size))
 
     @cached_property
     def weight_total(self) -> int:

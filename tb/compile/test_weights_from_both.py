@@ -14,6 +14,9 @@ from weft.compiler.run.session import Session
 from weft.compiler.scheduler.load import WeightSource
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
 
+NARROW = BASE.replace(axi_data_width=32)
+"""Four cycles a vector."""
+
 
 def network(tmp_path: Path, size: int) -> tuple[Path, np.ndarray]:
     maker = ModelMaker((1, 16, size, size))
@@ -28,7 +31,7 @@ def compiled(path: Path, samples: np.ndarray, **changes: int) -> tuple[State, TM
     def watch(step: Step, state: State) -> None:
         states.append(state)
 
-    report = compile_model(path, BASE.replace(**changes), path.parent, calibration={"x": samples}, watch=watch)
+    report = compile_model(path, NARROW.replace(**changes), path.parent, calibration={"x": samples}, watch=watch)
     return states[-1], TModel.load(report.model_path)
 
 
@@ -48,7 +51,7 @@ def test_a_dense_network_reads_both(tmp_path: Path) -> None:
     entries = json.loads((path.parent / "net.tmodel").read_text())["consts"]
     assert entries[1] == {**entries[0], "base": state.layout.copy.base, "memory": "dram0"}
     assert all("memory" not in entry for entry in entries[:1])
-    check_model(path, BASE, samples, 60)
+    check_model(path, NARROW, samples, 60)
 
 
 def test_every_image_finds_them(tmp_path: Path) -> None:
