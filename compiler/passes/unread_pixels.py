@@ -114,13 +114,14 @@ def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:
 
 
 def _line(window: Window, axis: int, outputs: int, size: int, dense: bool) -> Line:
-    """What a window reads of one axis. With ``dense`` everything up to the last pixel: padding of a pool must stay
-    smaller than its kernel."""
+    """What a window reads of one axis. With ``dense`` all of the image from the first window to the end of the last:
+    padding of a pool must stay smaller than its kernel."""
     read = _read(window, axis, outputs, size)
     if not read:
         return Line(0, 1, size)
     if dense:
-        return Line(0, 1, max(read) + 1)
+        low, high = window.inputs(axis, 0, outputs, size)
+        return Line(low, 1, high - low)
     step = math.gcd(window.strides[axis] if outputs > 1 else 0,
                     window.dilations[axis] if window.kernel[axis] > 1 else 0) or 1
     return Line(min(read), step, (max(read) - min(read)) // step + 1)

@@ -64,12 +64,21 @@ def different_readers(maker: ModelMaker) -> None:
     maker.node("Concat", *flat, axis=1)
 
 
+def pool_behind_a_crop(maker: ModelMaker) -> None:
+    """Its first window begins inside the image, its last one ends in the padding, one pixel behind what it reads."""
+    made = maker.node("MaxPool", maker.conv("x", 6, 8, (1, 1)), kernel_shape=(3, 2), dilations=(2, 2),
+                      strides=(1, 1), pads=(0, 0, 0, 1))
+    cut = maker.node("Slice", made, *(maker.constant(np.array(value)) for value in ([1], [4], [2])))
+    maker.conv(cut, 8, 4, (1, 1), strides=(1, 9))
+
+
 NETWORKS: dict[Network, dict[str, tuple[int, int]]] = {
     residual: {"add": (5, 6), "mul": (5, 6), "conv2": (5, 6)},
     crop: {"conv": (4, 5)},
     no_kernel_but_pads: {"conv": (4, 3)},
     dilated: {"conv": (5, 5)},
     pooled: {"conv": (9, 9), "maxpool": (8, 8)},
+    pool_behind_a_crop: {"conv": (7, 11), "maxpool": (3, 2)},
     different_readers: {"conv": (5, 5)},
 }
 """Each with tensors that become smaller, by the start of their name, and their rows and columns."""
