@@ -20,6 +20,9 @@ from weft.hw.arch import Arch
 FINISH_VECTORS = 64
 """Output tiles leave the accumulators together up to this size."""
 
+MOVE_OVERHEAD_CYCLES = 16
+"""What a step without MatMuls costs beyond its vectors: decoding its moves, and waiting for each other's ends."""
+
 UNEVEN = 0.05
 """Of every unit's cycles, what does not overlap with the busiest one's."""
 
@@ -206,7 +209,8 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
     if not shape.input_is_resident:
         read += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
     if shape.loads:
-        return Traffic(shape.output_tiles * cut.core_total, read, write, 0)
+        steps = cut.regions * part_count(shape.output_tiles, tiling.outputs)
+        return Traffic(shape.output_tiles * cut.core_total + steps * MOVE_OVERHEAD_CYCLES, read, write, 0)
     weights = 0 if shape.weights_are_resident else shape.weight_total * _weight_loads(shape, tiling)
     loads = (read + weights, write, 0) if shape.weights_are_vars else (read, write, weights)
     return Traffic(shape.weight_tile_count * cut.array, *loads)
