@@ -67,6 +67,8 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     if keeps_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     unit = 2.0 ** -point
+    # No input is beyond the type, and no key may be: the hardware takes the spacing from the first two.
+    low, high = max(low, arch.number.minimum * unit), min(high, arch.number.maximum * unit)
     spacing = max(math.ceil(math.log2(max((high - low) / unit, 1) / (arch.lut_depth - 1))), 1)
     first = math.floor(low / unit / (1 << spacing)) << spacing
     if first + ((arch.lut_depth - 1) << spacing) < high / unit:
