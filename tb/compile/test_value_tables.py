@@ -37,6 +37,15 @@ def test_zero_becomes_zero(function: str, seen: tuple[float, float]) -> None:
     assert np.abs(made[:-1][::37] / 2 ** points[1] - wanted).max() <= pieces.error + 2 * 2 ** -points[1]
 
 
+@pytest.mark.parametrize("seen", [(-7.9, 2.0), (-2.0, 7.9), (-7.9, 7.9)])
+def test_keys_stay_within_the_type(seen: tuple[float, float]) -> None:
+    """The margin around a range that fills the type would leave it; saturated, the first keys told a wrong spacing."""
+    points = (12, 14)
+    pieces = make_pieces("layer", Lookup("%0", "Sigmoid", (), "x"), Range(*seen, ()), points[0], ARCH, OPSET)
+    keys = np.array(encode_table(pieces, *points, ARCH)[0])
+    assert keys[0] == pieces.first and keys[1] - keys[0] == 1 << pieces.spacing_log2
+
+
 def evaluate(function: str, value: float) -> float:
     known = {"Tanh": np.tanh, "Elu": lambda x: x if x > 0 else np.expm1(x),
              "Selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * np.expm1(x)),
