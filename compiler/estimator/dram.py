@@ -12,16 +12,15 @@ PIECES_AHEAD = 4
 
 @kernel
 def addresses_take(state, port, number, machine, now):
-    """Take the next operation when the pieces of the ones before are on their way; whether it was taken."""
+    """Take the next operation when the pieces of the ones before are on their way."""
     if port.pieces > PIECES_AHEAD or now < port.free_from or not offered(state, number, now):
-        return False
+        return
     unit = state.units[number]
     port.taken_at[unit.taken % SLOTS] = now
     operation = state.queued[number, take(state, number)]
     pieces = operation.rows * (1 if operation.stride1 == 1 else operation.size)
     port.pieces += pieces
     port.free_from = now + pieces
-    return True
 
 
 @kernel

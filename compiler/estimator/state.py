@@ -46,7 +46,7 @@ READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
     ("address_valid", "i8"), ("pieces", "i8"), ("free_from", "i8"),
     ("taken_at", "i8", SLOTS),
-    ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"), ("used", "i8"),
+    ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
     ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"), ("waiting_bytes", "i8", 2),
     ("level", "i8"), ("vectors", "i8"),
