@@ -33,10 +33,7 @@ def ask(state, machine):
 def step_move_out(state, machine, now):
     stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
     granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
-    if stream.out and state.ports[LOCAL_WRITES].grant[MOVE_OUT]:
-        stream.out = 0
-        if stream.last[stream.out_place]:
-            finish(state, MOVE_OUT)
+    give(state, stream, LOCAL_WRITES, MOVE_OUT)
     if not stream.out and ready(stream, now):
         stream.out, stream.out_place = 1, stream.popped % DEPTH
         stream.popped += 1
@@ -53,10 +50,7 @@ def step_move_in(state, machine, now):
     """One register more than on the way out."""
     stream, unit = state.streams[INTO], state.units[MOVE_IN]
     granted = state.ports[LOCAL_READS].grant[MOVE_IN]
-    if stream.out and state.ports[ACCUMULATOR_WRITES].grant[MOVE_IN]:
-        stream.out = 0
-        if stream.last[stream.out_place]:
-            finish(state, MOVE_IN)
+    give(state, stream, ACCUMULATOR_WRITES, MOVE_IN)
     if not stream.out and stream.turned:
         stream.out, stream.out_place, stream.turned = 1, stream.turned_place, 0
     if not stream.turned and ready(stream, now):
@@ -68,6 +62,15 @@ def step_move_in(state, machine, now):
              operation.accumulate, now + machine.move_in_latency)
         step(unit, operation)
     begin(state, MOVE_IN, now)
+
+
+@kernel
+def give(state, stream, port, number):
+    """The memory takes the row that asks to be written; with an operation's last one that is done."""
+    if stream.out and state.ports[port].grant[number]:
+        stream.out = 0
+        if stream.last[stream.out_place]:
+            finish(state, number)
 
 
 @kernel
