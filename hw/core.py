@@ -95,6 +95,7 @@ class Core(wiring.Component):
         for name in writers:
             connect(m, units[name].local_write, getattr(local, name))
         connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
+        m.d.comb += units["mat_mul"].crowded.eq(local.crowded | accumulators.crowded)
         connect(m, units["simd"].accumulator_read, accumulators.simd_read)
         connect(m, units["simd"].accumulator_write, accumulators.simd_write)
         connect(m, units["move_out"].accumulator_read, accumulators.move_out)

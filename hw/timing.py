@@ -12,6 +12,11 @@ ACCUMULATOR_READ_LATENCY = 5
 with older writes, and with the newest."""
 
 
+PATIENCE = 16
+"""Cycles in a row in which MatMul, which both memories serve first, keeps others waiting before it leaves a gap of one.
+A power of two, more than any walk that goes round the banks comes to."""
+
+
 def weight_latency(arch: Arch) -> int:
     """From a weight row's request taken to the cycle in which the last place of the array shifts for it: local memory,
     then the wave to the last row of the last column."""

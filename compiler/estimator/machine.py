@@ -17,7 +17,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "local_latency", "product_latency", "move_out_latency", "move_in_latency",
     "move_out_depth", "move_in_depth", "register_latency", "simd_latency", "simd_in_flight", "simd_block",
     "request_latency", "bursts_before_data", "writer_vectors", "dram_read_latency", "dram_write_latency",
-    "dram_bursts",
+    "dram_bursts", "patience",
 )])
 """``*_banks_mask``: the bits of an address that choose the bank. ``product_latency``: MatMul's request to its sum;
 ``move_*_latency``: a request to its row on the read stream, which holds ``move_*_depth``; ``simd_latency``: issue to
@@ -57,7 +57,7 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "request_latency": timing.DRAM_REQUEST_LATENCY, "bursts_before_data": timing.BURSTS_BEFORE_DATA,
         "writer_vectors": timing.WRITER_VECTORS_AHEAD,
         "dram_read_latency": max(dram.read_latency, 2), "dram_write_latency": max(dram.write_latency, 2),
-        "dram_bursts": dram.bursts,
+        "dram_bursts": dram.bursts, "patience": timing.PATIENCE,
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

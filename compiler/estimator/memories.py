@@ -33,6 +33,15 @@ def grant_local(ports, banks, favourite):
 
 
 @kernel
+def shares_bank(ports, bank, but):
+    """Whether a client other than ``but`` asks for this bank."""
+    others = 0
+    for client in range(CLIENTS):
+        others += client != but and ports.bank[client] == bank
+    return others > 0
+
+
+@kernel
 def chosen(ports, bank, adds_too):
     """Whose turn it is among the accumulators' clients that ask for this bank, NONE if nobody does."""
     best = NONE

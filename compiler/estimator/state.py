@@ -95,9 +95,11 @@ PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("gra
 CONTROL = np.dtype([
     ("next", "i8"), ("instruction", "i8"), ("bytes", "i8"), ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
+    ("crowded", "i8"), ("patience", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``, which can go on at
-``free_from``, and the ``bytes`` of program here."""
+``free_from``, and the ``bytes`` of program here. ``crowded``: whether MatMul kept others waiting in the last cycle,
+``patience``: in how many in a row before it."""
 
 
 MOST_PRODUCTS = 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -11,7 +11,7 @@ from weft.hw.control.walker import Walker
 from weft.hw.delay import delayed
 from weft.hw.operations import mat_mul_layout, shift_width
 from weft.hw.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
-from weft.hw.timing import LOCAL_READ_LATENCY, array_latency
+from weft.hw.timing import LOCAL_READ_LATENCY, PATIENCE, array_latency
 
 
 class MatMulUnit(wiring.Component):
@@ -20,12 +20,15 @@ class MatMulUnit(wiring.Component):
 
     One vector a cycle, operation after operation without a gap. Nothing behind the local memory ever waits: every
     vector reaches the array LOCAL_READ_LATENCY cycles after its request, its sum the accumulators array_latency later.
+    ``crowded``: a memory served this unit and kept somebody else waiting; after PATIENCE such cycles in a row no vector
+    is requested for one cycle.
     """
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
+            "crowded": In(1),
             "local_read": Out(local_read_port(arch)),
             "activation": Out(vector_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "enter_shift": Out(shift_width(arch)),
@@ -39,10 +42,11 @@ class MatMulUnit(wiring.Component):
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
         connect(m, wiring.flipped(self.operation), walker.i)
         at, operation, request = walker.o.payload, walker.o.payload.operation, self.local_read.request
+        pause = self._pause(m)
         m.d.comb += [
-            request.valid.eq(walker.o.valid & ~operation.zeroes),
+            request.valid.eq(walker.o.valid & ~operation.zeroes & ~pause),
             request.payload.eq(at.local),
-            walker.o.ready.eq(operation.zeroes | request.ready),
+            walker.o.ready.eq((operation.zeroes | request.ready) & ~pause),
         ]
         taken = walker.o.valid & walker.o.ready
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
@@ -54,6 +58,15 @@ class MatMulUnit(wiring.Component):
         self._collect(m, data.View(target, delayed(
             m, arriving.target.as_value(), array_latency(arch), name="leaving", reset=True)))
         return m
+
+    def _pause(self, m: Module) -> Value:
+        """Whether to leave a gap in this cycle."""
+        request, crowded, patience = self.local_read.request, Signal(), Signal(range(PATIENCE + 1))
+        pause = patience[-1]
+        m.d.sync += crowded.eq(self.crowded)
+        with m.If(~request.valid | request.ready):  # what was offered stays until it is taken
+            m.d.sync += patience.eq(Mux(crowded & ~pause, patience + 1, 0))
+        return pause
 
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""

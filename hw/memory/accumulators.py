@@ -34,6 +34,7 @@ class Accumulators(wiring.Component):
 
     An accumulate needs the read and the write port of its bank, an overwrite the write port, a read the read port.
     After ``mat_mul``, writers take turns; a reader and an accumulating writer that want one read port alternate.
+    ``crowded``: a sum kept another client waiting in this cycle.
     Everything taken is seen by everything taken in a later cycle, back to back on one address too. acc' = sat(value)
     or sat(acc + value). Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
     """
@@ -44,6 +45,7 @@ class Accumulators(wiring.Component):
             "mat_mul": In(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
             **{name: In(accumulator_read_port(arch)) for name in readers},
             **{name: In(accumulator_write_port(arch)) for name in writers},
+            "crowded": Out(1),
         })
 
     def elaborate(self, platform) -> Module:
@@ -64,6 +66,12 @@ class Accumulators(wiring.Component):
             banks.append(bank)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             self._answer(m, name, port, [grant[index] for grant in grants], banks)
+        sums = self.mat_mul.request
+        m.d.comb += self.crowded.eq(sums.valid & Cat(
+            *(port.request.valid & interleave.same_bank(port.request.payload.address, sums.payload.address)
+              for port in writers),
+            *(port.request.valid & interleave.same_bank(port.request.payload, sums.payload.address)
+              & sums.payload.accumulate for port in readers)).any())
         return m
 
     def _answer(self, m: Module, name: str, port, grants: list, banks: list) -> None:

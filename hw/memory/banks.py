@@ -20,6 +20,9 @@ class Interleave:
     def in_bank(self, address: Value, bank: int) -> Value:
         return address[:self.bank_width] == bank if self.bank_width else Const(1, 1)
 
+    def same_bank(self, left: Value, right: Value) -> Value:
+        return left[:self.bank_width] == right[:self.bank_width] if self.bank_width else Const(1, 1)
+
     def row(self, address: Value) -> Value:
         return address[self.bank_width:]
 

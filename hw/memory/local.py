@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.delay import delayed
@@ -19,7 +19,8 @@ class LocalMemory(wiring.Component):
     """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
 
     Every cycle each bank serves one read and one write, whoever asks, in turn. The reader ``first`` never waits: in
-    turn, a client at half its pace would meet it in bank after bank and slow it down to half. A read is answered
+    turn, a client at half its pace would meet it in bank after bank and slow it down to half. It hears in ``crowded``
+    that it kept another reader waiting in this cycle, and has to leave it a gap some time. A read is answered
     ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle. Contents
     are zero at power-up and survive a reset.
     """
@@ -30,6 +31,7 @@ class LocalMemory(wiring.Component):
         super().__init__({
             **{name: In(local_read_port(arch)) for name in readers},
             **{name: In(local_write_port(arch)) for name in writers},
+            **({} if first is None else {"crowded": Out(1)}),
         })
 
     def elaborate(self, platform) -> Module:
@@ -52,6 +54,11 @@ class LocalMemory(wiring.Component):
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)
             respond(m, port, valid, bank, outputs)
+        if first is not None:
+            asked = readers[first].request
+            m.d.comb += self.crowded.eq(asked.valid & Cat(
+                port.request.valid & interleave.same_bank(port.request.payload, asked.payload)
+                for index, port in enumerate(readers) if index != first).any())
         return m
 
 

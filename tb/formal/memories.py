@@ -80,8 +80,11 @@ def one_bank_one_port(harness: Harness, name: str, ports: list, bank_of: Any) ->
 
 def local(broken: Broken | None = None) -> Harness:
     harness, arch = Harness(), CELLS
-    block = LocalMemory(arch, ("r0", "r1"), ("w0", "w1"))
+    block = LocalMemory(arch, ("r0", "r1"), ("w0", "w1"), first="r0")
     harness.block(block, broken=broken)
+    first, other = block.r0.request, block.r1.request
+    harness.always(first.ready, "the_first_never_waits")
+    harness.always(block.crowded == (first.valid & other.valid & ~other.ready), "who_waits_for_it_is_seen")
     cell = Seen(harness, arch.local_address_width, arch.number.width * arch.array_size)
     reads, writes = [block.r0, block.r1], [block.w0, block.w1]
     one_bank_one_port(harness, "reads", [port.request for port in reads], lambda request: request.payload[0])
@@ -139,10 +142,11 @@ def accumulators(arch: Arch) -> Any:
 PROOFS = [
     Proof("round_robin", "RoundRobin: one grant, only to who asks, nobody passed over more than n - 1 times",
           round_robin, {"later": is_zero}),
-    Proof("local_memory", "local memory: one client a bank and port; reads see the last write to any address", local,
+    Proof("local_memory",
+          "local memory: one client a bank and port, the first at once; reads see the last write to any address", local,
           {"read0.grant": lambda *_: 0b11}, 8, BOUNDED),
     Proof("accumulator_ports", "accumulators: one client a bank and port, the array never waits", accumulator_ports,
-          {"writes0.grant": lambda *_: 0b11}, 2),
+          {"writes0.open": lambda *_: 0b11}, 2),
     Proof("accumulators", "accumulators: reads see every write and accumulate taken before, back to back",
           accumulators(CELLS.replace(accumulator_depth=2, accumulator_banks=1, accumulator_width=4)),
           {"bank0.hit1": is_zero}, 10, BOUNDED, fast=False),
