@@ -39,6 +39,10 @@ FLOAT_DECIBELS = 80.0
 DECIBELS_A_BIT = 2.0
 """Of the data type: what rounding everything to it leaves at least (32 dB at 16 bits)."""
 
+TABLE_DECIBELS = 20.0
+"""What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
+that random networks get, reach that."""
+
 Results = dict[str, np.ndarray]
 """Outputs by name, in the user's shape, as real numbers."""
 
@@ -102,6 +106,8 @@ class Checker:
         if runs in (GRAPH, LAYERS):
             return FLOAT_DECIBELS
         last, enough = self.verdicts[-1].runs, DECIBELS_A_BIT * state.arch.number.width
+        if any(layer.lookup for layer in state.layers):
+            enough = min(enough, TABLE_DECIBELS)
         every_step = state.arch.mac_rounding == EVERY_STEP
         if last == LAYERS:
             return -math.inf if state.plain or every_step else enough

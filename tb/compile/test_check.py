@@ -98,6 +98,18 @@ def test_zeros_before_a_pool_of_negatives(tmp_path: Path) -> None:
     run(padded, ARCH, tmp_path).insist()
 
 
+def test_a_value_table_may_lose_more_than_rounding(tmp_path: Path) -> None:
+    def curve(maker: ModelMaker) -> None:
+        maker.node("Tanh", maker.conv("x", 6, 5, (3, 3)))
+
+    allowed = {}
+    for entries in (64, 8):
+        checker = run(curve, ARCH.replace(lut_depth=entries), tmp_path)
+        rounded, = (verdict for verdict in checker.verdicts if verdict.step == "points")
+        allowed[entries] = rounded.allowed, bool(rounded.problem)
+    assert allowed == {64: ("20 dB", False), 8: ("20 dB", True)}, "a table that is too small is named"
+
+
 def test_plain_points_may_lose_anything(tmp_path: Path) -> None:
     checker = run(residual, ARCH, tmp_path, plain=True)
     checker.insist()
