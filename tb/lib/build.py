@@ -118,7 +118,7 @@ def _verilator_flags(
     libs = cocotb_tools.config.libs_dir
     flags = ["--cc", "--exe", "--vpi", "--no-timing", "--prefix", "Vtop", "--top-module", top, "-o", "simulation"]
     flags += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--timescale-override", "1ns/1ps", "-O3", "--x-assign", "fast"]
-    flags += ["--x-initial", "fast", "--output-split", "8000", "--output-split-cfuncs", "2000"]
+    flags += ["--x-initial", "fast", "--output-split", "8000", "--output-split-cfuncs", "20000"]
     flags += ["-LDFLAGS", f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator"]
     if clock:
         flags += ["-CFLAGS", f"-DWEFT_CLOCK={clock}", "-CFLAGS", "-DWEFT_HALF_PERIOD=5000"]

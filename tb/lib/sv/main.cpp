@@ -51,9 +51,10 @@ void settle(Vtop& top) {
             VerilatedVpi::doInertialPuts();
             value_callbacks();
         } while (VerilatedVpi::evalNeeded());
-        VerilatedVpi::callCbs(cbReadWriteSynch);
-        VerilatedVpi::doInertialPuts();
-        value_callbacks();
+        if (VerilatedVpi::callCbs(cbReadWriteSynch)) {
+            VerilatedVpi::doInertialPuts();
+            value_callbacks();
+        }
     } while (VerilatedVpi::evalNeeded());
     top.eval_end_step();
     VerilatedVpi::callCbs(cbReadOnlySynch);
@@ -99,10 +100,11 @@ int main(int argc, char** argv) {
         if (top->eventsPending()) next = std::min<uint64_t>(next, top->nextTimeSlot());
         if (next == kNever) break;
         now = next;
-        VerilatedVpi::callCbs(cbNextSimTime);
-        value_callbacks();
-        VerilatedVpi::callTimedCbs();
-        value_callbacks();
+        if (VerilatedVpi::callCbs(cbNextSimTime)) value_callbacks();
+        if (VerilatedVpi::cbNextDeadline() <= now) {
+            VerilatedVpi::callTimedCbs();
+            value_callbacks();
+        }
 #ifdef WEFT_CLOCK
         if (now == next_edge) {
             next_edge += WEFT_HALF_PERIOD;
