@@ -11,29 +11,36 @@ from weft.compiler.estimator.state import (
     NONE,
     SIMD,
     SLOTS,
+    STAGES,
     SWAPS,
 )
 
-DECODER_STAGES = 5
-BEATS_AHEAD = 4
-"""Program bytes that wait: instructions in the decoder, beats in front of it."""
 ISSUED, STARTED, FINISHED = range(3)
 """Columns of ``times`` [operations, 3]."""
 
 
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
-def fetch(control, machine):
-    """A beat of the program arrives each cycle, while there is room."""
-    room = DECODER_STAGES * machine.instruction_bytes + BEATS_AHEAD * machine.stream_bytes
-    control.bytes = min(control.bytes + machine.stream_bytes, room)
+def fetch(control, machine, drains, instructions, now):
+    """An instruction whose bytes are here goes into the decoder, whose stages, one for each cycle of its latency, close
+    up; but nothing goes behind one that waits until the machine is empty. Then a beat arrives, if there is room."""
+    room = control.entered - control.instruction < machine.decode_latency
+    drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
+    whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
+    if room and whole and not drains_inside:
+        control.entered_at[control.entered % STAGES] = now
+        control.entered += 1
+        control.bytes -= machine.instruction_bytes
+    if control.bytes < machine.instruction_bytes:
+        control.bytes += machine.stream_bytes
 
 
 @kernel
-def decode(state, machine, work, drains, instructions, times, now):
+def decode(state, machine, work, drains, times, now):
     """What stands at the decoder's output goes on, if it can."""
     control = state.control
-    if control.instruction == instructions or control.bytes < machine.instruction_bytes or now < control.free_from:
+    there_from = control.entered_at[control.instruction % STAGES] + machine.decode_latency
+    if control.instruction == control.entered or now < there_from or now < control.free_from:
         return
     operation, free_from = control.next, now + 1
     if control.drain < len(drains) and drains[control.drain] == control.instruction:
@@ -50,7 +57,6 @@ def decode(state, machine, work, drains, instructions, times, now):
         control.next += 1
     control.free_from = free_from
     control.instruction += 1
-    control.bytes -= machine.instruction_bytes
 
 
 # -- the interlock -----------------------------------------------------------------------------------------------------

@@ -75,14 +75,18 @@ def replay(state, machine, work, drains, instructions, times):
     """Fill ``times`` [operations, (issue, start, finish)]. Whether the program came to its end."""
     now = machine.decode_latency
     control = state.control
+    beats = -(-machine.instruction_bytes // machine.stream_bytes)
+    control.bytes = beats * machine.stream_bytes  # time counts from when the first instruction is there
+    for before in range(now):
+        fetch(control, machine, drains, instructions, before)
     finished, finished_at = 0, now
     while control.finished < len(work) or control.instruction < instructions:
         if control.finished != finished:
             finished, finished_at = control.finished, now
         elif now - finished_at > STUCK_CYCLES:
             return False
-        fetch(control, machine)
-        decode(state, machine, work, drains, instructions, times, now)
+        decode(state, machine, work, drains, times, now)
+        fetch(control, machine, drains, instructions, now)
         fetch_heads(state, machine, now)
         ask(state, machine, now)
         step(state, machine, now)

@@ -92,14 +92,18 @@ PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("gra
                   ("last", "i8", 16), ("held", "i8", 16), ("winner", "i8", 16)])
 """The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
 
+STAGES = 8
+"""Instructions that the decoder holds at most."""
+
 CONTROL = np.dtype([
-    ("next", "i8"), ("instruction", "i8"), ("bytes", "i8"), ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
+    ("next", "i8"), ("instruction", "i8"), ("entered", "i8"), ("entered_at", "i8", STAGES), ("bytes", "i8"),
+    ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
     ("crowded", "i8"), ("patience", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``, which can go on at
-``free_from``, and the ``bytes`` of program here. ``crowded``: whether MatMul kept others waiting in the last cycle,
-``patience``: in how many in a row before it."""
+``free_from``; how many have ``entered`` the decoder, and when; ``bytes`` of program in front of it. ``crowded``:
+whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row before it."""
 
 
 MOST_PRODUCTS = 1024

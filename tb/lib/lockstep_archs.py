@@ -15,7 +15,8 @@ def lockstep_archs() -> dict[str, Arch]:
             stride0_depth=5, stride1_depth=3),
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
-            lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4),
+            lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,
+            stream_width=32),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),
         "lanes16_odd": Arch.load("ultra96").replace(
