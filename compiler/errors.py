@@ -15,6 +15,10 @@ class CompileError(WeftError):
     node = ""
 
 
+class Fault(CompileError):
+    """A product that must not be used: a mistake of the compiler, not of its user."""
+
+
 def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError:
     """The error for ``what``; the caller raises it."""
     return CompileError(explain(what, found, allowed, way_out))

@@ -1,40 +1,21 @@
-"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before.
-
-Also checks the memory map: no two objects that live at the same time overlap.
-"""
+"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.errors import CompileError
+from weft.compiler.errors import Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.arch import Arch
 from weft.hw.isa import SimdOpcode
 
 
-class LirError(CompileError):
-    """A program that must not be encoded: a mistake of the compiler, not of its user."""
-
-
-def verify_places(places: Iterable[Place], depth: int, memory: str) -> None:
-    """Raises LirError when a place leaves the memory or two live places share a vector."""
-    known: list[Place] = []
-    for place in places:
-        if place.base < 0 or place.base + place.size > depth:
-            raise LirError(f"{memory}: {place} lies outside 0..{depth - 1}")
-        clash = next((other for other in known if other.overlaps(place)), None)
-        if clash is not None:
-            raise LirError(f"{memory}: {place} overlaps {clash}")
-        known.append(place)
-
-
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
-    """Raises LirError at the first operation that is wrong. ``written`` Vars are there before the program runs."""
+    """Raises Fault at the first operation that is wrong. ``written`` Vars are there before the program runs."""
     checker = _Checker(arch, written, const_size)
     for number, operation in enumerate(operations):
         checker.check(number, operation)
@@ -65,10 +46,10 @@ class _Checker:
 
     def finish(self, count: int) -> None:
         if self.loop:
-            raise LirError(f"operation {count}: the program ends inside a loop body")
+            raise Fault(f"operation {count}: the program ends inside a loop body")
 
-    def _error(self, problem: str) -> LirError:
-        return LirError(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
+    def _error(self, problem: str) -> Fault:
+        return Fault(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
     def _vectors(self, address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> np.ndarray:

@@ -26,11 +26,13 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers import hir
 from weft.compiler.layers.build import build_layers
-from weft.compiler.lir_verifier import verify, verify_places
+from weft.compiler.layers.verifier import verify_layers
+from weft.compiler.lir_verifier import verify
 from weft.compiler.manifest import ConstFile, Port, TModel, write_files
 from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
+from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.host import HostPart, fall_back, refuse_host
@@ -133,6 +135,7 @@ def _graph_pass(function: Callable[[Graph], Graph]) -> Callable[[State], State]:
 # -- layers, numbers, memory ---------------------------------------------------------------------------------------
 def _layers(state: State) -> State:
     layers = build_layers(state.graph, state.arch)
+    verify_layers(layers, [port.tensor for port in state.graph.inputs])
     made = {var.root for layer in layers for var in layer.outputs}
     for port in state.graph.outputs:
         if port.tensor not in made:
@@ -158,6 +161,7 @@ def _layout(state: State) -> State:
     layout = lay_out(lifetimes(state.graph, state.layers), state.layers, state.consts, state.arch)
     verify_places([*layout.dram0.values(), *filter(None, [layout.copy])], state.arch.dram0_depth, "DRAM0")
     verify_places(layout.local.values(), state.arch.local_depth, "local memory")
+    verify_lifetimes(state.layers, {**layout.dram0, **layout.local})
     return state.replace(layout=layout)
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
+
+from weft.compiler.text_form import parse_value
 
 Size = tuple[int, int]
 
@@ -321,3 +323,15 @@ def text(layers: tuple[Layer, ...]) -> str:
         lines.append(f"layer {layer.name}")
         lines += [f"  {operation}" for operation in layer.operations]
     return "\n".join(lines) + "\n"
+
+
+def parse(content: str) -> tuple[Layer, ...]:
+    """The layers of :func:`text`. Raises WeftError."""
+    kinds = (*get_args(Operation), Var, Part, Window)
+    found: list[tuple[str, list[Operation]]] = []
+    for line in content.splitlines():
+        if line.startswith("layer "):
+            found.append((line.removeprefix("layer "), []))
+        elif line.strip():
+            found[-1][1].append(parse_value(line, kinds))
+    return tuple(Layer(name, tuple(operations)) for name, operations in found)

@@ -6,15 +6,19 @@ modelled cost of the layers that live beside it falls.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.places import Place, first_fit
 from weft.compiler.memory.variables import Lifetime, place_variables
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.tiling import Plan, plan_layer, too_small, traffic
+from weft.compiler.scheduler.shape import Grain, LayerShape
+from weft.compiler.scheduler.tiling import Need, Plan, Tiling, plan_layer, too_small, traffic
+from weft.compiler.text_form import parse_value
 from weft.hw.arch import Arch
 
 MOST_WAITING = 0.005
@@ -48,9 +52,39 @@ class Layout:
         if self.copy is not None:
             lines.append(f"dram0 copy of all consts: base={self.copy.base} size={self.copy.size}")
         for shape, plan in zip(self.shapes, self.plans, strict=True):
-            lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} cost={plan.cost:.0f} "
-                         f"runner_up={plan.runner_up} {plan.tiling} {plan.need}")
+            lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} {plan}")
         return "\n".join(lines) + "\n"
+
+
+class Printed(NamedTuple):
+    """What :meth:`Layout.text` says: places, and of each layer its name, its scratch in vectors and its plan."""
+
+    dram0: dict[str, Place]
+    local: dict[str, Place]
+    copy: tuple[int, int] | None
+    plans: tuple[tuple[str, int, Plan], ...]
+
+
+_PLACE = re.compile(r"(dram0|local) (.*): base=(\d+) size=(\d+) layers=(-?\d+)\.\.(-?\d+)")
+_COPY = re.compile(r"dram0 copy of all consts: base=(\d+) size=(\d+)")
+_PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
+
+
+def parse(content: str) -> Printed:
+    """Raises WeftError at a line that :meth:`Layout.text` does not write."""
+    found = Printed({}, {}, None, ())
+    for line in content.splitlines():
+        if match := _PLACE.fullmatch(line):
+            getattr(found, match[1])[match[2]] = Place(match[2], *map(int, match.group(3, 4, 5, 6)))
+        elif match := _COPY.fullmatch(line):
+            found = found._replace(copy=(int(match[1]), int(match[2])))
+        elif match := _PLAN.fullmatch(line):
+            plan = parse_value(match[3], (Plan, Tiling, Need, Grain))
+            found = found._replace(plans=(*found.plans, (match[1], int(match[2]), plan)))
+        else:
+            raise refuse(f"line of a memory map {line!r}", "an unknown form", "a place, a copy of consts or a plan",
+                         "print the map again with --dump-dir")
+    return found
 
 
 def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Layout:

@@ -1,0 +1,71 @@
+"""Checks the HIR: every layer is whole, and what it reads was written before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft.compiler.errors import Fault
+from weft.compiler.layers.hir import (
+    Add,
+    Layer,
+    Load,
+    MatMul,
+    MaxPool,
+    Multiply,
+    Operation,
+    Product,
+    Save,
+    Size,
+    Var,
+)
+
+Temp = tuple[int | None, Size]
+"""Channels, where the layer tells them, and pixels."""
+
+
+def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
+    """Raises Fault at the first layer that is wrong. ``inputs``: the network's, which are there before it runs."""
+    written, saved = set(inputs), set()
+    for layer in layers:
+        _verify_operations(layer)
+        for var in layer.inputs:
+            if var.root not in written:
+                raise Fault(f"layer {layer.name}: reads {var.name!r}, which nothing wrote")
+        for var in layer.outputs:
+            if var.name in saved:
+                raise Fault(f"layer {layer.name}: {var.name!r} is saved a second time")
+            saved.add(var.name)
+            written.add(var.root)
+
+
+def _verify_operations(layer: Layer) -> None:
+    temps: dict[str, Temp] = {}
+    for number, operation in enumerate(layer.operations):
+        if isinstance(operation, MatMul | Product | Load) != (number == 0):
+            raise Fault(f"layer {layer.name}: {operation} must be the first operation, and no other")
+        _verify_operation(layer, operation, temps)
+    if not isinstance(layer.operations[-1], Save):
+        raise Fault(f"layer {layer.name}: ends with {layer.operations[-1]}, not with a Save")
+
+
+def _verify_operation(layer: Layer, operation: Operation, temps: dict[str, Temp]) -> None:
+    """``temps``: what the operations before it have made."""
+    if isinstance(operation, MatMul | Product | Load):
+        channels = operation.input.channels if isinstance(operation, Load) else None
+        temps[operation.output] = channels, operation.size
+        return
+    name = operation.source if isinstance(operation, MaxPool | Save) else operation.target
+    if name not in temps:
+        raise Fault(f"layer {layer.name}: {operation} reads {name}, which nothing wrote")
+    channels, size = temps[name]
+    if isinstance(operation, MaxPool):
+        temps[operation.output] = channels, operation.size
+    elif isinstance(operation, Add | Multiply | Save):
+        var = operation.output if isinstance(operation, Save) else operation.input
+        _verify_fits(layer, operation, var, channels, size)
+        temps[name] = var.channels, size
+
+
+def _verify_fits(layer: Layer, operation: Operation, var: Var, channels: int | None, size: Size) -> None:
+    if var.size != size or channels not in (None, var.channels):
+        raise Fault(f"layer {layer.name}: {operation} meets a Temp of {channels} channels, {size} pixels")

@@ -1,0 +1,28 @@
+"""Reads back what products of the compiler print of themselves: dataclasses by name, tuples, literals."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from weft.hw.errors import WeftError, explain
+
+
+def parse_value(content: str, kinds: Iterable[type]) -> Any:
+    """The value that prints as ``content``; only the dataclasses of ``kinds`` are made. Raises WeftError."""
+    names = {kind.__name__: kind for kind in kinds}
+    try:
+        return _value(ast.parse(content.strip(), mode="eval").body, names)
+    except (SyntaxError, KeyError, TypeError, ValueError) as error:
+        raise WeftError(explain(f"text {content.strip()!r}", f"{type(error).__name__} {error}",
+                                f"literals, tuples, and {', '.join(names)} with their fields",
+                                "print the product again with --dump-dir")) from None
+
+
+def _value(node: ast.expr, names: dict[str, type]) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+        return names[node.func.id](**{str(entry.arg): _value(entry.value, names) for entry in node.keywords})
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(entry, names) for entry in node.elts)
+    return ast.literal_eval(node)

@@ -1,0 +1,116 @@
+"""HIR and memory map print and parse, and their verifiers find planted mistakes. (The LIR's are in ``test_lir.py``.)"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from weft.compiler import pipeline
+from weft.compiler.errors import Fault
+from weft.compiler.layers import hir
+from weft.compiler.layers.hir import Layer, Save
+from weft.compiler.layers.verifier import verify_layers
+from weft.compiler.memory import layout
+from weft.compiler.memory.places import Place
+from weft.compiler.memory.verifier import verify_lifetimes, verify_places
+from weft.hw.errors import WeftError
+from weft.tb.compile.run_model import BASE, ModelMaker
+
+ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
+    """A network with every kind of operation, after all steps."""
+    maker = ModelMaker((1, 12, 9, 8))
+    name = maker.node("Add", maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1)), "x")
+    name = maker.node("MaxPool", name, kernel_shape=(3, 3), strides=(2, 2))
+    gate = maker.node("Tanh", name)
+    name = maker.node("Mul", maker.node("LeakyRelu", maker.conv(name, 12, 12, (1, 1)), alpha=0.3), gate)
+    parts = [maker.node("Relu", maker.conv(name, 12, 5, (1, 1))), name]
+    name = maker.node("Concat", *parts, axis=1)
+    maker.node("Clip", maker.conv(name, 17, 4, (2, 2), strides=(2, 1)), maker.constant(np.float32(0)),
+               maker.constant(np.float32(2)))
+    path = maker.save(tmp_path_factory.mktemp("forms") / "model.onnx")
+    found = pipeline.State(path, ARCH, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
+    for step in pipeline.STEPS:
+        found = step.run(found)
+    return found
+
+
+def test_layers_print_and_parse(state: pipeline.State) -> None:
+    kinds = {type(operation).__name__ for layer in state.layers for operation in layer.operations}
+    assert kinds >= {"MatMul", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
+    assert hir.parse(hir.text(state.layers)) == state.layers
+
+
+def test_memory_map_prints_and_parses(state: pipeline.State) -> None:
+    printed = layout.parse(state.layout.text())
+    assert printed.dram0 == state.layout.dram0 and printed.local == state.layout.local and printed.local
+    assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
+                                  zip(state.layout.shapes, state.layout.plans, strict=True))
+    copied = dataclasses.replace(state.layout, copy=Place("%consts", 7, 9, -1, 3))
+    assert layout.parse(copied.text()).copy == (7, 9)
+
+
+@pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  Relu(target=__import__('os'))",
+                                     "layer a\n  Relu(goal='%0')", "layer a\n  Relu(target="])
+def test_other_text_is_refused(content: str) -> None:
+    with pytest.raises(WeftError, match="found .* allowed"):
+        hir.parse(content)
+
+
+def test_other_maps_are_refused() -> None:
+    with pytest.raises(WeftError, match="unknown form"):
+        layout.parse("dram2 x: base=0 size=1 layers=0..1")
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.Operation, ...]) -> tuple[Layer, ...]:
+    layer = dataclasses.replace(layers[number], operations=operations)
+    return (*layers[:number], layer, *layers[number + 1:])
+
+
+MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]] = {
+    "a layer too early": (lambda layers: layers[::-1], "which nothing wrote"),
+    "no save": (lambda layers: changed(layers, 0, layers[0].operations[:-1]), "not with a Save"),
+    "no core": (lambda layers: changed(layers, 0, layers[0].operations[1:]), "must be the first"),
+    "two cores": (lambda layers: changed(layers, 0, (layers[0].operations[0], *layers[0].operations)),
+                  "must be the first"),
+    "another temp": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], Save("%9", layers[0].output))),
+                     "reads %9, which nothing wrote"),
+    "saved twice": (lambda layers: (*layers, layers[-1]), "a second time"),
+    "another size": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], dataclasses.replace(
+        layers[0].operations[-1], output=dataclasses.replace(layers[0].output, height=1)))), "meets a Temp of"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_verifier_of_layers_finds(mistake: str, state: pipeline.State) -> None:
+    plant, message = MISTAKES[mistake]
+    verify_layers(state.layers, ["x"])
+    with pytest.raises(Fault, match=message):
+        verify_layers(plant(state.layers), ["x"])
+
+
+def test_a_place_that_ends_too_early(state: pipeline.State) -> None:
+    places = {**state.layout.dram0, **state.layout.local}
+    verify_lifetimes(state.layers, places)
+    for name, place in places.items():
+        if place.first < place.last < len(state.layers):
+            with pytest.raises(Fault, match="has no place while it runs"):
+                verify_lifetimes(state.layers, {**places, name: dataclasses.replace(place, last=place.last - 1)})
+    with pytest.raises(Fault, match="has no place"):
+        verify_lifetimes(state.layers, {})
+
+
+def test_overlapping_places() -> None:
+    first, second = Place("a", 0, 10, 0, 3), Place("b", 9, 5, 3, 4)
+    with pytest.raises(Fault, match="overlaps"):
+        verify_places([first, second], 100, "DRAM0")
+    verify_places([first, dataclasses.replace(second, first=4)], 100, "DRAM0")
+    with pytest.raises(Fault, match="outside"):
+        verify_places([first], 9, "DRAM0")
