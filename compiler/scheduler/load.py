@@ -12,7 +12,7 @@ from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import Box, View
+from weft.compiler.scheduler.spans import Box, View, groups
 from weft.compiler.scheduler.stages import Step
 from weft.compiler.scheduler.tiling import Tiling
 
@@ -162,7 +162,8 @@ class Loader:
         return self._weights(step, *place) if place else {}
 
     def _weights(self, step: Step, base: int, fill: bool) -> dict[int, int]:
-        """Weights out of DRAM1; small ones load together."""
+        """Weights out of DRAM1; small ones load together. Where they come from both DRAMs, each piece does, so that
+        no step waits for one port while the other has nothing to do."""
         pieces: dict[int, int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
@@ -171,8 +172,10 @@ class Loader:
                 joined.append([base, far, 0])
             joined[-1][2] += end - start
             base += end - start
-        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near), self.source.address(far, size), size)
-                       for near, far, size in joined if fill and size]
+        most = self.arch.local_depth if self.source.copy is None else LOAD_VECTORS
+        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near + low), self.source.address(far + low, high - low),
+                                    high - low)
+                       for near, far, size in joined if fill for low, high in groups(size, most)]
         return pieces
 
     def _residuals(self, step: Step, place: tuple[int, bool] | None) -> tuple[View, ...]:

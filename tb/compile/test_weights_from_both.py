@@ -11,7 +11,7 @@ from weft.compiler.lir import Address, DataMove, Space
 from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import State, Step, compile_model
 from weft.compiler.run.session import Session
-from weft.compiler.scheduler.load import WeightSource
+from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
 
 NARROW = BASE.replace(axi_data_width=32)
@@ -52,6 +52,18 @@ def test_a_dense_network_reads_both(tmp_path: Path) -> None:
     assert entries[1] == {**entries[0], "base": state.layout.copy.base, "memory": "dram0"}
     assert all("memory" not in entry for entry in entries[:1])
     check_model(path, NARROW, samples, 60)
+
+
+def test_a_step_takes_its_weights_from_both(tmp_path: Path) -> None:
+    """A load is no longer than the other port takes to catch up, so that both work on the same step's weights."""
+    path, samples = network(tmp_path, 7)
+    state, _ = compiled(path, samples)
+    largest = max(plan.need.weights for plan in state.layout.plans)
+    loads = [move.size for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local
+             and (move.far.space is Space.CONSTS or move.far.offset >= state.layout.copy.base)]
+    assert max(loads) <= LOAD_VECTORS < largest
+    alone, _ = compiled(path, samples, dram0_depth=1000)
+    assert max(move.size for move in alone.schedule.operations if isinstance(move, DataMove)) > LOAD_VECTORS
 
 
 def test_every_image_finds_them(tmp_path: Path) -> None:
