@@ -41,6 +41,7 @@ from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
+from weft.compiler.passes.pool_parts import pool_parts
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
@@ -197,6 +198,7 @@ STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
     Step("split_host", _split_host, lambda state: _host_text(state) + state.graph.text()),
     Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
+    Step("pool_parts", _graph_pass(pool_parts), lambda state: state.graph.text()),
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
     Step("order", _graph_pass(in_order), lambda state: state.graph.text()),

@@ -2,7 +2,7 @@
 
 A layer stays open while its result is read by one node only. What may join, in this order: residual adds, one ReLU,
 one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter). A result that
-others read too may be saved twice, as it is and after a ReLU; then the layer is closed.
+others read too may be saved twice, as it is and after a ReLU or a max pool; then the layer is closed.
 """
 
 from __future__ import annotations
@@ -194,10 +194,12 @@ def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     _need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, MaxPool, Multiply, Lookup)
-    size = builder.graph.shapes[node.output][2:]
-    pool = MaxPool(layer.temp, _window(node), f"%{layer.temps}", (size[0], size[1]))
-    return layer.join(position, pool, new_temp=True)
+    window, size = _window(node), builder.var(node.output).size
+    both = (builder.save_and_go_on(node.input(0), MaxPool, Multiply, Lookup)
+            if window.partitions(builder.var(node.input(0)).size, size) else None)
+    layer = both or builder.take_or_load(node.input(0), node, position, MaxPool, Multiply, Lookup)
+    pool = MaxPool(layer.temp, window, f"%{layer.temps}", size)
+    return layer.join(both.position if both else position, pool, new_temp=True)
 
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:

@@ -1,5 +1,5 @@
 """HIR: a layer is a core, operations on its result in the accumulators, and a save; a second save, of the result
-after a ReLU, may follow.
+after a ReLU or a max pool, may follow.
 
 The core is ``mat_mul`` (a convolution on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor
 brought into the accumulators as it is).
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from weft.compiler.text_form import parse_value
 
@@ -64,6 +64,11 @@ class Window:
             spans = (self.outputs(axis, tap, 0, output[axis], size[axis]) for tap in range(self.kernel[axis]))
             pairs *= sum(high - low for low, high in spans)
         return pairs
+
+    def partitions(self, size: Size, output: Size) -> bool:
+        """Whether each pixel of an image of ``size`` is read for exactly one pixel of the result, of ``output``."""
+        whole = tuple(count * stride for count, stride in zip(output, self.strides, strict=True))
+        return self.kernel == self.strides and self.dilations == (1, 1) and not any(self.pads) and whole == size
 
     def packed(self, axes: Iterable[int]) -> Window:
         """What is left of the kernel when its taps along these axes lie in channels and the image has, there, the
@@ -240,11 +245,20 @@ class Save:
 Operation = MatMul | Product | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
 
 
+class Saved(NamedTuple):
+    """An output of a layer: whether a ReLU comes before it, and whether a max pool comes after."""
+
+    var: Var
+    relu: bool
+    before_pool: bool
+
+
 @dataclass(frozen=True)
 class Layer:
     """Core first, save last. ``name`` is the node that made the core.
 
-    Between the first save and the last there is nothing but a ReLU: what a layer saves is the same accumulators.
+    Between the first save and the last there is nothing but a ReLU, so that both save the same accumulators; or but a
+    max pool whose windows partition the image, so that each pixel is saved once.
     """
 
     name: str
@@ -279,19 +293,25 @@ class Layer:
         return next((operation for operation in self.operations if isinstance(operation, Minimum | LeakyRelu)), None)
 
     @cached_property
-    def saves(self) -> tuple[tuple[Var, bool], ...]:
-        """What is saved, in order, and whether a ReLU comes before."""
-        found, relu = [], False
-        for operation in self.operations:
-            relu = relu or isinstance(operation, Relu)
+    def saves(self) -> tuple[Saved, ...]:
+        """What is saved, in order."""
+        found = []
+        for number, operation in enumerate(self.operations):
             if isinstance(operation, Save):
-                found.append((operation.output, relu))
+                relu = any(isinstance(entry, Relu) for entry in self.operations[:number])
+                pools = any(isinstance(entry, MaxPool) for entry in self.operations[number:])
+                found.append(Saved(operation.output, relu, pools))
         return tuple(found)
+
+    @property
+    def saves_before_pool(self) -> bool:
+        """Whether the input of its max pool is saved too."""
+        return self.saves[0].before_pool
 
     @cached_property
     def outputs(self) -> tuple[Var, ...]:
-        """Every Var that is saved, in order; all of one size."""
-        return tuple(var for var, _ in self.saves)
+        """Every Var that is saved, in order; of one channel count."""
+        return tuple(save.var for save in self.saves)
 
     @property
     def output(self) -> Var:

@@ -125,7 +125,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
 
 
 def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
-    """An upper limit at the output's point; a slope at the type's own, because Multiply rounds by it: as a factor
+    """An upper limit at the first output's point; a slope at the type's own, because Multiply rounds by it: as a factor
     between a half and one, and a power of two."""
     operation = layer.elementwise
     if operation is None:
@@ -135,7 +135,7 @@ def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
         exponent = max(exponent, -arch.number.point)
         fraction = operation.slope / 2.0 ** exponent
         return [int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent)]
-    return [int(arch.number.quantize(np.array(operation.value), points.vars[layer.output.root]))]
+    return [int(arch.number.quantize(np.array(operation.value), points.vars[layer.outputs[0].root]))]
 
 
 def _encode_weights(core: MatMul, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,

@@ -38,8 +38,8 @@ class LayerPoints:
 
     @property
     def leave_shift(self) -> int:
-        """Of the last output, and of what the SIMD unit reads."""
-        return self.leave_shifts[-1]
+        """Of the first output, and of what the SIMD unit reads on the way to it."""
+        return self.leave_shifts[0]
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class _Chooser:
         for layer in self.layers:
             if isinstance(layer.elementwise, LeakyRelu):
                 # The SIMD unit sees negative values before they shrink, at the output's point.
-                unshrunk = -self.calibration.ranges[layer.output.name].low / layer.elementwise.slope
-                root = layer.output.root
+                unshrunk = -self.calibration.ranges[layer.outputs[0].name].low / layer.elementwise.slope
+                root = layer.outputs[0].root
                 before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
         for name in names:
             magnitude = max(self.calibration.ranges[name].magnitude, before_slope.get(name, 0.0))

@@ -172,8 +172,8 @@ class Fixed:
                 elif isinstance(operation, Relu):
                     value = np.maximum(value, 0)
                 else:  # the SIMD unit: out of the accumulators and in again
-                    scalars = self._simd(operation, self._leave(value, numbers.leave_shift), tensors, numbers, own)
-                    value = self._enter(scalars, numbers.leave_shift)
+                    scalars = self._simd(operation, self._leave(value, leaves[0]), tensors, numbers, own)
+                    value = self._enter(scalars, leaves[0])
 
     def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Size, Var
+from weft.compiler.layers.hir import Saved, Size
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
@@ -16,7 +16,7 @@ from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.shape import LayerShape
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
-from weft.compiler.scheduler.spans import Axis, Box, Span, View, groups, repeated, spans
+from weft.compiler.scheduler.spans import Axis, Span, View, groups, repeated, spans
 from weft.compiler.scheduler.stages import layer_steps
 from weft.compiler.scheduler.tiling import Plan, finished_together
 
@@ -89,13 +89,15 @@ class LayerEmitter:
             yield from emit_multiply(result, factor, self.points.leave_shift, self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, overwrite=False)
+        if self.layer.saves_before_pool:
+            yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
             pooled = View(second + before * region.pixels, region)
-            yield from emit_pool(self.layer.pool, result, pooled, self.points.leave_shift, self.arch,
+            yield from emit_pool(self.layer.pool, result, pooled, self.points.leave_shifts[-1], self.arch,
                                  continues=not step.first)
             result = pooled
         if step.last:
-            yield from self._finish(prepared, region, result)
+            yield from self._finish(prepared, result, before_pool=False)
 
     def _add(self, prepared: Prepared, result: View, *, overwrite: bool) -> Operations:
         """The other Vars into the accumulators; the first of them may overwrite what was there."""
@@ -158,22 +160,24 @@ class LayerEmitter:
         for span in spans(axes, self.arch):
             yield span._replace(near=near + span.near, far=far + span.far)
 
-    def _finish(self, prepared: Prepared, region: Box, result: View) -> Operations:
-        """What is left to do in the accumulators, then out."""
-        shift = self.points.leave_shift
-        if self.layer.lookup is not None:
-            yield from emit_lookup(result, shift, self.arch)
-        if self.layer.elementwise is not None:
-            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, shift, self.arch)
-        for (var, relu), leave in zip(self.layer.saves, self.points.leave_shifts, strict=True):
-            yield from self._save(prepared, region, result, var, leave, relu)
+    def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
+        """What is left to do in the accumulators, as soon as something is saved, then out."""
+        if before_pool == self.layer.saves_before_pool:
+            shift = self.points.leave_shift
+            if self.layer.lookup is not None:
+                yield from emit_lookup(result, shift, self.arch)
+            if self.layer.elementwise is not None:
+                yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, shift, self.arch)
+        for save, leave in zip(self.layer.saves, self.points.leave_shifts, strict=True):
+            if save.before_pool == before_pool:
+                yield from self._save(prepared, result, save, leave)
 
-    def _save(self, prepared: Prepared, region: Box, result: View, var: Var, shift: int, relu: bool) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Saved, shift: int) -> Operations:
         """Out of the accumulators into local memory, and on to DRAM0 where the Var is not resident."""
+        var = save.var
         resident = var.root in self.residents
-        view = (whole(var, self.residents[var.root], self.arch) if resident
-                else View(prepared.stagings[var.name], prepared.step.region))
-        yield from move(True, region, view, result, Space.ACCUMULATORS, self.arch, shift, relu=relu)
+        view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
+        yield from move(True, result.box, view, result, Space.ACCUMULATORS, self.arch, shift, relu=save.relu)
         if not resident:
-            yield from move(False, region, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
+            yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
                             self.arch)

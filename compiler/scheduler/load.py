@@ -26,14 +26,14 @@ LOAD_VECTORS = 64
 
 @dataclass(frozen=True)
 class Prepared:
-    """A step with its buffers: input, weights (where each output tile's piece begins), other Vars, and the bases of
-    the outputs on their way to DRAM0, by name."""
+    """A step with its buffers: input, weights (where each output tile's piece begins), other Vars, and the outputs on
+    their way to DRAM0, by name."""
 
     step: Step
     strip: View
     pieces: dict[int, int]
     residuals: tuple[View, ...]
-    stagings: dict[str, int]
+    stagings: dict[str, View]
 
 
 @dataclass
@@ -112,14 +112,14 @@ class Loader:
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
         if self.streamed and self._adds_in(step):
             found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
-        for name in self._staged(step):
-            found[Key(STAGING, name)] = step.region.vectors
+        for name, box in self._staged(step).items():
+            found[Key(STAGING, name)] = box.vectors
         return found
 
-    def _staged(self, step: Step) -> list[str]:
-        """Outputs that go to DRAM0 after this step."""
-        return [var.name for var in self.layer.outputs
-                if step.last and step.complete and var.root not in self.residents]
+    def _staged(self, step: Step) -> dict[str, Box]:
+        """What goes to DRAM0 after this step, by the output's name."""
+        return {save.var.name: step.core if save.before_pool else step.region
+                for save in self.shape.streamed_outputs if step.complete and (step.last or save.before_pool)}
 
     def _adds_in(self, step: Step) -> bool:
         """Whether the other Vars come into the accumulators in this step."""
@@ -137,7 +137,7 @@ class Loader:
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
                         self._residuals(step, places.get(RESIDUAL)),
-                        {name: bases[Key(STAGING, name)] for name in self._staged(step)})
+                        {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
     def _strip(self, step: Step, place: tuple[int, bool] | None) -> View:
         return self._view(self.layer.core.input, step.strip, place)

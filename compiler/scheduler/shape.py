@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Product, Size, Window
+from weft.compiler.layers.hir import Layer, Load, Product, Saved, Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch
@@ -104,9 +104,13 @@ class LayerShape:
         return self.layer.core.input.root in self.resident
 
     @cached_property
-    def streamed_outputs(self) -> int:
+    def streamed_outputs(self) -> tuple[Saved, ...]:
         """Outputs that go to DRAM0."""
-        return sum(var.root not in self.resident for var in self.layer.outputs)
+        return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
+
+    def written(self, core_pixels: int, output_pixels: int) -> int:
+        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output."""
+        return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
 
     @cached_property
     def weights_are_vars(self) -> bool:

@@ -149,7 +149,7 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
     core_pixels, output_pixels = cut.core_largest, tiling.grain.rows * tiling.grain.columns
     strip = 0 if shape.input_is_resident else cut.strip_largest * tiling.inputs
     weights = shape.weight_vectors(tiling.outputs, tiling.inputs, tiling.taps)
-    staging = shape.streamed_outputs * output_pixels * tiling.outputs
+    staging = shape.written(core_pixels, output_pixels) * tiling.outputs
     residual = shape.streamed_adds * core_pixels * tiling.outputs
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tiling.outputs, (core_pixels + second) * tiling.outputs
@@ -193,7 +193,7 @@ def _ends(shape: LayerShape, tiling: Tiling, beats: float) -> float:
     cut = _cut(shape, tiling)
     first = 0.0 if shape.input_is_resident else cut.strip_largest * tiling.inputs * beats
     last = cut.core_largest * min(tiling.outputs, finished_together(cut.core_largest))
-    return first + last * (1 + beats * shape.streamed_outputs)
+    return first + last * (1 + beats * len(shape.streamed_outputs))
 
 
 def finished_together(pixels: int) -> int:
@@ -205,7 +205,8 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
     """What a tiling moves."""
     cut = _cut(shape, tiling)
     read = shape.streamed_adds * cut.core_total * shape.output_tiles
-    write = shape.streamed_outputs * math.prod(shape.layer.output.size) * shape.output_tiles
+    pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
+    write = shape.written(*pixels) * shape.output_tiles
     if not shape.input_is_resident:
         read += _strip_loads(shape, tiling) * cut.strip_total * shape.input_tiles
     if shape.loads:

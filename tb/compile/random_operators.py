@@ -113,6 +113,16 @@ def max_pool(net: Network) -> None:
     _pool(net, "MaxPool")
 
 
+def partition(net: Network) -> None:
+    """A max pool that reads every pixel once, most often of a tensor that something else reads too."""
+    source = net.pick()
+    kernel = tuple(int(net.random.choice([size for size in (1, 2, 3) if length % size == 0])) for length in source.size)
+    shape = tuple(length // size for length, size in zip(source.size, kernel, strict=True))
+    net.made(net.node("MaxPool", source, kernel_shape=kernel, strides=kernel), source.channels, *shape)
+    if net.maybe(0.7):
+        net.conv(source, net.integer(1, 10), net.window(source))
+
+
 def average_pool(net: Network) -> None:
     _pool(net, "AveragePool", count_include_pad=net.integer(0, 2))
 
@@ -238,6 +248,7 @@ def last_matrix(net: Network) -> None:
 
 OPERATORS: dict[Callable[[Network], None], float] = {
     convolution: 6, depthwise: 2, dense_kernel: 0.5, transposed: 0.7, residual: 2, product: 0.4, matrix_product: 0.6,
-    concat: 2, split: 1.2, cut_out: 0.7, pad: 0.6, max_pool: 2, average_pool: 1.2, global_pool: 0.4, relu: 3, clip: 1,
-    leaky: 1, slopes: 0.6, table: 0.8, hard_swish: 0.3, scale: 0.8, normalisation: 1, resize: 0.8, shuffle: 0.6}
+    concat: 2, split: 1.2, cut_out: 0.7, pad: 0.6, max_pool: 2, partition: 1, average_pool: 1.2, global_pool: 0.4,
+    relu: 3, clip: 1, leaky: 1, slopes: 0.6, table: 0.8, hard_swish: 0.3, scale: 0.8, normalisation: 1, resize: 0.8,
+    shuffle: 0.6}
 """How often each is taken, relative to the others."""

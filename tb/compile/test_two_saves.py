@@ -1,4 +1,4 @@
-"""A layer that saves its result twice: as it is, and after a ReLU."""
+"""A layer that saves its result twice: as it is, and after a ReLU or a max pool."""
 
 from __future__ import annotations
 
@@ -64,3 +64,56 @@ def test_ranges_of_both(tmp_path: Path) -> None:
     check_model(path, BASE, samples, 60)
     raw, positive = compiled(path, BASE, samples).points.layers[0].leave_shifts
     assert raw > positive
+
+
+# -- as it is and after a max pool -------------------------------------------------------------------------------------
+HALVES = {"kernel_shape": (2, 2), "strides": (2, 2)}
+
+
+def joined(tmp_path: Path, activation: str = "LeakyRelu", **pool: tuple[int, ...]) -> tuple[Path, np.ndarray]:
+    """YOLOv4-tiny's way: a concatenation that only a pool reads, whose first part others read too."""
+    maker = ModelMaker((1, 5, 6, 8), seed=5)
+    limits = [maker.constant(np.float32(0)), maker.constant(np.float32(1))] if activation == "Clip" else []
+    whole = maker.node(activation, maker.conv("x", 5, 13, (3, 3), pads=(1, 1, 1, 1)), *limits)
+    fine = maker.node(activation, maker.conv(whole, 13, 11, (1, 1)), *limits)
+    pooled = maker.node("MaxPool", maker.node("Concat", whole, fine, axis=1), **{**HALVES, **pool})
+    maker.conv(pooled, 24, 4, (1, 1))
+    return maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((2, 5, 6, 8))
+
+
+def test_parts_of_a_concatenation_are_pooled_where_they_are_made(tmp_path: Path) -> None:
+    path, samples = joined(tmp_path)
+    kinds = [layer.kind for layer in compiled(path, BASE, samples).layers]
+    assert kinds == ["mat_mul+leaky_relu+save+max_pool", "mat_mul+leaky_relu+max_pool", "mat_mul"]
+
+
+def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None:
+    """Else pixels would be saved twice, or not at all."""
+    for number, pool in enumerate(({"strides": (1, 1)}, {"strides": (3, 2)}, {"pads": (1, 0, 1, 0)},
+                                   {"dilations": (2, 2)}, {"kernel_shape": (4, 4), "strides": (4, 4)})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path, samples = joined(folder, **pool)
+        assert "load+max_pool" in [layer.kind for layer in compiled(path, BASE, samples).layers], pool
+        check_model(path, BASE, samples, 55)
+
+
+@pytest.mark.parametrize("activation", ["LeakyRelu", "Relu", "Clip"])
+@pytest.mark.parametrize("arch", [BASE, BASE.replace(local_depth=40, accumulator_depth=12),
+                                  BASE.replace(local_depth=14, accumulator_depth=4, accumulator_banks=1), TINY])
+def test_both_sizes_are_right(arch: Arch, activation: str, tmp_path: Path) -> None:
+    path, samples = joined(tmp_path, activation)
+    check_model(path, arch, samples, 55)
+    checker = Checker()
+    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
+    checker.insist()
+
+
+def test_a_tensor_that_is_an_output_is_pooled_too(tmp_path: Path) -> None:
+    """Both with a residual sum before them."""
+    maker = ModelMaker((1, 8, 4, 6), seed=6)
+    total = maker.node("Add", maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1)), "x")
+    path = maker.save(tmp_path / "net.onnx", total, maker.node("MaxPool", total, **HALVES))
+    samples = maker.random.standard_normal((2, 8, 4, 6))
+    assert [layer.kind for layer in compiled(path, BASE, samples).layers] == ["mat_mul+add+save+max_pool"]
+    check_model(path, BASE, samples, 60)
