@@ -111,13 +111,16 @@ def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
-    """Tensors that lie inside others: what is assembled, and views."""
+    """Tensors that lie inside others: what is assembled, and views. What is assembled of assembled tensors has all of
+    their pixels, as they are."""
     parts: dict[str, Part] = {}
-    for node in graph.nodes:
+    for node in reversed(graph.nodes):
         if node.op == "Assemble":
             pixels = math.prod(graph.shapes[node.output][2:])
+            inside = parts.get(node.output)
+            root, first = (inside.root, inside.tile) if inside else (node.output, 0)
             for name, (channel, offset, pitch, step) in zip(node.inputs, node.attributes["places"], strict=True):
-                parts[name] = Part(node.output, channel // lanes, offset, pitch, step, pixels)
+                parts[name] = Part(root, first + channel // lanes, offset, pitch, step, pixels)
     for node in graph.nodes:
         if node.op == "View":
             parts[node.output] = _view_of(graph, parts.get(node.input(0)), node)

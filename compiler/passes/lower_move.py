@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
@@ -14,7 +16,11 @@ from weft.compiler.passes.index import (
     run_on_indices,
 )
 from weft.compiler.passes.rewrite import Place, Rewrite
-from weft.compiler.passes.take import PIECES, Walk, boxes, exact
+from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact
+
+TAIL_VECTORS = 8
+"""What it costs to bring a pixel of a partly used tile into another: vectors through the array, and to and from
+DRAM0."""
 
 
 def dropout(state: Rewrite, node: Node) -> None:
@@ -101,12 +107,48 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
         channels.append(used + np.arange(count))
         end, used = used + count, used + -(-count // state.lanes) * state.lanes
     size = state.shapes[parts[0][0]][2:]
-    made = state.assemble(node, parts, (1, end, *size))
     chosen = np.concatenate(channels)
+    joins = _gains_by_joining(state, node, chosen // state.lanes)
+    made = state.assemble(node, parts, (1, end, *size), "apart" if joins else "")
+    if joins:
+        made, chosen = _tails_joined(state, node, made, chosen)
     pixels = size[0] * size[1]
     memory = chosen[:, None] * pixels + np.arange(pixels)
     index = memory.ravel()[default_index(state.graph.shapes[node.output])]
     state.hold(node.output, made, None if end == len(chosen) else index)
+
+
+def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:
+    """Whether convolutions that read the result gain more by fewer tiles than bringing those together that are partly
+    used costs. ``tiles``: where each channel lies."""
+    used = np.bincount(tiles)
+    tails = used[(used > 0) & (used < state.lanes)]
+    saved = len(tails) - -(-int(tails.sum()) // state.lanes)
+    readers = [reader for reader in state.graph.consumers().get(node.output, [])
+               if reader.op == "Conv" and reader.attributes.get("group", 1) == 1]
+    return saved * sum(_passes(state, reader) for reader in readers) > TAIL_VECTORS * len(tails)
+
+
+def _passes(state: Rewrite, conv: Node) -> float:
+    """How often a convolution sends a pixel of an input tile through the array, on average."""
+    weights = state.constant(conv.input(1))
+    made, read = (math.prod(state.graph.shapes[name][2:]) for name in (conv.output, conv.input(0)))
+    return -(-len(weights) // state.lanes) * math.prod(weights.shape[2:]) * made / read
+
+
+def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) -> tuple[str, np.ndarray]:
+    """A tensor that begins with ``apart`` and has the channels of its partly used tiles once more, together; and where
+    all ``channels`` lie in it, in tiles that are full but for one. The tiles left are not read."""
+    _, end, *size = state.shapes[apart]
+    tiles = channels // state.lanes
+    tail = np.bincount(tiles)[tiles] < state.lanes
+    joined = choose(state, node, apart, channels[tail], part="tails")
+    start = -(-end // state.lanes) * state.lanes
+    made = state.assemble(node, [(apart, state.whole(apart)), (joined, state.whole(joined)._replace(channel=start))],
+                          (1, start + int(tail.sum()), *size))
+    places = channels.copy()
+    places[tail] = start + np.arange(tail.sum())
+    return made, places
 
 
 def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> None:

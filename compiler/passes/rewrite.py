@@ -54,6 +54,8 @@ class Rewrite:
     fixed: set[str] = field(default_factory=set)
     """Tensors that cannot become a part: inputs, views, assembled ones, parts already."""
     parts: set[str] = field(default_factory=set)
+    assembled: set[str] = field(default_factory=set)
+    """Of the fixed ones those that still can become a part, if they lie there as they are."""
 
     # -- tensors of the model --------------------------------------------------------------------------------------
     def constant(self, name: str) -> np.ndarray:
@@ -149,14 +151,17 @@ class Rewrite:
         """One tensor of ``parts``; what cannot be written in place is copied."""
         tensors, places = [], []
         for tensor, place in parts:
-            if tensor in self.fixed:
+            whole = self.shapes[tensor][2:] == shape[2:] and place == self.whole(tensor)._replace(channel=place.channel)
+            if tensor in self.fixed and not (whole and tensor in self.assembled):
                 tensor = self.scale(node, tensor, 1.0, part="copy")
+            self.assembled.discard(tensor)
             self.fixed.add(tensor)
             self.parts.add(tensor)
             tensors.append(tensor)
             places.append(tuple(place))
         name = self.emit(node, "Assemble", tensors, {"places": tuple(places)}, shape, part)
         self.fixed.add(name)
+        self.assembled.add(name)
         return name
 
     def whole(self, tensor: str) -> Place:
