@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
+from weft.compiler.estimator.replay import estimate
 from weft.compiler.lir import Address, Space
-from weft.compiler.pipeline import STEPS, State
+from weft.compiler.manifest import TModel
+from weft.compiler.pipeline import STEPS, State, compile_model
 from weft.compiler.run.lir_machine import run_lir
-from weft.compiler.scheduler.interleave import interleave
+from weft.compiler.scheduler import interleave as scheduler
+from weft.compiler.scheduler.interleave import interleave, start_cycles
 from weft.hw.isa import SimdOpcode
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tb.golden.dram import Dram
@@ -105,6 +108,29 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.CONSTS, 0), 2)
     order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
+
+
+def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
+    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    loop = [lir.SimdLoop(12, 1, 2), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, 2, accumulators, accumulators)]
+    load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, 2)], ARCH)
+    assert load == begin and leave - load > 2 * 12
+
+
+def test_a_layer_with_simd_work_is_shorter_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than where a cycle is planned for a vector, as if there were no MatMuls."""
+    maker = ModelMaker((1, 8, 24, 24))
+    made = maker.node("LeakyRelu", maker.conv("x", 8, 32, (3, 3), pads=(1, 1, 1, 1)), alpha=0.1)
+    maker.node("MaxPool", made, kernel_shape=(2, 2), strides=(2, 2))
+    path = maker.save(tmp_path / "net.onnx")
+
+    def cycles() -> int:
+        report = compile_model(path, BASE, tmp_path)
+        return estimate(TModel.load(report.model_path).program, BASE).cycles
+
+    planned = cycles()
+    monkeypatch.setattr(scheduler, "SIMD_CYCLES", 1)
+    assert planned < 0.97 * cycles()
 
 
 def test_layers_stay_with_their_operations(tmp_path: Path) -> None:
