@@ -171,7 +171,7 @@ def stop_early(state: State) -> State:
 
 
 BREAKS: dict[str, Callable[[State], State]] = {
-    "frontend": nudge_weights, "split_host": nudge_weights, "normalise": nudge_weights,
+    "frontend": nudge_weights, "split_host": nudge_weights, "pool_parts": nudge_weights, "normalise": nudge_weights,
     "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu, "points": shift_too_far,
     "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap, "backend": stop_early,
 }

@@ -25,7 +25,17 @@ def tables(maker: ModelMaker) -> None:
     maker.node("Mul", maker.node("Sigmoid", name), maker.node("Tanh", name))
 
 
-NETWORKS = [tables, movement.concat_of_convolutions, movement.depth_to_space, movement.bilinear,
+def two_sizes(maker: ModelMaker) -> None:
+    """YOLO's way: a layer that saves its result and a pool of it, an enlarged image beside another, joined tiles."""
+    whole = maker.node("LeakyRelu", maker.conv("x", 6, 12, (3, 3), pads=(1, 1, 1, 1)), alpha=0.1)
+    joined = maker.node("Concat", whole, maker.conv(whole, 12, 12, (1, 1)), axis=1)
+    pooled = maker.node("MaxPool", joined, kernel_shape=(3, 2), strides=(3, 2))
+    large = maker.node("Resize", pooled, "", maker.constant(np.array((1, 1, 3, 2), np.float32)), mode="nearest",
+                       coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    movement.conv(maker, maker.node("Concat", large, whole, axis=1), (36, 16))
+
+
+NETWORKS = [tables, two_sizes, movement.concat_of_convolutions, movement.depth_to_space, movement.bilinear,
             movement.transposed_convolution, movement.slopes, movement.gates]
 
 
