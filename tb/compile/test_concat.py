@@ -38,13 +38,14 @@ def many_tails(maker: ModelMaker) -> None:
 
 
 def nested(maker: ModelMaker) -> None:
-    """Read as a whole, in parts, and as an image of another shape."""
+    """Read as a whole, in parts, and as images of other shapes, before and after it becomes a part itself."""
     first, second = conv(maker, "x", (5, 8)), conv(maker, "x", (5, 16))
     inner = maker.node("Concat", first, second, axis=1)
+    wide, long = (maker.node("Reshape", inner, maker.constant(np.array((1, 24, *size)))) for size in ((3, 14), (21, 2)))
+    before = conv(maker, wide, (24, 4))
     outer = maker.node("Concat", conv(maker, inner, (24, 8)), inner, first, axis=1)
-    wide = maker.node("Reshape", inner, maker.constant(np.array((1, 24, 3, 14))))
     ends = (maker.node("Reshape", name, maker.constant(np.array((1, 4, 42, 1))))
-            for name in (conv(maker, outer, (40, 4)), conv(maker, wide, (24, 4))))
+            for name in (before, conv(maker, outer, (40, 4)), conv(maker, long, (24, 4))))
     maker.node("Concat", *ends, axis=1)
 
 
@@ -103,7 +104,9 @@ def test_tails_of_little_use_stay(tmp_path: Path) -> None:
 
 def test_what_is_assembled_lies_in_what_is_assembled_of_it(tmp_path: Path) -> None:
     """Only what lies in it twice is copied."""
-    outputs = [layer.output for layer in made(nested, tmp_path).layers]
-    assert [(var.name, var.part.tile) for var in outputs if var.root == "concat7"] == [
-        ("relu1", 1), ("relu3", 2), ("relu6", 0), ("concat7/copy", 4)]
+    state = made(nested, tmp_path)
+    outputs = [layer.output for layer in state.layers if layer.output.root == "concat11"]
+    assert {var.name: var.part.tile for var in outputs} == {"relu1": 1, "relu3": 2, "relu10": 0, "concat11/copy": 4}
+    read = [layer.core.input for layer in state.layers]
+    assert any(var.root == "concat11" and var.size == (3, 14) for var in read)
     assert not [layer for layer in made(resized, tmp_path).layers if "copy" in layer.output.name]
