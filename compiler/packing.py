@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Size, Window
+from weft.compiler.layers.window import Size, Window
 
 AXES = (0, 1)
 Shape3 = tuple[int, int, int]

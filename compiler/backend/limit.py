@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import Window
+from weft.compiler.layers.window import Window
 from weft.compiler.packing import ways
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes

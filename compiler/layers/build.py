@@ -29,8 +29,8 @@ from weft.compiler.layers.hir import (
     Relu,
     Save,
     Var,
-    Window,
 )
+from weft.compiler.layers.window import Window
 from weft.compiler.passes.normalise import TABLES
 from weft.compiler.passes.operators import ON_HOST
 from weft.hw.arch import Arch

@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Product, Size
+from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Product
+from weft.compiler.layers.window import Size
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.hw.arch import Arch
 

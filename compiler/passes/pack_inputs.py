@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node, Port
-from weft.compiler.layers.hir import Window
+from weft.compiler.layers.window import Window
 from weft.compiler.packing import Way, ways
 from weft.hw.arch import Arch
 

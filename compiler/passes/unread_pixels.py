@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import Window
+from weft.compiler.layers.window import Window
 from weft.compiler.passes.normalise import TABLES
 
 ELEMENTWISE = frozenset({"Add", "Clip", "LeakyRelu", "Mul", "Relu", *TABLES})

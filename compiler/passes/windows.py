@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import Window
+from weft.compiler.layers.window import Window
 from weft.compiler.passes.rewrite import Place, Rewrite
 
 

@@ -27,8 +27,8 @@ from weft.compiler.layers.hir import (
     Relu,
     Save,
     Var,
-    Window,
 )
+from weft.compiler.layers.window import Window
 from weft.compiler.memory.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Saved, Size
+from weft.compiler.layers.hir import Saved
+from weft.compiler.layers.window import Size
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints

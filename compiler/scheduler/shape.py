@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Product, Saved, Size, Window
+from weft.compiler.layers.hir import Layer, Load, Product, Saved
+from weft.compiler.layers.window import Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
 from weft.hw.arch import Arch

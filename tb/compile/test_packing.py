@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import MatMul, Var, Window
+from weft.compiler.layers.hir import MatMul, Var
+from weft.compiler.layers.window import Window
 from weft.compiler.manifest import Port, TModel
 from weft.compiler.packing import Packing, ways
 from weft.compiler.pipeline import compile_model

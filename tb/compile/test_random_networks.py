@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.compiler.layers.hir import Window
+from weft.compiler.layers.window import Window
 from weft.compiler.memory import consts
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.tb.compile.network_rule import ARCHS, SMALL, judge, judge_on_rtl
