@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
-from weft.compiler.text_form import parse_value
-
 from weft.compiler.layers.window import Size, Window
+from weft.compiler.text_form import parse_value
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ class Layer:
     @property
     def saves_before_pool(self) -> bool:
         """Whether the input of its max pool is saved too."""
-        return self.saves[0].before_pool
+        return any(save.before_pool for save in self.saves)
 
     @cached_property
     def outputs(self) -> tuple[Var, ...]:

@@ -15,9 +15,9 @@ from weft.compiler.layers.hir import (
     Operation,
     Product,
     Save,
-    Size,
     Var,
 )
+from weft.compiler.layers.window import Size
 
 Temp = tuple[int | None, Size]
 """Channels, where the layer tells them, and pixels."""
@@ -59,6 +59,8 @@ def _verify_operation(layer: Layer, operation: Operation, temps: dict[str, Temp]
         raise Fault(f"layer {layer.name}: {operation} reads {name}, which nothing wrote")
     channels, size = temps[name]
     if isinstance(operation, MaxPool):
+        if layer.saves_before_pool and not operation.window.partitions(size, operation.size):
+            raise Fault(f"layer {layer.name}: {operation} does not read each pixel once of what is saved before it")
         temps[operation.output] = channels, operation.size
     elif isinstance(operation, Add | Multiply | Save):
         var = operation.output if isinstance(operation, Save) else operation.input

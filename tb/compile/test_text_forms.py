@@ -83,6 +83,9 @@ MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]
     "another temp": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], Save("%9", layers[0].output))),
                      "reads %9, which nothing wrote"),
     "saved twice": (lambda layers: (*layers, layers[-1]), "a second time"),
+    "saved before a pool of shared pixels": (lambda layers: changed(layers, 0, (
+        *layers[0].operations[:2], Save("%0", hir.Var("whole", 12, *layers[0].core.size)), *layers[0].operations[2:])),
+                                              "each pixel once"),
     "another size": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], dataclasses.replace(
         layers[0].operations[-1], output=dataclasses.replace(layers[0].output, height=1)))), "meets a Temp of"),
 }
