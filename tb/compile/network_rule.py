@@ -12,11 +12,14 @@ A network passes when three things hold:
    their own (straight pieces): there ``check.TABLE_DECIBELS`` are enough, and wide numbers come with tables of
    ``WIDE_TABLE`` entries and room for them, which have to reach ``WIDE_TABLE_DECIBELS``.
 
+A network that a machine has no memory for is judged on one that has just what the refusal asks for.
+
 The step that chooses binary points is not judged by the first sample, which may have only small values, but by 2.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +126,8 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
             decibels = _decibels(path, arch, samples, checker)
             wide = _decibels(path, _widened(arch), samples)
         except CompileError as error:
-            return Verdict(case, network, refusal=str(error))
+            least = with_the_least(arch, str(error))
+            return judge(case, least) if least else Verdict(case, network, refusal=str(error))
         tables = any(f"= {op}(" in network for op in TABLE_OPERATORS)
         faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts
                   if verdict.problem and verdict.step != "points"]
@@ -132,6 +136,15 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
             if found < least:
                 faults.append(f"with {name}: {found:.1f} dB against onnxruntime; allowed: {least} dB or more")
         return Verdict(case, network, "; ".join(faults), decibels=decibels, wide_decibels=wide)
+
+
+_LEAST = re.compile(r"allowed: (\w+_depth) of at least (\d+) vectors")
+
+
+def with_the_least(arch: Arch, refusal: str) -> Arch | None:
+    """The machine with as much memory as the compiler says would do, where it refuses for too little: then it must."""
+    found = _LEAST.search(refusal)
+    return arch.replace(**{found[1]: int(found[2])}) if found and int(found[2]) > getattr(arch, found[1]) else None
 
 
 def _widened(arch: Arch) -> Arch:
