@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -69,6 +69,7 @@ class Result:
     estimate_seconds: float
     sim_seconds: float | None
     bit_exact: bool | None
+    largest_loss: str
 
 
 def network_file(name: str) -> Path | None:
@@ -117,7 +118,18 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
         name, preset, clock / 1e6, None if ran is None else ran.cycles, found.cycles, 1e3 * cycles / clock,
         clock / cycles, model.macs / (arch.array_size**2 * cycles), limit_cycles(read_model(path), arch.array_size),
         where["dram0_bytes"], where["dram1_bytes"], len(model.program), round(compiled - began, 2),
-        round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact)
+        round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact, largest_loss(where))
+
+
+def largest_loss(where: dict[str, Any]) -> str:
+    """What the array waited for longest, and the layer that waited for it most, in percent of all cycles."""
+    waits = {**where["waits"], "tail": where["tail"]}
+    cause = max(waits, key=lambda name: waits[name])
+    said = f"{cause.replace('_', ' ')} {waits[cause] / where['cycles']:.1%}"
+    if cause == "tail":
+        return said
+    layer = max(where["layers"], key=lambda row: row["waits"][cause])
+    return f"{said}, most in {layer['name']} ({layer['waits'][cause] / where['cycles']:.1%})"
 
 
 def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
@@ -139,7 +151,11 @@ def show(results: list[Result]) -> None:
                       f"{row.cycles_estimated:,}", f"{row.limit_cycles:,}", f"{row.limit_cycles / cycles:.1%}",
                       f"{row.ms:.2f}", f"{row.fps:.1f}", f"{row.utilization:.1%}", f"{row.compile_seconds:.1f}",
                       f"{row.sim_seconds:.1f}" if row.sim_seconds else "", verdict)
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(table)
+    for row in results:
+        console.print(f"{row.network} on {row.arch}: waited longest for {row.largest_loss}", highlight=False)
+    console.print("limit, util: of the network as drawn. Work that nobody needs is left out, so both may pass 100 %.")
 
 
 def write(name: str, content: object) -> None:

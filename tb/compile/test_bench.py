@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +46,7 @@ def test_result_is_what_was_measured(scripts: ModuleType, tmp_path: Path, monkey
     assert result.bit_exact is True
     assert result.cycles_estimated == result.cycles_rtl
     assert result.limit_cycles == limit_cycles(read_model(path), 12)
+    assert re.fullmatch(r"[a-z ]+\d?[a-z ]* \d+\.\d%(, most in \w+ \(\d+\.\d%\))?", result.largest_loss)
     assert result.fps == pytest.approx(1000 / result.ms)
     assert result.program_bytes == (tmp_path / "digits_pynq" / "digits.tprog").stat().st_size
     scripts.show([result])
