@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.onnx_writer import session
 from weft.compiler.manifest import TModel
-from weft.compiler.pipeline import compile_model
+from weft.compiler.pipeline import STEPS, State, compile_model
+from weft.compiler.run.check import Checker
 from weft.hw.arch import Arch
 from weft.tb.golden.machine import Machine
 
@@ -87,6 +88,21 @@ def run_float(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     engine = session(path.read_bytes())
     names = [output.name for output in engine.get_outputs()]
     return dict(zip(names, engine.run(names, dict(inputs)), strict=True))
+
+
+def after_all_steps(path: Path, arch: Arch, samples: np.ndarray) -> State:
+    """Every product of the compiler, with ``samples`` as calibration of the input ``x``."""
+    state = State(path, arch, {"x": samples}, False)
+    for step in STEPS:
+        state = step.run(state)
+    return state
+
+
+def check_every_step(path: Path, arch: Arch, samples: np.ndarray) -> None:
+    """No step of the compiler changes the result."""
+    checker = Checker()
+    compile_model(path, arch, path.parent, calibration={"x": samples}, watch=checker.after)
+    checker.insist()
 
 
 def check_model(path: Path, arch: Arch, samples: np.ndarray, decibels: float, name: str = "x",

@@ -10,11 +10,9 @@ import pytest
 
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.passes import lower_move
-from weft.compiler.pipeline import State, compile_model
-from weft.compiler.run.check import Checker
+from weft.compiler.pipeline import State
 from weft.hw.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker, check_model
-from weft.tb.compile.test_two_saves import compiled
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
 SHAPE = (1, 5, 6, 7)
 
@@ -69,7 +67,7 @@ def network(make: Callable[[ModelMaker], None], tmp_path: Path) -> tuple[Path, n
 
 
 def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) -> State:
-    return compiled(network(make, tmp_path)[0], arch, network(make, tmp_path)[1])
+    return after_all_steps(network(make, tmp_path)[0], arch, network(make, tmp_path)[1])
 
 
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
@@ -77,9 +75,7 @@ def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) 
 def test_right(make: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -> None:
     path, samples = network(make, tmp_path)
     check_model(path, arch, samples, 50)
-    checker = Checker()
-    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
-    checker.insist()
+    check_every_step(path, arch, samples)
 
 
 def test_tails_are_joined_where_that_saves_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
 from weft.hw.isa import Isa, Opcode
-from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS
 
@@ -32,10 +32,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
     maker.node("Clip", maker.conv(name, 12, 4, (2, 2), strides=(2, 1)), maker.constant(np.float32(0)),
                maker.constant(np.float32(2)))
     path = maker.save(tmp_path_factory.mktemp("lir") / "model.onnx")
-    found = pipeline.State(path, ARCH, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
-    for step in pipeline.STEPS:
-        found = step.run(found)
-    return found
+    return after_all_steps(path, ARCH, maker.random.standard_normal((2, 12, 9, 8)))
 
 
 def check(state: pipeline.State, operations: list[lir.Operation]) -> None:

@@ -14,11 +14,10 @@ from weft.compiler.layers.window import Window
 from weft.compiler.manifest import Port, TModel
 from weft.compiler.packing import Packing, ways
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.check import Checker
 from weft.compiler.run.evaluate import convolve
 from weft.compiler.run.session import Session
 from weft.hw.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, signal_to_noise
+from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float, signal_to_noise
 
 WINDOWS = [Window((3, 3), (1, 1), (1, 1)), Window((5, 2), (2, 3), (2, 0)), Window((2, 3), (1, 2), (0, 3), (3, 2)),
            Window((1, 4), (1, 1), (0, 3))]
@@ -63,9 +62,7 @@ def test_on_the_machine(window: Window, lanes: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lanes_last", [False, True])
 def test_every_step_agrees(lanes_last: bool, tmp_path: Path) -> None:
     path, samples = first_layer(tmp_path, WINDOWS[0], lanes_last=lanes_last)
-    checker = Checker()
-    compile_model(path, BASE, tmp_path, calibration={"x": samples}, watch=checker.after)
-    checker.insist()
+    check_every_step(path, BASE, samples)
     model = TModel.load(tmp_path / "net.tmodel")
     port, = model.inputs
     assert port.packing is not None and port.packing.source == (3, 12, 11)

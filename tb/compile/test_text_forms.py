@@ -17,7 +17,7 @@ from weft.compiler.memory import layout
 from weft.compiler.memory.places import Place
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.hw.errors import WeftError
-from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
 
@@ -35,10 +35,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
     maker.node("Clip", maker.conv(name, 17, 4, (2, 2), strides=(2, 1)), maker.constant(np.float32(0)),
                maker.constant(np.float32(2)))
     path = maker.save(tmp_path_factory.mktemp("forms") / "model.onnx")
-    found = pipeline.State(path, ARCH, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
-    for step in pipeline.STEPS:
-        found = step.run(found)
-    return found
+    return after_all_steps(path, ARCH, maker.random.standard_normal((2, 12, 9, 8)))
 
 
 def test_layers_print_and_parse(state: pipeline.State) -> None:

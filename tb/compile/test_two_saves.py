@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.pipeline import State, Step, compile_model
-from weft.compiler.run.check import Checker
 from weft.hw.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
 TINY = Arch.load("tiny").replace(dram0_depth=1 << 14, dram1_depth=1 << 14)
 
@@ -27,19 +25,9 @@ def network(tmp_path: Path) -> tuple[Path, np.ndarray]:
     return maker.save(tmp_path / "net.onnx", second, last), maker.random.standard_normal((2, 5, 6, 7))
 
 
-def compiled(path: Path, arch: Arch, samples: np.ndarray) -> State:
-    states: list[State] = []
-
-    def watch(step: Step, state: State) -> None:
-        states.append(state)
-
-    compile_model(path, arch, path.parent, calibration={"x": samples}, watch=watch)
-    return states[-1]
-
-
 def test_one_layer_makes_both(tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    kinds = [layer.kind for layer in compiled(path, BASE, samples).layers]
+    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples).layers]
     assert kinds.count("mat_mul+save+relu") == 1
     assert kinds.count("mat_mul+add+add+save+relu") == 1
     assert not [kind for kind in kinds if kind.startswith("load")]
@@ -49,9 +37,7 @@ def test_one_layer_makes_both(tmp_path: Path) -> None:
 def test_both_are_right(arch: Arch, tmp_path: Path) -> None:
     path, samples = network(tmp_path)
     check_model(path, arch, samples, 55)
-    checker = Checker()
-    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
-    checker.insist()
+    check_every_step(path, arch, samples)
 
 
 def test_ranges_of_both(tmp_path: Path) -> None:
@@ -62,7 +48,7 @@ def test_ranges_of_both(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "net.onnx", made, last)
     samples = maker.random.standard_normal((1, 8, 4, 4)) * 8
     check_model(path, BASE, samples, 60)
-    raw, positive = compiled(path, BASE, samples).points.layers[0].leave_shifts
+    raw, positive = after_all_steps(path, BASE, samples).points.layers[0].leave_shifts
     assert raw > positive
 
 
@@ -83,7 +69,7 @@ def joined(tmp_path: Path, activation: str = "LeakyRelu", **pool: tuple[int, ...
 
 def test_parts_of_a_concatenation_are_pooled_where_they_are_made(tmp_path: Path) -> None:
     path, samples = joined(tmp_path)
-    kinds = [layer.kind for layer in compiled(path, BASE, samples).layers]
+    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples).layers]
     assert kinds == ["mat_mul+leaky_relu+save+max_pool", "mat_mul+leaky_relu+max_pool", "mat_mul"]
 
 
@@ -94,7 +80,7 @@ def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None
         folder = tmp_path / str(number)
         folder.mkdir()
         path, samples = joined(folder, **pool)
-        assert "load+max_pool" in [layer.kind for layer in compiled(path, BASE, samples).layers], pool
+        assert "load+max_pool" in [layer.kind for layer in after_all_steps(path, BASE, samples).layers], pool
         check_model(path, BASE, samples, 55)
 
 
@@ -104,9 +90,7 @@ def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None
 def test_both_sizes_are_right(arch: Arch, activation: str, tmp_path: Path) -> None:
     path, samples = joined(tmp_path, activation)
     check_model(path, arch, samples, 55)
-    checker = Checker()
-    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
-    checker.insist()
+    check_every_step(path, arch, samples)
 
 
 def test_a_tensor_that_is_an_output_is_pooled_too(tmp_path: Path) -> None:
@@ -115,5 +99,5 @@ def test_a_tensor_that_is_an_output_is_pooled_too(tmp_path: Path) -> None:
     total = maker.node("Add", maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1)), "x")
     path = maker.save(tmp_path / "net.onnx", total, maker.node("MaxPool", total, **HALVES))
     samples = maker.random.standard_normal((2, 8, 4, 6))
-    assert [layer.kind for layer in compiled(path, BASE, samples).layers] == ["mat_mul+add+save+max_pool"]
+    assert [layer.kind for layer in after_all_steps(path, BASE, samples).layers] == ["mat_mul+add+save+max_pool"]
     check_model(path, BASE, samples, 60)
