@@ -32,9 +32,9 @@ AXES: dict[str, tuple[int, ...]] = {
     "array_size": (4, 8, 12, 16, 24, 32),
     "local_depth": (512, 1024, 2048, 4096, 8192, 16384),
     "axi_data_width": (32, 64, 128, 256),
-    "dram_latency": (2, 15, 30, 60, 90, 120),
+    "dram_latency": (1, 15, 30, 60, 90, 120),
 }
-CONFIRMED = {("array_size", 8), ("array_size", 12), ("dram_latency", 2), ("dram_latency", 120)}
+CONFIRMED = {("array_size", 8), ("array_size", 12), ("dram_latency", 1), ("dram_latency", 120)}
 
 
 @dataclass(frozen=True)
