@@ -20,10 +20,10 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import assemble, encode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
-from weft.compiler.errors import refuse
+from weft.compiler.errors import Fault, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.frontend.reader import read_model
+from weft.compiler.frontend.reader import must_run, read_model
 from weft.compiler.layers import hir
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.verifier import verify_layers
@@ -47,6 +47,7 @@ from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ran
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.errors import WeftError, explain
 
 NOT_MADE: Any = None
 """A product of a step that has not run yet; the order of STEPS sees to it that none is read."""
@@ -241,12 +242,24 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
         if progress is not None:
             progress(step.name)
         before = state.graph
-        state = step.run(state)
+        state = _run(step, state)
         if dump_dir is not None:
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
         if watch is not None:
             watch(step, state)
     return _write(state, output, name or model.stem)
+
+
+def _run(step: Step, state: State) -> State:
+    """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault."""
+    try:
+        return step.run(state)
+    except WeftError:
+        raise
+    except Exception as error:
+        must_run(state.model, state.outputs)
+        raise Fault(explain(f"step {step.name!r}", f"{type(error).__name__} {error}", "a result, for onnxruntime runs "
+                            "this model", "report it with the model; --dump-dir keeps the steps before")) from error
 
 
 def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool) -> None:

@@ -7,6 +7,7 @@ in another) are evened out where the operator is handled, by ``passes/normalise.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, Node, Port, Shape
 
 OLDEST_OPSET = 7
+MOST_ELEMENTS = 1 << 31
+"""Of a tensor: more than any machine's DRAM holds."""
 FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE})
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 
@@ -33,6 +36,7 @@ def load_onnx(path: Path, outputs: Sequence[str] = ()) -> onnx.ModelProto:
     _opset(model)
     if outputs:
         _choose_outputs(model.graph, outputs)
+    _drop_unread_nodes(model.graph)
     fix_batch(model.graph)
     return model
 
@@ -46,11 +50,21 @@ def _load(path: Path) -> onnx.ModelProto:
     try:
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
+        _need_text(model.graph)
     except Exception as error:  # protobuf, the checker and external data each raise types of their own
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise refuse(f"model file {path}", f"not a valid ONNX model ({reason})", "a file that onnx.checker accepts",
-                     EXPORT_AGAIN) from None
+        raise refuse(f"model file {path}", f"not a valid ONNX model ({_reason(error)})",
+                     "a file that onnx.checker accepts", EXPORT_AGAIN) from None
     return model
+
+
+def _need_text(graph: onnx.GraphProto) -> None:
+    """protobuf gives a name that is no UTF-8 as bytes."""
+    names = [value.name for value in (*graph.input, *graph.output, *graph.initializer)]
+    for node in graph.node:
+        names += [node.name, node.op_type, *node.input, *node.output]
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"name {name!r} is no UTF-8")
 
 
 def _opset(model: onnx.ModelProto) -> int:
@@ -68,7 +82,11 @@ def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
             raise unknown_output(name, [value.name for value in graph.output], list(made))
     del graph.output[:]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
-    needed, kept = set(outputs), []
+
+
+def _drop_unread_nodes(graph: onnx.GraphProto) -> None:
+    """Those that no output needs."""
+    needed, kept = {value.name for value in graph.output}, []
     for node in reversed(graph.node):
         if needed.intersection(node.output):
             needed.update(node.input)
@@ -107,7 +125,9 @@ def fix_batch(graph: onnx.GraphProto) -> None:
 def _need_float(value: onnx.ValueInfoProto) -> None:
     kind = value.type.tensor_type.elem_type
     if kind not in FLOATS:
-        found = onnx.TensorProto.DataType.Name(kind).lower() if value.type.HasField("tensor_type") else "no tensor"
+        known = kind in onnx.TensorProto.DataType.values()
+        name = onnx.TensorProto.DataType.Name(kind).lower() if known else f"number {kind}"
+        found = name if value.type.HasField("tensor_type") else "no tensor"
         raise refuse(f"type of input {value.name!r}", found, "float, float16, double",
                      "compute in floating point; the machine's fixed point is chosen when compiling")
 
@@ -116,7 +136,7 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except Exception as error:
-        raise refuse("shapes of the model", str(error).strip().splitlines()[0], "shapes that fit their operators",
+        raise refuse("shapes of the model", _reason(error), "shapes that fit their operators",
                      EXPORT_AGAIN) from None
 
 
@@ -133,7 +153,7 @@ def _fold_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     """Nodes whose inputs are all constant become initializers; so do Shape and Size of a tensor with a known shape."""
     graph = model.graph
     shapes = _value_shapes(graph)
-    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    known = {tensor.name: _array(tensor) for tensor in graph.initializer}
     kept = []
     for node in graph.node:
         values = _folded(node, known, shapes, model)
@@ -169,8 +189,25 @@ def _folded(node: onnx.NodeProto, known: dict[str, np.ndarray], shapes: dict[str
                            f"evaluating it failed: {error}") from None
 
 
+def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:
+        raise refuse(f"constant {tensor.name!r} of dimensions {list(tensor.dims)}", _reason(error),
+                     "data that fill its dimensions", EXPORT_AGAIN) from None
+
+
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
+    try:
+        return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
+    except Exception as error:
+        raise refuse(f"attributes of node {node.name!r}, {node.op_type}", _reason(error), "values of their types",
+                     EXPORT_AGAIN) from None
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what it says."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 
 
 def _plain(value: Any) -> Any:
@@ -185,7 +222,7 @@ def _plain(value: Any) -> Any:
 def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
     proto = model.graph
     shapes = _value_shapes(proto)
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
+    constants = {tensor.name: _array(tensor) for tensor in proto.initializer}
     nodes = tuple(Node(node.name or node.output[0], node.op_type, tuple(node.input), tuple(node.output),
                        _attributes(node)) for node in proto.node)
     for node in nodes:
@@ -193,6 +230,12 @@ def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
         if missing:
             raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
                          "a shape that ONNX shape inference finds", EXPORT_AGAIN)
+    for tensor, shape in shapes.items():
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise refuse(f"shape of tensor {tensor!r}", shape, f"at most {MOST_ELEMENTS} elements", EXPORT_AGAIN)
+    if not nodes or not proto.output:
+        raise refuse("the model", "no node" if not nodes else "no output", "a network with an output that is computed",
+                     EXPORT_AGAIN)
     inputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.input
                    if value.name not in constants)
     outputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.output)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
+from weft.compiler.frontend.onnx_writer import run_model
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 
 FROZEN = ".pb"
@@ -22,6 +24,24 @@ def read_model(path: Path, outputs: Sequence[str] = ()) -> Graph:
     Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
     """
     return to_graph(load_model(path, outputs), path.stem)
+
+
+def must_run(path: Path, outputs: Sequence[str] = ()) -> None:
+    """Raises CompileError where onnxruntime cannot run the model, on zeros."""
+    try:
+        model = load_model(path, outputs)
+        weights = {tensor.name for tensor in model.graph.initializer}
+        run_model(model, {value.name: _zeros(value) for value in model.graph.input if value.name not in weights})
+    except CompileError:
+        raise
+    except Exception as error:  # of no common type
+        raise refuse(f"model {path}", f"onnxruntime cannot run it either: {str(error).strip() or type(error).__name__}",
+                     "a network that onnxruntime runs", "export the model again") from None
+
+
+def _zeros(value: onnx.ValueInfoProto) -> np.ndarray:
+    kind = value.type.tensor_type
+    return np.zeros([entry.dim_value for entry in kind.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
 def load_model(path: Path, outputs: Sequence[str] = ()) -> onnx.ModelProto:

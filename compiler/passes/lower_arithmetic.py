@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import Rewrite
@@ -53,13 +54,21 @@ class Operands:
         return [value for value in self.values if not isinstance(value, str)]
 
 
+def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarray:
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise refuse_node(node, f"input {name!r}", f"shape {value.shape}", f"a shape that broadcasts to {shape}",
+                          "give it the shape that is meant") from None
+
+
 def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
     """The inputs; ``known`` replaces constants' values. A lone tensor stays as it lies, so that images with channels
     last are scaled where they are, and tensors that all lie alike do. A constant that differs from pixel to pixel
     becomes a tensor."""
     names = [name for name in node.inputs if name]
     shape = state.graph.shapes[node.output]
-    full = {name: np.broadcast_to(np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
+    full = {name: _spread(node, name, np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
             for name in names if state.is_constant(name)}
     tensors = [name for name in names if name not in full]
     if len(tensors) == 1 and full and state.graph.shapes[tensors[0]] == shape:

@@ -21,6 +21,9 @@ RANDOM_SEED = 0
 BINADES = range(-40, 41)
 """Exponents of the magnitude histogram."""
 
+LARGEST = 2.0 ** BINADES[-1]
+"""Beyond any number of a network that was trained; with such ones in it, nothing else has a place behind the point."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -75,6 +78,9 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
     extra, constants = _sum_nodes(graph, summed)
     tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
     sums = [node.output for node in extra if node.op != "Abs"]
+    for node in summed:
+        for name in filter(graph.is_constant, node.inputs):
+            _need_below(f"constant {name!r} of node {node.name!r}", float(np.abs(graph.constants[name]).max(initial=0)))
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
     chosen = _chosen(samples)
     ranges: dict[str, Range] = {}
@@ -87,11 +93,18 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
                 raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
                              "finite numbers", "calibrate with inputs of the kind that the network is made for")
             ranges[name] = _widen(ranges.get(name), value)
+            _need_below(f"tensor {name!r} on calibration input {index}", ranges[name].magnitude)
         for name in sums:
             largest[name] = max(largest[name], float(values[name].max()))
     by_name = {node.input(1) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
     return Calibration(ranges, by_name, len(chosen), inputs is None)
+
+
+def _need_below(what: str, magnitude: float) -> None:
+    if not magnitude < LARGEST:
+        raise refuse(what, f"a value of {magnitude:.3g}", f"magnitudes below 2**{BINADES[-1]}",
+                     "look for a damaged file, or a network that needs its inputs scaled")
 
 
 def channel_ranges(graph: Graph, inputs: Mapping[str, np.ndarray] | None,

@@ -49,14 +49,18 @@ class ModelMaker:
         inputs = [source, weights, *([self.normal(channels_out)] if bias else [])]
         return self.node("Conv", *inputs, kernel_shape=kernel, group=group, **attributes)
 
-    def save(self, path: Path, *outputs: str) -> Path:
-        """The model with one input ``x``; its outputs default to the last tensor."""
+    def model(self, *outputs: str) -> onnx.ModelProto:
+        """With one input ``x``; outputs default to the last tensor."""
         names = outputs or (self.nodes[-1].output[0],)
         graph = helper.make_graph(self.nodes, "made",
                                   [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
                                   [onnx.ValueInfoProto(name=name) for name in names], self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
-        onnx.save(onnx.shape_inference.infer_shapes(model), path)
+        return onnx.shape_inference.infer_shapes(model)
+
+    def save(self, path: Path, *outputs: str) -> Path:
+        """The same as a file."""
+        onnx.save(self.model(*outputs), path)
         return path
 
 
