@@ -49,6 +49,8 @@ from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.arch import EVERY_STEP, Arch
 from weft.hw.errors import WeftError, explain
 
+FEWEST_STEPS = 16
+"""Of the data type's, that an output's largest value should be worth."""
 NOT_MADE: Any = None
 """A product of a step that has not run yet; the order of STEPS sees to it that none is read."""
 
@@ -316,6 +318,11 @@ def _warnings(state: State, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]
         beyond = state.calibration.ranges[port.tensor].beyond(exponent)
         if beyond:
             warnings.append(f"input {port.name}: {beyond} calibration values saturate")
+    for port in state.graph.outputs:
+        largest = state.calibration.ranges[port.tensor].magnitude * 2.0 ** state.points.vars[port.tensor]
+        if 0 < largest < FEWEST_STEPS:
+            warnings.append(f"output {port.name}: its values are no more than {largest:.1f} steps of its type, for it "
+                            "shares a binary point with much larger numbers; look for a damaged weight")
     for row in rows:
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")

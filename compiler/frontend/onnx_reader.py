@@ -230,6 +230,12 @@ def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
         if missing:
             raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
                          "a shape that ONNX shape inference finds", EXPORT_AGAIN)
+        if node.outputs and not math.prod(shapes[node.outputs[0]]):
+            raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
+                         shapes[node.outputs[0]], "at least one element", EXPORT_AGAIN)
+    for constant in sorted({name for node in nodes for name in node.inputs} & constants.keys()):
+        if constants[constant].dtype.kind == "f" and np.isnan(constants[constant]).any():
+            raise refuse(f"constant {constant!r}", "NaN", "numbers", EXPORT_AGAIN)
     for tensor, shape in shapes.items():
         if math.prod(shape) > MOST_ELEMENTS:
             raise refuse(f"shape of tensor {tensor!r}", shape, f"at most {MOST_ELEMENTS} elements", EXPORT_AGAIN)

@@ -11,7 +11,7 @@ import onnx
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
-from weft.compiler.frontend.onnx_writer import run_model
+from weft.compiler.frontend.onnx_writer import session
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 
 FROZEN = ".pb"
@@ -31,7 +31,8 @@ def must_run(path: Path, outputs: Sequence[str] = ()) -> None:
     try:
         model = load_model(path, outputs)
         weights = {tensor.name for tensor in model.graph.initializer}
-        run_model(model, {value.name: _zeros(value) for value in model.graph.input if value.name not in weights})
+        given = {value.name: _zeros(value) for value in model.graph.input if value.name not in weights}
+        session(model).run(None, given)
     except CompileError:
         raise
     except Exception as error:  # of no common type

@@ -25,6 +25,7 @@ def conv(state: Rewrite, node: Node) -> None:
     _, height, width = image_size(state.graph, node.input(0))
     _, *outputs = image_size(state.graph, node.output)
     group = node.attributes.get("group", 1)
+    _need_group(state, node, group, weights.shape[1] * group, len(weights))
     source, channels = image(state, node, node.input(0))
     if channels is not None:
         weights, group = spread(weights, group, channels, state.shapes[source][1]), 1
@@ -37,6 +38,14 @@ def conv(state: Rewrite, node: Node) -> None:
         return made
 
     state.hold(node.output, per_image(state, node, source, run))
+
+
+def _need_group(state: Rewrite, node: Node, group: int, inputs: int, outputs: int) -> None:
+    """``inputs``: channels that the weights take, ``outputs``: channels that groups part."""
+    channels = state.graph.shapes[node.input(0)][1]
+    if group < 1 or inputs != channels or outputs % group:
+        shape = list(state.constant(node.input(1)).shape)
+        raise state.refusal(node, "attribute group", group, f"groups of {channels} channels, with weights of {shape}")
 
 
 def spread(weights: np.ndarray, group: int, channels: np.ndarray, count: int) -> np.ndarray:
@@ -57,6 +66,7 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
     kernel = two_axes(state, node, weights.shape[2:])
     group = node.attributes.get("group", 1)
     inputs, per_group = weights.shape[:2]
+    _need_group(state, node, group, inputs, inputs)
     split = weights.reshape(group, inputs // group, per_group, *kernel)
     weights = split.transpose(0, 2, 1, 3, 4).reshape(group * per_group, inputs // group, *kernel)
     bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))

@@ -266,9 +266,12 @@ def resize(state: Rewrite, node: Node) -> None:
 
 
 def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:
-    """With align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
+    """Batch and channels stay as they are: a scale near 1 keeps their number, and would still move them. With
+    align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
     aligned = node.attributes.get("coordinate_transformation_mode") == "align_corners"
     scales = state.constant(node.input(2)) if node.input(2) else np.ones(0)
+    if scales.size == 4 and (scales[:2] != 1).any():
+        raise state.refusal(node, "scales", scales.tolist(), "1 for batch and channels")
     if not aligned or scales.size != 4:
         return
     for axis in (2, 3):
