@@ -22,6 +22,12 @@ from weft.tb.compile.run_model import run_float, run_golden, signal_to_noise
 ARCH = ARCHS["lanes3"]
 SECONDS, DECIBELS = 60, 20.0
 QUICK, LONG = 100, 3000
+FOUND = {
+    34: "a constant of another shape, seen by onnxruntime alone", 94: "a name that is no UTF-8",
+    332: "2**40 pixels", 1052: "a weight of 1e38", 1078: "slopes that do not broadcast", 1138: "data of another size",
+    3485: "NaN as the bound of a Clip", 5859: "a Resize with a channel scale of 1.001",
+    9388: "a tensor without elements", 11098: "a node that nothing reads, on the host", 11614: "2**40 groups"}
+"""Seeds that once went wrong."""
 
 
 @contextmanager
@@ -85,6 +91,11 @@ def problems(seeds: range, folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_refused_or_right(tmp_path: Path) -> None:
     assert not problems(range(QUICK), tmp_path)
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=FOUND.values())
+def test_what_once_went_wrong(seed: int, tmp_path: Path) -> None:
+    assert not problem_of(seed, tmp_path)
 
 
 @pytest.mark.long
