@@ -19,6 +19,11 @@ class Fault(CompileError):
     """A product that must not be used: a mistake of the compiler, not of its user."""
 
 
+def reason(error: Exception) -> str:
+    """The first line of what another library's error says; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
 def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError:
     """The error for ``what``; the caller raises it."""
     return CompileError(explain(what, found, allowed, way_out))

@@ -40,7 +40,7 @@ def decode(state, machine, work, drains, times, now):
     """What stands at the decoder's output goes on, if it can."""
     control = state.control
     there_from = control.entered_at[control.instruction % STAGES] + machine.decode_latency
-    if control.instruction == control.entered or now < there_from or now < control.free_from:
+    if control.instruction == control.entered or now < there_from:
         return
     operation, free_from = control.next, now + 1
     if control.drain < len(drains) and drains[control.drain] == control.instruction:

@@ -101,9 +101,10 @@ CONTROL = np.dtype([
     ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
     ("crowded", "i8"), ("patience", "i8"),
 ])
-"""The decoder and what units share: the ``next`` operation, the current ``instruction``, which can go on at
-``free_from``; how many have ``entered`` the decoder, and when; ``bytes`` of program in front of it. ``crowded``:
-whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row before it."""
+"""The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
+when the decoder is done with those before it; how many have ``entered`` the decoder, and when; ``bytes`` of program in
+front of it. ``crowded``: whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row
+before it."""
 
 
 MOST_PRODUCTS = 1024

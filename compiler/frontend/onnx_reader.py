@@ -17,7 +17,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from weft.compiler.errors import CompileError, refuse
+from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph, Node, Port, Shape
 
 OLDEST_OPSET = 7
@@ -52,7 +52,7 @@ def _load(path: Path) -> onnx.ModelProto:
         onnx.checker.check_model(model)
         _need_text(model.graph)
     except Exception as error:  # protobuf, the checker and external data each raise types of their own
-        raise refuse(f"model file {path}", f"not a valid ONNX model ({_reason(error)})",
+        raise refuse(f"model file {path}", f"not a valid ONNX model ({reason(error)})",
                      "a file that onnx.checker accepts", EXPORT_AGAIN) from None
     return model
 
@@ -136,7 +136,7 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except Exception as error:
-        raise refuse("shapes of the model", _reason(error), "shapes that fit their operators",
+        raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
                      EXPORT_AGAIN) from None
 
 
@@ -193,7 +193,7 @@ def _array(tensor: onnx.TensorProto) -> np.ndarray:
     try:
         return numpy_helper.to_array(tensor)
     except Exception as error:
-        raise refuse(f"constant {tensor.name!r} of dimensions {list(tensor.dims)}", _reason(error),
+        raise refuse(f"constant {tensor.name!r} of dimensions {list(tensor.dims)}", reason(error),
                      "data that fill its dimensions", EXPORT_AGAIN) from None
 
 
@@ -201,13 +201,8 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     try:
         return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
     except Exception as error:
-        raise refuse(f"attributes of node {node.name!r}, {node.op_type}", _reason(error), "values of their types",
+        raise refuse(f"attributes of node {node.name!r}, {node.op_type}", reason(error), "values of their types",
                      EXPORT_AGAIN) from None
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what it says."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 
 
 def _plain(value: Any) -> Any:

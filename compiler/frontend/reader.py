@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from weft.compiler.errors import CompileError, refuse
+from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.onnx_writer import session
@@ -36,7 +36,7 @@ def must_run(path: Path, outputs: Sequence[str] = ()) -> None:
     except CompileError:
         raise
     except Exception as error:  # of no common type
-        raise refuse(f"model {path}", f"onnxruntime cannot run it either: {str(error).strip() or type(error).__name__}",
+        raise refuse(f"model {path}", f"onnxruntime cannot run it either: {reason(error)}",
                      "a network that onnxruntime runs", "export the model again") from None
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from weft.compiler.errors import CompileError, refuse
+from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.onnx_reader import fix_batch, unknown_output
 
 OPSET = 18
@@ -146,8 +146,7 @@ def _errors(path: Path) -> Iterator[None]:
     except CompileError:
         raise
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise refuse(f"model file {path}", f"something that tf2onnx cannot convert ({reason})",
+        raise refuse(f"model file {path}", f"something that tf2onnx cannot convert ({reason(error)})",
                      "a frozen inference graph", FREEZE) from None
 
 

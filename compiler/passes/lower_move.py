@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.index import (
     FILL,
@@ -69,8 +70,7 @@ def _moved(state: Rewrite, node: Node, constants: dict[int, np.ndarray], fill: f
     try:
         results = run_on_indices(node, state.graph.opset, index, {**known, **constants}, node.attributes)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise state.refusal(node, "attributes and constants", reason, "what ONNX allows") from None
+        raise state.refusal(node, "attributes and constants", reason(error), "what ONNX allows") from None
     for name, result in zip(node.outputs, results, strict=True):
         plain = result.size == np.prod(state.shapes[held.tensor]) and np.array_equal(
             in_memory_order(result).ravel(), np.arange(result.size))

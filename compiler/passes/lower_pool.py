@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
 from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
 from weft.compiler.passes.index import default_index, default_place
@@ -310,5 +311,4 @@ def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
         engine = session(onnx.shape_inference.infer_shapes(model))
         return np.asarray(engine.run(None, {node.input(0): data})[0])
     except Exception as error:
-        raise state.refusal(node, "attributes", str(error).strip().splitlines()[0],
-                            "what onnxruntime computes") from None
+        raise state.refusal(node, "attributes", reason(error), "what onnxruntime computes") from None

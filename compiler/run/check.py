@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from weft.compiler.errors import reason
 from weft.compiler.frontend.onnx_writer import run_model, to_onnx
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
@@ -97,7 +98,7 @@ class Checker:
             decibels, problem = compare(self._before, found, least)
         except Exception as error:  # a broken step may leave anything; what it raises has no common type
             found, decibels = {}, -math.inf
-            problem = f"cannot run: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+            problem = f"cannot run: {reason(error)}"
         self.verdicts.append(Verdict(step.name, runs, decibels, least, problem))
         self._before, self._product = found or self._before, product
 

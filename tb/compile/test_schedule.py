@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.pipeline import STEPS, State
+from weft.compiler.pipeline import State
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.spans import Span, repeated
 from weft.hw.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 
 def walk(near: int, far: int = 7, size: int = 2, rows: int = 1) -> Span:
@@ -32,11 +32,8 @@ def test_walks_to_the_same_accumulators_join(walks: list[Span], expected: list[t
 
 
 def compiled(maker: ModelMaker, tmp_path: Path, arch: Arch) -> State:
-    state = State(maker.save(tmp_path / "model.onnx"), arch, {"x": maker.random.standard_normal((1, *maker.shape[1:]))},
-                  False)
-    for step in STEPS:
-        state = step.run(state)
-    return state
+    return after_all_steps(maker.save(tmp_path / "model.onnx"), arch,
+                           maker.random.standard_normal((1, *maker.shape[1:])))
 
 
 def test_average_of_an_image_is_two_mat_muls_a_tile(tmp_path: Path) -> None:
