@@ -32,7 +32,7 @@ synth: $(READY)  ## yosys counts of ARCH for Xilinx 7 and ECP5 against the part 
 	@$(PY) scripts/synth.py --arch "$(ARCH)" $(SYNTH)
 
 pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ; PLACED=1: placed only, every late path
-	@$(PY) scripts/synth.py --arch "$(ARCH)" --pnr $(MHZ) $(if $(PLACED),--placed)
+	@$(PY) scripts/pnr.py --arch "$(ARCH)" --mhz $(MHZ) $(if $(CHIP),--chip $(CHIP)) $(if $(PLACED),--placed)
 
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"

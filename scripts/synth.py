@@ -13,7 +13,6 @@ from pathlib import Path
 from weft.hw import synthesis
 from weft.hw.arch import Arch
 from weft.hw.errors import WeftError
-from weft.hw.static_timing import long_paths, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,19 +44,9 @@ def main() -> int:
     parser.add_argument("--arch", default="arty", help="a preset or a .tarch file")
     parser.add_argument("--family", choices=synthesis.FAMILIES, action="append", help="default: all")
     parser.add_argument("--update-baseline", action="store_true", help="make these counts the committed baseline")
-    parser.add_argument("--pnr", type=int, metavar="MHZ", help="place and route for ECP5 with this target instead")
-    parser.add_argument("--placed", action="store_true", help="with --pnr: do not route, show every place that is late")
-    parser.add_argument("--seed", type=int, default=1, help="of place and route")
-    parser.add_argument("--speed", type=int, default=6, choices=(6, 7, 8), help="speed grade of the ECP5")
     arguments = parser.parse_args()
     arch, name = Arch.load(arguments.arch), Path(arguments.arch).stem
     folder = ROOT / "build" / name
-    if arguments.pnr:
-        synthesis.synthesize(arch, "ecp5", folder / "pnr", harness=True)
-        print(synthesis.pnr_summary(synthesis.place_and_route(
-            folder / "pnr", arguments.pnr, speed=arguments.speed, seed=arguments.seed, route=not arguments.placed)))
-        print(summary(long_paths(folder / "pnr" / synthesis.DELAYS, 1e3 / arguments.pnr)))
-        return 0
     baseline_path = ROOT / "hw" / "baseline" / f"synth_{name}.json"
     baseline = json.loads(baseline_path.read_text()) if baseline_path.exists() else {}
     report = {family: synthesis.report(arch, name, family, folder / "synth")

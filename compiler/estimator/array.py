@@ -43,7 +43,7 @@ def count_patience(state, machine, leaving):
 
 
 @kernel
-def step_load_weight(state, now):
+def step_load_weight(state, machine, now):
     """A row a cycle; with ``zero_bias`` one of zeros more."""
     unit = state.units[LOAD_WEIGHT]
     if unit.work != NONE:
@@ -58,7 +58,7 @@ def step_load_weight(state, now):
                 step(unit, operation)
                 if last:
                     finish(state, LOAD_WEIGHT)
-    begin(state, LOAD_WEIGHT, now)
+    begin(state, machine, LOAD_WEIGHT, now)
 
 
 @kernel
@@ -85,4 +85,4 @@ def step_mat_mul(state, machine, now):
             step(unit, operation)
     state.products[(now + machine.product_latency) % MOST_PRODUCTS] = entering
     count_patience(state, machine, leaving)
-    begin(state, MAT_MUL, now)
+    begin(state, machine, MAT_MUL, now)

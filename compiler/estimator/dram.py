@@ -7,13 +7,14 @@ from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.state import SLOTS
 
 PIECES_AHEAD = 4
-"""Pieces of an operation's DRAM side between the unit's walk over them and the bursts."""
+"""Pieces of an operation's DRAM side between the unit's walk over them and the bursts; a register slice holds one more.
+"""
 
 
 @kernel
 def addresses_take(state, port, number, machine, now):
     """Take the next operation when the pieces of the ones before are on their way."""
-    if port.pieces > PIECES_AHEAD or now < port.free_from or not offered(state, number, now):
+    if port.pieces > PIECES_AHEAD + machine.slices or now < port.free_from or not offered(state, machine, number, now):
         return
     unit = state.units[number]
     port.taken_at[unit.taken % SLOTS] = now

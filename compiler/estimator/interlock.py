@@ -21,10 +21,13 @@ ISSUED, STARTED, FINISHED = range(3)
 
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
-def fetch(control, machine, drains, instructions, now):
+def fetch(control, machine, drains, instructions, given, now):
     """An instruction whose bytes are here goes into the decoder, whose stages, one for each cycle of its latency, close
-    up; but nothing goes behind one that waits until the machine is empty. Then a beat arrives, if there is room."""
-    room = control.entered - control.instruction < machine.decode_latency
+    up; but nothing goes behind one that waits until the machine is empty. Then a beat arrives, if there is room.
+
+    ``given``: how many instructions had left the decoder, as its entrance knows; a register slice in place of the last
+    stage holds one more, and tells of what leaves it a cycle later."""
+    room = control.entered - given < machine.decode_latency + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
     whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
     if room and whole and not drains_inside:
@@ -50,7 +53,7 @@ def decode(state, machine, work, drains, times, now):
         free_from = now + machine.decode_latency
     elif operation < len(work) and work[operation].instruction == control.instruction:
         unit = state.units[work[operation].unit]
-        if unit.issued - unit.taken == unit.queue or unit.issued - unit.done == unit.outstanding:
+        if unit.issued - unit.taken == unit.queue or unit.issued - unit.heard == unit.outstanding:
             return
         issue(state, machine, work[operation], operation, now)
         times[operation, ISSUED] = now
@@ -84,7 +87,7 @@ def issue(state, machine, operation, index, now):
 def newest_conflict(state, operation, other):
     """How many operations of another unit have to be done first."""
     unit = state.units[other]
-    for index in range(unit.issued - 1, unit.done - 1, -1):
+    for index in range(unit.issued - 1, unit.heard - 1, -1):
         if conflicts(state.tracked[other, index % SLOTS], operation):
             return index + 1
     return 0
@@ -155,14 +158,22 @@ def fetchable(unit, now):
 
 
 @kernel
-def offered(state, number, now):
+def offered(state, machine, number, now):
+    """Whether the unit's next operation is offered to it."""
+    if machine.slices and number != SIMD:
+        return state.units[number].may_start != 0
+    return waits_for_nothing(state, number, now)
+
+
+@kernel
+def waits_for_nothing(state, number, now):
     """Whether the unit's next operation stands at the head of the queue and waits for nothing."""
     unit = state.units[number]
     if now < unit.there_from:
         return False
     slot = unit.taken % SLOTS
     for other in range(unit.waits_for, SWAPS):
-        if state.units[other].done < unit.needed[slot, other]:
+        if state.units[other].heard < unit.needed[slot, other]:
             unit.waits_for = other
             return False
     unit.waits_for = SWAPS
@@ -176,6 +187,7 @@ def take(state, number):
     unit.taken_now = unit.taken + 1
     unit.waits_for = 0
     unit.there_from = LATER
+    unit.may_start = 0
     return unit.taken % SLOTS
 
 
@@ -187,9 +199,16 @@ def finish(state, number):
 
 
 @kernel
-def commit(state, times, now):
-    """End of the cycle: what was taken and done is noted, and seen by others."""
+def commit(state, machine, times, now):
+    """End of the cycle: what was taken and done is noted, and seen by others; with register slices a cycle later."""
     control = state.control
+    if machine.slices:
+        for number in range(SWAPS):
+            unit = state.units[number]
+            unit.may_start = waits_for_nothing(state, number, now)
+            control.finished += unit.done - unit.heard
+        for number in range(SWAPS):
+            state.units[number].heard = state.units[number].done
     control.swapped = control.swapped_now
     for number in range(SWAPS):
         unit = state.units[number]
@@ -199,7 +218,9 @@ def commit(state, times, now):
         if unit.done != unit.done_now:
             times[state.numbers[number, unit.done % SLOTS], FINISHED] = now
             unit.done = unit.done_now
-            control.finished += 1
+            if not machine.slices:
+                unit.heard = unit.done
+                control.finished += 1
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
@@ -226,14 +247,38 @@ def step(unit, operation):
         unit.vector = 0
         unit.row += 1
         if unit.row == operation.rows:
-            unit.work = NONE
+            unit.work = unit.head = NONE
+    unit.asked = 1
 
 
 @kernel
-def begin(state, number, now):
+def begin(state, machine, number, now):
     """Where the unit's walk is over, it takes the next operation, if one is offered; its addresses come from the next
-    cycle on."""
+    cycle on, with a register slice a cycle later."""
     unit = state.units[number]
-    if unit.work == NONE and offered(state, number, now):
+    if machine.slices:
+        walk_ahead(unit)
+        if unit.left == 0 and offered(state, machine, number, now):
+            start_walk(unit, state.queued[number, take(state, number)])
+    elif unit.work == NONE and offered(state, machine, number, now):
         unit.work = take(state, number)
         unit.row = unit.vector = 0
+
+
+@kernel
+def walk_ahead(unit):
+    """One address into the register slice, if it has room, and one out if it was requested."""
+    walks = unit.left > 0 and unit.ahead < 2
+    unit.left -= walks
+    unit.ahead += walks - unit.asked
+    unit.asked = 0
+    if unit.head == NONE and unit.ahead > 0:
+        unit.head = unit.heads % SLOTS
+        unit.heads += 1
+        unit.row = unit.vector = 0
+    unit.work = unit.head if unit.ahead > 0 else NONE
+
+
+@kernel
+def start_walk(unit, operation):
+    unit.left = operation.size * operation.rows

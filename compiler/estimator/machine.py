@@ -17,7 +17,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "local_latency", "product_latency", "move_out_latency", "move_in_latency",
     "move_out_depth", "move_in_depth", "register_latency", "simd_latency", "simd_in_flight", "simd_block",
     "request_latency", "bursts_before_data", "writer_vectors", "dram_read_latency", "dram_write_latency",
-    "dram_bursts", "patience",
+    "dram_bursts", "patience", "slices",
 )])
 """``*_banks_mask``: the bits of an address that choose the bank. ``product_latency``: MatMul's request to its sum;
 ``move_*_latency``: a request to its row on the read stream, which holds ``move_*_depth``; ``simd_latency``: issue to
@@ -58,6 +58,7 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "writer_vectors": timing.WRITER_VECTORS_AHEAD,
         "dram_read_latency": max(dram.read_latency, 2), "dram_write_latency": max(dram.write_latency, 2),
         "dram_bursts": dram.bursts, "patience": timing.PATIENCE,
+        "slices": arch.register_slices,
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

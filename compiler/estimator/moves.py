@@ -19,30 +19,29 @@ def ask(state, machine):
     asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_out_depth
     state.ports[ACCUMULATOR_READS].bank[MOVE_OUT] = (
         address1(unit, operation) & machine.accumulator_banks_mask if asks else NONE)
-    state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.out_place] if stream.out else NONE
+    state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.given % DEPTH] if stream.out else NONE
     unit, stream = state.units[MOVE_IN], state.streams[INTO]
     operation = state.queued[MOVE_IN, unit.work]
     asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_in_depth
     state.ports[LOCAL_READS].bank[MOVE_IN] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
     writes = state.ports[ACCUMULATOR_WRITES]
-    writes.bank[MOVE_IN] = stream.bank[stream.out_place] if stream.out else NONE
-    writes.accumulates[MOVE_IN] = stream.accumulates[stream.out_place]
+    writes.bank[MOVE_IN] = stream.bank[stream.given % DEPTH] if stream.out else NONE
+    writes.accumulates[MOVE_IN] = stream.accumulates[stream.given % DEPTH]
 
 
 @kernel
 def step_move_out(state, machine, now):
     stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
     granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
-    give(state, stream, LOCAL_WRITES, MOVE_OUT)
-    if not stream.out and ready(stream, now):
-        stream.out, stream.out_place = 1, stream.popped % DEPTH
+    if give(state, machine, stream, LOCAL_WRITES, MOVE_OUT) and ready(stream, now):
+        stream.out += 1
         stream.popped += 1
     if granted:
         operation = state.queued[MOVE_OUT, unit.work]
         push(stream, address0(unit, operation) & machine.local_banks_mask, is_last(unit, operation), False,
              now + machine.move_out_latency)
         step(unit, operation)
-    begin(state, MOVE_OUT, now)
+    begin(state, machine, MOVE_OUT, now)
 
 
 @kernel
@@ -50,27 +49,31 @@ def step_move_in(state, machine, now):
     """One register more than on the way out."""
     stream, unit = state.streams[INTO], state.units[MOVE_IN]
     granted = state.ports[LOCAL_READS].grant[MOVE_IN]
-    give(state, stream, ACCUMULATOR_WRITES, MOVE_IN)
-    if not stream.out and stream.turned:
-        stream.out, stream.out_place, stream.turned = 1, stream.turned_place, 0
+    if give(state, machine, stream, ACCUMULATOR_WRITES, MOVE_IN) and stream.turned:
+        stream.out += 1
+        stream.turned = 0
     if not stream.turned and ready(stream, now):
-        stream.turned, stream.turned_place = 1, stream.popped % DEPTH
+        stream.turned = 1
         stream.popped += 1
     if granted:
         operation = state.queued[MOVE_IN, unit.work]
         push(stream, address1(unit, operation) & machine.accumulator_banks_mask, is_last(unit, operation),
              operation.accumulate, now + machine.move_in_latency)
         step(unit, operation)
-    begin(state, MOVE_IN, now)
+    begin(state, machine, MOVE_IN, now)
 
 
 @kernel
-def give(state, stream, port, number):
-    """The memory takes the row that asks to be written; with an operation's last one that is done."""
+def give(state, machine, stream, port, number):
+    """The memory takes the row that asks to be written; with an operation's last one that is done. Whether there is
+    room for the next one: one register, or a FIFO of two in its place."""
+    room = stream.out < 2
     if stream.out and state.ports[port].grant[number]:
-        stream.out = 0
-        if stream.last[stream.out_place]:
+        if stream.last[stream.given % DEPTH]:
             finish(state, number)
+        stream.given += 1
+        stream.out -= 1
+    return room if machine.slices else stream.out == 0
 
 
 @kernel

@@ -64,10 +64,12 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Esti
 
 
 def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
-    """The cycle in which the machine is idle: nothing in the decoder, no operation, no weights on their way."""
+    """The cycle in which the machine is idle: nothing in the decoder, no operation that the interlock does not know to
+    be done, no weights on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
-    return max(decoded, 1 + int(finishes.max(initial=0)), 1 + int(loads.max(initial=0)) + weight_latency(arch))
+    return max(decoded, 1 + int(finishes.max(initial=0)) + arch.register_slices,
+               1 + int(loads.max(initial=0)) + weight_latency(arch))
 
 
 @kernel
@@ -78,19 +80,20 @@ def replay(state, machine, work, drains, instructions, times):
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes  # time counts from when the first instruction is there
     for before in range(now):
-        fetch(control, machine, drains, instructions, before)
+        fetch(control, machine, drains, instructions, 0, before)
     finished, finished_at = 0, now
     while control.finished < len(work) or control.instruction < instructions:
         if control.finished != finished:
             finished, finished_at = control.finished, now
         elif now - finished_at > STUCK_CYCLES:
             return False
+        given = control.instruction
         decode(state, machine, work, drains, times, now)
-        fetch(control, machine, drains, instructions, now)
+        fetch(control, machine, drains, instructions, given if machine.slices else control.instruction, now)
         fetch_heads(state, machine, now)
         ask(state, machine, now)
         step(state, machine, now)
-        commit(state, times, now)
+        commit(state, machine, times, now)
         now += 1
     return True
 
@@ -117,7 +120,7 @@ def ask(state, machine, now):
 @kernel
 def step(state, machine, now):
     """Every unit's cycle."""
-    array.step_load_weight(state, now)
+    array.step_load_weight(state, machine, now)
     array.step_mat_mul(state, machine, now)
     simd.step_simd(state, machine, now)
     moves.step_move_out(state, machine, now)

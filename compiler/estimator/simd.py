@@ -9,8 +9,9 @@ from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, LATER, NONE, SIMD, SLOTS
 
 PLAIN, CAPTURE, CHECK, RUN, LOAD = range(5)
-GIVEN, DOOR = range(2)
-"""Micro-operations that wait: what the sequencer gives, and what stands at the pipeline's door."""
+GIVEN, DOOR, BETWEEN = range(3)
+"""Micro-operations that wait: what the sequencer gives, what stands at the pipeline's door, and from BETWEEN on what a
+register slice between them holds."""
 
 
 @kernel
@@ -19,8 +20,8 @@ def ask(state, machine, now):
     door, pipeline = state.micro[DOOR], state.pipeline
     reads = door.valid and door.reads and clear(pipeline, machine, now)
     state.ports[ACCUMULATOR_READS].bank[SIMD] = door.read & machine.accumulator_banks_mask if reads else NONE
-    writes, place = state.ports[ACCUMULATOR_WRITES], pipeline.out % DEPTH
-    asks = pipeline.out != NONE and pipeline.writes[place]
+    writes, place = state.ports[ACCUMULATOR_WRITES], pipeline.retired % DEPTH
+    asks = pipeline.out and pipeline.writes[place]
     writes.bank[SIMD] = pipeline.write[place] & machine.accumulator_banks_mask if asks else NONE
     writes.accumulates[SIMD] = pipeline.accumulates[place]
     sequencer, operation = state.sequencer, state.queued[SIMD, state.units[SIMD].taken % SLOTS]
@@ -42,11 +43,16 @@ def step_simd(state, machine, now):
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
     issues = door.valid and clear(pipeline, machine, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])
-    write_back(state, pipeline, now)
+    write_back(state, machine, pipeline, now)
     if issues:
         enter(pipeline, machine, door, now)
+    room = state.between < 2
     if issues or not door.valid:
         arrive(state, machine, now)
+    if machine.slices and room and given.valid:
+        copy(state.micro[BETWEEN + state.between], given)
+        state.between += 1
+        given.valid = 0
     if not given.valid:
         sequence(state, machine, now)
     pipeline.retired = pipeline.retired_now
@@ -54,17 +60,19 @@ def step_simd(state, machine, now):
 
 # -- the pipeline ------------------------------------------------------------------------------------------------------
 @kernel
-def write_back(state, pipeline, now):
-    """Results leave through two registers, in order."""
-    if pipeline.out != NONE:
-        place = pipeline.out % DEPTH
+def write_back(state, machine, pipeline, now):
+    """Results leave through two registers, in order, the second one with register slices a FIFO of two."""
+    room = pipeline.out < 2
+    if pipeline.out:
+        place = pipeline.retired % DEPTH
         if not pipeline.writes[place] or state.ports[ACCUMULATOR_WRITES].grant[SIMD]:
             if pipeline.done[place]:
                 finish(state, SIMD)
             pipeline.retired_now += 1
-            pipeline.out = NONE
-    if pipeline.out == NONE:
-        pipeline.out, pipeline.head = pipeline.head, NONE
+            pipeline.out -= 1
+    if pipeline.head != NONE and (room if machine.slices else pipeline.out == 0):
+        pipeline.out += 1
+        pipeline.head = NONE
     if pipeline.head == NONE and pipeline.queued < pipeline.issued and pipeline.ready[pipeline.queued % DEPTH] <= now:
         pipeline.head = pipeline.queued
         pipeline.queued += 1
@@ -84,11 +92,17 @@ def enter(pipeline, machine, micro, now):
 @kernel
 def arrive(state, machine, now):
     """The next micro-operation comes to the door, and what it has to wait for is found out."""
-    pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
-    copy(door, given)
-    if not given.valid:
+    pipeline, door = state.pipeline, state.micro[DOOR]
+    if machine.slices:
+        copy(door, state.micro[BETWEEN])
+        copy(state.micro[BETWEEN], state.micro[BETWEEN + 1])
+        state.micro[BETWEEN + 1].valid = 0
+        state.between -= door.valid
+    else:
+        copy(door, state.micro[GIVEN])
+        state.micro[GIVEN].valid = 0
+    if not door.valid:
         return
-    given.valid = 0
     pipeline.blocker = NONE
     if door.reads:
         for number in range(pipeline.issued - 1, pipeline.retired_now - 1, -1):
@@ -128,14 +142,14 @@ def sequence(state, machine, now):
             next_block(sequencer, machine)
     elif sequencer.state == LOAD:
         load(state, machine, now)
-    elif offered(state, SIMD, now):
+    elif offered(state, machine, SIMD, now):
         if sequencer.state == CAPTURE:
             if now >= sequencer.ready_from:
                 capture(state, machine, state.queued[SIMD, take(state, SIMD)], now)
             return
         if not state.queued[SIMD, state.units[SIMD].taken % SLOTS].table:
             begin_operation(state, machine, state.queued[SIMD, take(state, SIMD)], now)
-        elif not state.micro[DOOR].valid and state.pipeline.issued == state.pipeline.retired:
+        elif not state.micro[DOOR].valid and not state.between and state.pipeline.issued == state.pipeline.retired:
             sequencer.state, sequencer.number, sequencer.ready_from = LOAD, 0, LATER
 
 

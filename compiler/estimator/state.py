@@ -22,15 +22,21 @@ TRACKED = np.dtype(_RANGE)
 
 UNIT = np.dtype([
     ("queue", "i8"), ("outstanding", "i8"),
-    ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"),
+    ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"), ("heard", "i8"),
     ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, SWAPS + 1)),
-    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"),
+    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"), ("may_start", "i8"),
+    ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
 """A unit and its queue. How many of its operations are ``issued``, ``taken``, ``done``; ``*_now`` at the end of this
-cycle, what others see from the next one on. ``stored_from``: when each can be fetched at the earliest, ``there_from``:
-when the next one stands at the head. ``needed`` [operation % SLOTS, unit]: how many operations of that unit must be
-done; those before ``waits_for`` are. ``work``: the place in ``queued`` of the operation whose addresses are made, NONE
-if none, and its current ``row`` and ``vector``; ``bias_row``: LoadWeight's extra row is due."""
+cycle, what others see from the next one on; ``heard``: how many the interlock knows to be done. ``stored_from``: when
+each can be fetched at the earliest, ``there_from``: when the next one stands at the head. ``needed`` [operation %
+SLOTS, unit]: how many operations of that unit must be done; those before ``waits_for`` are. ``work``: the place in
+``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and ``vector``;
+``bias_row``: LoadWeight's extra row is due.
+
+With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
+``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was
+requested in this cycle; it belongs to operation ``head`` (NONE: to the next), of which there were ``heads``."""
 
 DEPTH = 64
 """Places of the rings below, more than any of them needs."""
@@ -38,9 +44,10 @@ DEPTH = 64
 STREAM = np.dtype([
     ("pushed", "i8"), ("popped", "i8"), ("ready", "i8", DEPTH), ("bank", "i8", DEPTH), ("last", "i8", DEPTH),
     ("accumulates", "i8", DEPTH),
-    ("turned", "i8"), ("turned_place", "i8"), ("out", "i8"), ("out_place", "i8"),
+    ("turned", "i8"), ("out", "i8"), ("given", "i8"),
 ])
-"""Rows between a memory's answer and the other memory: a ring, a register (``turned``) and the request (``out``)."""
+"""Rows between a memory's answer and the other memory: a ring, a register (``turned``: 1 if it is full) and requests
+(``out``: how many wait), numbered in their order; so many were ``given`` to the memory."""
 
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
@@ -85,7 +92,8 @@ PIPELINE = np.dtype([
     ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH), ("head", "i8"), ("out", "i8"),
     ("written_at", "i8", (REGISTERS, COPIES)),
 ])
-"""Micro-operations under way: numbers in order of issue; ``head`` and ``out`` hold one or NONE."""
+"""Micro-operations under way: numbers in order of issue; ``head`` holds one or NONE, ``out`` says how many behind it
+wait to be written."""
 
 CLIENTS = len(UNIT_NAMES)
 PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("grant", "i8", CLIENTS),
@@ -114,13 +122,14 @@ STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, len(UNIT_NAMES)), ("queued", WORK, (len(UNIT_NAMES), SLOTS)),
     ("numbers", "i8", (len(UNIT_NAMES), SLOTS)), ("tracked", TRACKED, (len(UNIT_NAMES), SLOTS)),
     ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
-    ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 2), ("pipeline", PIPELINE), ("ports", PORTS, 4),
+    ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
+    ("pipeline", PIPELINE), ("ports", PORTS, 4),
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
-of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1. ``micro``: given by the sequencer, and at the
-door of the pipeline. ``ports``: see ``memories.py``. All in one record, because compiled code counts references to
-every array that it passes on, at ten times the cost of the work."""
+of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1. ``micro``: given by the sequencer, at the
+door of the pipeline, and so many (``between``) on their way there. ``ports``: see ``memories.py``. All in one record,
+because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
 def new_state(writer_vectors: int) -> np.void:
@@ -129,12 +138,13 @@ def new_state(writer_vectors: int) -> np.void:
     units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
     units["queue"] = [UNITS[name].queue for name in UNIT_NAMES]
     units["outstanding"] = [UNITS[name].outstanding for name in UNIT_NAMES]
-    units["work"], units["there_from"] = NONE, LATER
+    units["work"] = units["head"] = NONE
+    units["there_from"] = LATER
     state["loop"]["memory0"] = state["loop"]["memory1"] = NO_MEMORY
     state["products"] = NONE
     state["readers"]["starts"] = state["writers"]["starts"] = 1
     state["writers"]["places"] = writer_vectors
-    pipeline["head"] = pipeline["out"] = pipeline["blocker"] = NONE
+    pipeline["head"] = pipeline["blocker"] = NONE
     pipeline["written_at"] = -LATER
     ports["last"], ports["bank"] = CLIENTS - 1, NONE
     return state

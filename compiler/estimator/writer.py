@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.compiler.estimator.dram import addresses_take, next_burst
-from weft.compiler.estimator.interlock import address0, finish, step
+from weft.compiler.estimator.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_READS
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
@@ -44,7 +44,12 @@ def step_writer(state, writer, number, machine, now):
             step(unit, state.queued[number, unit.work])
         writer.places += given
         address(state, writer, number, machine, now)
-    if unit.work == NONE and writer.walked < unit.taken:
+    if machine.slices:
+        walk_ahead(unit)
+        if unit.left == 0 and writer.walked < unit.taken:
+            start_walk(unit, state.queued[number, writer.walked % SLOTS])
+            writer.walked += 1
+    elif unit.work == NONE and writer.walked < unit.taken:
         unit.work = writer.walked % SLOTS
         unit.row = unit.vector = 0
         writer.walked += 1

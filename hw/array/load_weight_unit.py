@@ -7,6 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
+from weft.hw.bus.slices import sliced
 from weft.hw.control.walker import Walker
 from weft.hw.delay import delayed
 from weft.hw.operations import load_weight_layout
@@ -35,16 +36,17 @@ class LoadWeightUnit(wiring.Component):
         arch = self._arch
         m.submodules.walker = walker = Walker(load_weight_layout(arch), ("local",), descending=True)
         connect(m, wiring.flipped(self.operation), walker.i)
-        at, request = walker.o.payload, self.local_read.request
+        addresses = sliced(m, arch, "addresses", walker.o)
+        at, request = addresses.payload, self.local_read.request
         bias_row = Signal()  # the extra row of zeros is due: the operation's last address has been requested
         zeroes, taken = Signal(), Signal()
         m.d.comb += [
             zeroes.eq(at.operation.zeroes | bias_row),
-            request.valid.eq(walker.o.valid & ~zeroes),
+            request.valid.eq(addresses.valid & ~zeroes),
             request.payload.eq(at.local),
-            taken.eq(walker.o.valid & (zeroes | request.ready)),
-            walker.o.ready.eq(taken & ~(at.last & at.operation.zero_bias & ~bias_row)),
-            self.done.eq(walker.o.valid & walker.o.ready & at.last),
+            taken.eq(addresses.valid & (zeroes | request.ready)),
+            addresses.ready.eq(taken & ~(at.last & at.operation.zero_bias & ~bias_row)),
+            self.done.eq(addresses.valid & addresses.ready & at.last),
         ]
         under_way = Signal(range(weight_latency(arch) + 1))  # cycles until the last wave is through
         m.d.sync += under_way.eq(Mux(taken, weight_latency(arch), Mux(self.busy, under_way - 1, 0)))

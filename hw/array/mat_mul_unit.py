@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
+from weft.hw.bus.slices import sliced
 from weft.hw.control.walker import Walker
 from weft.hw.delay import delayed
 from weft.hw.operations import mat_mul_layout, shift_width
@@ -41,14 +42,15 @@ class MatMulUnit(wiring.Component):
         arch, layout = self._arch, mat_mul_layout(self._arch)
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
         connect(m, wiring.flipped(self.operation), walker.i)
-        at, operation, request = walker.o.payload, walker.o.payload.operation, self.local_read.request
+        addresses = sliced(m, arch, "addresses", walker.o)
+        at, operation, request = addresses.payload, addresses.payload.operation, self.local_read.request
         pause = self._pause(m)
         m.d.comb += [
-            request.valid.eq(walker.o.valid & ~operation.zeroes & ~pause),
+            request.valid.eq(addresses.valid & ~operation.zeroes & ~pause),
             request.payload.eq(at.local),
-            walker.o.ready.eq((operation.zeroes | request.ready) & ~pause),
+            addresses.ready.eq((operation.zeroes | request.ready) & ~pause),
         ]
-        taken = walker.o.valid & walker.o.ready
+        taken = addresses.valid & addresses.ready
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
         head = data.StructLayout({"target": target, "swap": 1, "enter_shift": shift_width(arch)})

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw import fixed_point
 from weft.hw.arch import ONCE, Arch, bits_to_count
+from weft.hw.array.multiplier import Multiplier
 from weft.hw.numerics import round_half_even, saturate
 from weft.hw.operations import shift_width
 from weft.hw.ports import partial_sum_width
@@ -26,18 +27,16 @@ def row_sum_width(arch: Arch, row: int) -> int:
 
 
 class ShadowWeight(wiring.Component):
-    """One place of the weight column: a shadow that shifts, and the active weight that is copied from it.
+    """One place of the column of weights on their way in.
 
     ``shift``: ``shadow`` takes ``link_i``, and ``link_o`` the shadow's old value, so that the next row may shift one
-    cycle later (or, given ``shadow`` itself, in the same cycle). ``swap``: ``weight`` takes the shadow; at the same
-    edge as a shift it takes the old shadow.
-    All three registers keep their values over a reset and are zero at power-up.
+    cycle later (or, given ``shadow`` itself, in the same cycle). Both keep their values over a reset and are zero at
+    power-up.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__({
-            "shift": In(1), "swap": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)),
-            "shadow": Out(signed(width)), "weight": Out(signed(width)),
+            "shift": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)), "shadow": Out(signed(width)),
         })
         self._width = width
 
@@ -46,12 +45,9 @@ class ShadowWeight(wiring.Component):
         # The outputs of a component reset; registers behind them do not.
         shadow = Signal(signed(self._width), reset_less=True)
         link = Signal(signed(self._width), reset_less=True)
-        active = Signal(signed(self._width), reset_less=True)
         with m.If(self.shift):
             m.d.sync += [shadow.eq(self.link_i), link.eq(shadow)]
-        with m.If(self.swap):
-            m.d.sync += active.eq(shadow)
-        m.d.comb += [self.link_o.eq(link), self.shadow.eq(shadow), self.weight.eq(active)]
+        m.d.comb += [self.link_o.eq(link), self.shadow.eq(shadow)]
         return m
 
 
@@ -59,8 +55,9 @@ class ProcessingElement(wiring.Component):
     """Multiplies what passes from left to right by its weight and adds it to what passes from top to bottom.
 
     activation_i at cycle t appears at ``activation_o`` at t + ACTIVATION_LATENCY; its product is added to the
-    ``partial_sum_i`` of cycle t + PARTIAL_SUM_OFFSET, and the sum is ``partial_sum_o`` at t + LATENCY. A swap at
-    cycle t counts for the activation_i of cycle t already. Free running, one operand a cycle. ``once``: exact sums of
+    ``partial_sum_i`` of cycle t + PARTIAL_SUM_OFFSET, and the sum is ``partial_sum_o`` at t + LATENCY. A ``swap`` at
+    cycle t makes the shadow the weight, for the activation_i of cycle t already; with a shift in the same cycle it is
+    the old shadow. Free running, one operand a cycle. ``once``: exact sums of
     ``row_sum_width`` bits; row 0 starts a DSP cascade, its partial_sum_i is left at zero. ``every_step``: each sum is
     rounded HALF_EVEN and saturated to the data type. Weights: :class:`ShadowWeight`.
     """
@@ -91,11 +88,11 @@ class ProcessingElement(wiring.Component):
         number = self._arch.number
         width, point = number.width, number.point
         m.submodules.weights = weights = ShadowWeight(width)
-        # These three registers are the ones inside a DSP block.
-        activation = Signal(signed(width), reset_less=True)
-        product = Signal(signed(2 * width), reset_less=True)
+        m.submodules.multiplier = multiplier = Multiplier(width)
+        activation = Signal(signed(width), reset_less=True)  # the multiplier's own first register has it too
         partial_sum = Signal(self.partial_sum_o.shape(), reset_less=True)
-        m.d.sync += [activation.eq(self.activation_i), product.eq(activation * weights.weight)]
+        product = multiplier.product
+        m.d.sync += activation.eq(self.activation_i)
         if self._arch.mac_rounding == ONCE:
             total = (self.partial_sum_i + product)[:len(partial_sum)]
         else:
@@ -104,7 +101,8 @@ class ProcessingElement(wiring.Component):
         m.d.sync += partial_sum.eq(total)
         m.d.comb += [
             self.activation_o.eq(activation), self.partial_sum_o.eq(partial_sum),
-            weights.shift.eq(self.shift), weights.swap.eq(self.swap),
+            multiplier.left.eq(self.activation_i), multiplier.right.eq(weights.shadow),
+            multiplier.take_right.eq(self.swap), weights.shift.eq(self.shift),
             weights.link_i.eq(self.link_i), self.link_o.eq(weights.link_o),
         ]
         return m

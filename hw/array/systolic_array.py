@@ -59,8 +59,11 @@ class SystolicArray(wiring.Component):
             m.submodules[f"bias_{j}"] = bias = ShadowWeight(self._arch.number.width)
             m.d.comb += [
                 bias.link_i.eq(delayed(m, self.weight[j], j, name=f"weight_skew_{j}")),
-                bias.shift.eq(shifts.tap(j)), bias.swap.eq(swaps.tap(j)),
+                bias.shift.eq(shifts.tap(j)),
             ]
+            active_bias = Signal(signed(self._arch.number.width), reset_less=True, name=f"active_bias_{j}")
+            with m.If(swaps.tap(j)):
+                m.d.sync += active_bias.eq(bias.shadow)
             column = [ProcessingElement(self._arch, r) for r in range(size)]
             for r, element in enumerate(column):
                 m.submodules[f"pe_{r}_{j}"] = element
@@ -72,7 +75,7 @@ class SystolicArray(wiring.Component):
                 activations[r] = element.activation_o
             for above, element in pairwise(column):
                 m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
-            total = self._add_bias(m, j, bias.weight, enter_shifts.tap(size + j), column)
+            total = self._add_bias(m, j, active_bias, enter_shifts.tap(size + j), column)
             m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
         return m
 

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.bus import axi
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
+from weft.hw.bus.slices import sliced, stage
 from weft.hw.control.walker import Walker
 from weft.hw.isa import DRAM_OFFSET_BYTES
 from weft.hw.operations import CACHE_WIDTH, dram_layout, size_width
@@ -101,22 +102,21 @@ class Segments(wiring.Component):
     def _addresses(self, m: Module, walker: Walker, segment) -> None:
         """From vectors to units (a product, registered), then to beats (a sum, into a FIFO: that cuts ready's way)."""
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
-        scaled = Signal(data.StructLayout({
+        product = stage(m, self._arch, "product", data.StructLayout({
             "start": len(piece.dram) + bits_to_count(geometry.vector_units + 1),
             "units_m1": size_width(self._arch) + bits_to_count(geometry.vector_units + 1),
             "window": len(piece.operation.window), "cache": CACHE_WIDTH, "vectors_m1": size_width(self._arch),
             "last": 1,
         }))
-        scaled_valid, scaled_ready = Signal(), Signal()
-        m.d.comb += [scaled_ready.eq(segment.ready), walker.o.ready.eq(~scaled_valid | scaled_ready)]
-        with m.If(walker.o.ready):
-            m.d.sync += [
-                scaled_valid.eq(walker.o.valid), scaled.start.eq(times(piece.dram, geometry.vector_units)),
-                scaled.units_m1.eq(times(piece.operation.vectors_m1, geometry.vector_units)
-                                   + (geometry.vector_units - 1)),
-                scaled.last.eq(piece.last),
-                *(scaled[name].eq(piece.operation[name]) for name in ("window", "cache", "vectors_m1")),
-            ]
+        scaling, scaled = product.i.payload, product.o.payload
+        m.d.comb += [
+            walker.o.ready.eq(product.i.ready), product.i.valid.eq(walker.o.valid), product.o.ready.eq(segment.ready),
+            scaling.start.eq(times(piece.dram, geometry.vector_units)),
+            scaling.units_m1.eq(times(piece.operation.vectors_m1, geometry.vector_units)
+                                + (geometry.vector_units - 1)),
+            scaling.last.eq(piece.last),
+            *(scaling[name].eq(piece.operation[name]) for name in ("window", "cache", "vectors_m1")),
+        ]
         window_shift = bits_to_count(DRAM_OFFSET_BYTES) - unit_bits
         start = Signal(self._arch.axi_address_width - unit_bits)  # the window lies below 2**axi_address_width
         skip = start[:geometry.beat_units_log2]
@@ -124,7 +124,7 @@ class Segments(wiring.Component):
         m.d.comb += [
             start.eq(Cat(Const(0, window_shift), scaled.window) + scaled.start),
             last_unit.eq(skip + scaled.units_m1),
-            segment.valid.eq(scaled_valid), segment.payload.beat.eq(start[geometry.beat_units_log2:]),
+            segment.valid.eq(product.o.valid), segment.payload.beat.eq(start[geometry.beat_units_log2:]),
             segment.payload.skip.eq(skip), segment.payload.beats_m1.eq(last_unit[geometry.beat_units_log2:]),
             segment.payload.end.eq(last_unit[:geometry.beat_units_log2] + 1),
             *(segment.payload[name].eq(scaled[name]) for name in ("cache", "vectors_m1", "last")),
@@ -256,6 +256,7 @@ class DramReader(wiring.Component):
         m.submodules.segments = segments = Segments(arch)
         m.submodules.waiting = waiting = StreamFifo(local, OPERATIONS_AHEAD)
         m.submodules.walker = walker = Walker(local, ("local",))
+        addresses = sliced(m, arch, "addresses", walker.o)
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
         # A FIFO, so that local memory's arbitration ends here and not in the bus's handshakes.
@@ -266,9 +267,9 @@ class DramReader(wiring.Component):
 
         write = self.local_write.request
         m.d.comb += [
-            write.valid.eq(vectors.valid & walker.o.valid), write.payload.address.eq(walker.o.payload.local),
-            vectors.ready.eq(write.ready & walker.o.valid), walker.o.ready.eq(write.ready & vectors.valid),
-            self.done.eq(write.valid & write.ready & walker.o.payload.last),
+            write.valid.eq(vectors.valid & addresses.valid), write.payload.address.eq(addresses.payload.local),
+            vectors.ready.eq(write.ready & addresses.valid), addresses.ready.eq(write.ready & vectors.valid),
+            self.done.eq(write.valid & write.ready & addresses.payload.last),
             self.busy.eq(count_operations(m, self.operation.valid & self.operation.ready, self.done,
                                           OPERATIONS_AHEAD + 1)),
         ]

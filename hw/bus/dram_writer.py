@@ -19,6 +19,7 @@ from weft.hw.bus.dram_reader import (
     issue,
 )
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
+from weft.hw.bus.slices import sliced
 from weft.hw.control.walker import Walker
 from weft.hw.operations import dram_layout
 from weft.hw.ports import local_read_port, vector_layout
@@ -62,7 +63,7 @@ class DramWriter(wiring.Component):
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
         bursts, segment = self._bursts(m, segments)
-        vectors = self._vectors(m, walker)
+        vectors = self._vectors(m, sliced(m, self._arch, "addresses", walker.o))
         beats = self._beats(m, vectors, segment)
         self._data(m, beats, bursts)
         m.d.comb += self.busy.eq(count_operations(
@@ -91,7 +92,7 @@ class DramWriter(wiring.Component):
         ]
         return to_send.o, to_fill.o
 
-    def _vectors(self, m: Module, walker: Walker):
+    def _vectors(self, m: Module, addresses):
         """Local reads, each with a place kept for its answer."""
         request = self.local_read.request
         m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), WRITER_VECTORS_AHEAD)
@@ -99,8 +100,8 @@ class DramWriter(wiring.Component):
         room = Signal(init=1)
         requested, used = request.valid & request.ready, vectors.o.valid & vectors.o.ready
         m.d.comb += [
-            request.payload.eq(walker.o.payload.local), request.valid.eq(walker.o.valid & room),
-            walker.o.ready.eq(request.ready & room),
+            request.payload.eq(addresses.payload.local), request.valid.eq(addresses.valid & room),
+            addresses.ready.eq(request.ready & room),
             vectors.i.payload.eq(self.local_read.response.payload),
             vectors.i.valid.eq(self.local_read.response.valid),
         ]

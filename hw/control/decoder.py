@@ -15,6 +15,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
+from weft.hw.bus.slices import stage
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
@@ -55,13 +56,15 @@ class Decoder(wiring.Component):
         travels = multiply.shape().members
         raw = Signal.like(self.i.payload)
         forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms")
-        read_valid, multiply_valid, sum_valid, check_valid, give_valid = (
-            Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check", "give"))
+        read_valid, multiply_valid, sum_valid, check_valid = (
+            Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check"))
         read_ready, multiply_ready, sum_ready, check_ready = (
             Signal(name=f"{name}_ready") for name in ("read", "multiply", "sum", "check"))
         stop = self.fault | self.halt
         hold = Signal()  # a DRAM window moves only when nothing is under way
-        behind = Cat(multiply_valid, sum_valid, check_valid, give_valid).any()
+        give = stage(m, self._arch, "give", data.StructLayout({"issue": self.o.payload.shape(), "to_unit": 1}))
+        halted = self.halt & ~self.fault  # what is legal goes on after a fault behind it, but not after a halt
+        behind = Cat(multiply_valid, sum_valid, check_valid, give.o.valid & ~halted).any()
         m.d.comb += [
             self.busy.eq(read_valid | behind),
             sum_ready.eq(~check_valid | check_ready), multiply_ready.eq(~sum_valid | sum_ready),
@@ -87,7 +90,8 @@ class Decoder(wiring.Component):
         with m.If(self.halt):
             m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
         self._read(m, raw, forms, read_valid & read_ready, multiply, hold, ~behind & self.drained)
-        self._check(m, check, check_valid, check_ready, give_valid)
+        self._check(m, check, check_valid, check_ready, give.i)
+        self._give(m, give.o, halted)
         return m
 
     def _stages(self) -> list[Signal]:
@@ -213,7 +217,7 @@ class Decoder(wiring.Component):
                 summands, (size << operand.stride_log2, *products), strict=True)]
 
     # -- check and give --------------------------------------------------------------------------------------------
-    def _check(self, m: Module, check, valid, ready, give_valid) -> None:
+    def _check(self, m: Module, check, valid, ready, give) -> None:
         """Last addresses against depths; a fault stops, a legal instruction goes on."""
         arch, issue = self._arch, check.issue
         last0, last1 = check.last0, check.last1
@@ -229,34 +233,28 @@ class Decoder(wiring.Component):
         form = {cause: check.cause == cause for cause in FORM_CAUSES}
         cause = Signal(5, name="check_cause")
         legal = cause == Cause.NONE
-        leaves, given = Signal(), Signal()
+        weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
+        out = give.payload.issue
         m.d.comb += [
             cause.eq(first_cause({**form, **beyond})),
-            ready.eq(~self.fault & ~self.halt & (~give_valid | given)),
-            leaves.eq(valid & legal & ready),
+            ready.eq(~self.fault & ~self.halt & give.ready),
+            give.valid.eq(valid & legal & ~self.fault & ~self.halt), give.payload.to_unit.eq(check.to_unit),
+            out.eq(issue), out.operand0.last.eq(last0), out.operand1.last.eq(last1), out.size_m1.eq(check.size),
+            out.swap.eq(weights_waiting),
         ]
-        with m.If(valid & ~legal & ~self.fault):
+        with m.If(valid & ~legal & ~self.fault & ~self.halt):
             m.d.sync += [self.fault.eq(1), self.cause.eq(cause), self.fault_program_counter.eq(issue.program_counter)]
-        out, to_unit = self.o.payload, Signal()
-        weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
-        with m.If(leaves):
-            m.d.sync += [
-                out.eq(issue), out.operand0.last.eq(last0), out.operand1.last.eq(last1), out.size_m1.eq(check.size),
-                out.swap.eq(weights_waiting), to_unit.eq(check.to_unit),
-            ]
-            with m.If(check.to_unit):
-                loads, uses = (issue.unit == UNIT_NAMES.index(name) for name in ("load_weight", "mat_mul"))
-                m.d.sync += weights_waiting.eq(loads | (weights_waiting & ~uses))
-        self._give(m, give_valid, leaves, given, to_unit)
+        with m.If(give.valid & give.ready & check.to_unit):
+            loads, uses = (issue.unit == UNIT_NAMES.index(name) for name in ("load_weight", "mat_mul"))
+            m.d.sync += weights_waiting.eq(loads | (weights_waiting & ~uses))
 
-    def _give(self, m: Module, valid, arrives, given, to_unit) -> None:
-        """NoOp and Configure end here. What is legal goes on after a fault behind it, but not after a halt."""
-        halted = self.halt & ~self.fault
+    def _give(self, m: Module, given, halted) -> None:
+        """NoOp and Configure end here."""
         m.d.comb += [
-            self.o.valid.eq(valid & to_unit & ~halted), given.eq(valid & (~to_unit | self.o.ready) & ~halted),
-            self.retired.eq(given),
+            self.o.payload.eq(given.payload.issue), self.o.valid.eq(given.valid & given.payload.to_unit & ~halted),
+            given.ready.eq((~given.payload.to_unit | self.o.ready) & ~halted),
+            self.retired.eq(given.valid & given.ready),
         ]
-        m.d.sync += valid.eq((arrives | (valid & ~given)) & ~halted)
 
 
 def any_opcode(view: InstructionView, *opcodes: Opcode):

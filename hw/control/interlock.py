@@ -131,8 +131,13 @@ class Interlock(wiring.Component):
         m.d.comb += [
             *(queue.waits[other].eq(rings[other].wait) for other in watched),
             *(queue.events[other].eq(rings[other].event) for other in watched),
-            port.valid.eq(queue.valid), queue.ready.eq(port.ready),
         ]
+        if self._arch.register_slices and name in SHARED_MEMORY:
+            may_start = Signal(name=f"{name}_may_start")  # once nothing is waited for, that stays so
+            m.d.sync += may_start.eq(queue.valid & ~(port.valid & port.ready))
+            m.d.comb += [port.valid.eq(may_start), queue.ready.eq(port.ready & may_start)]
+        else:
+            m.d.comb += [port.valid.eq(queue.valid), queue.ready.eq(port.ready)]
         return queue
 
     def _store(self, m: Module, names: tuple[str, ...], queues: dict) -> None:

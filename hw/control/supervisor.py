@@ -31,7 +31,7 @@ class Supervisor(wiring.Component):
     next instruction); ``timed_out`` and ``traced``, kept until reset or start (timed out: the machine ran for as many
     cycles as the timeout register says, 0 for never, without any of those pulses); ``cycles`` from the first
     instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired
-    since then.
+    since then; both a cycle behind.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -98,12 +98,16 @@ class Supervisor(wiring.Component):
             ]
 
     def _count(self, m: Module) -> None:
+        """From registers: 64 bits have to be carried."""
+        accepted, retired, running = (Signal(name=f"was_{name}") for name in ("accepted", "retired", "running"))
         started, elapsed = Signal(), Signal(64)
         with m.If(self.start):
-            m.d.sync += [started.eq(0), elapsed.eq(0), self.cycles.eq(0), self.instructions.eq(0)]
+            m.d.sync += [each.eq(0) for each in (started, elapsed, self.cycles, self.instructions,
+                                                 accepted, retired, running)]
         with m.Else():
-            m.d.sync += self.instructions.eq(self.instructions + self.retired)
-            with m.If(started | self.accepted):
+            m.d.sync += [accepted.eq(self.accepted), retired.eq(self.retired), running.eq(self.running),
+                         self.instructions.eq(self.instructions + retired)]
+            with m.If(started | accepted):
                 m.d.sync += [started.eq(1), elapsed.eq(elapsed + 1)]
-                with m.If(self.running):
+                with m.If(running):
                     m.d.sync += self.cycles.eq(elapsed + 1)

@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.bus.slices import sliced, stage
 from weft.hw.control.walker import Walker
 from weft.hw.fixed_point import fitting, place, reached, turn
 from weft.hw.memory.read_stream import ReadStream
@@ -39,9 +40,10 @@ class MoveInUnit(wiring.Component):
         m.submodules.rows = rows = ReadStream(local_read_port(arch), tag, LOCAL_READ_LATENCY)
         connect(m, wiring.flipped(self.operation), walker.i)
         connect(m, rows.port, wiring.flipped(self.local_read))
-        at, operation = walker.o.payload, walker.o.payload.operation
+        addresses = sliced(m, arch, "addresses", walker.o)
+        at, operation = addresses.payload, addresses.payload.operation
         m.d.comb += [
-            rows.i.valid.eq(walker.o.valid), walker.o.ready.eq(rows.i.ready),
+            rows.i.valid.eq(addresses.valid), addresses.ready.eq(rows.i.ready),
             rows.i.payload.address.eq(at.local), rows.i.payload.tag.address.eq(at.accumulator),
             rows.i.payload.tag.last.eq(at.last), rows.i.payload.tag.accumulate.eq(operation.accumulate),
             rows.i.payload.tag.enter_shift.eq(operation.enter_shift),
@@ -53,17 +55,18 @@ class MoveInUnit(wiring.Component):
         """Enter in two steps, each with a register, into the accumulators' write port."""
         arch, request, tag = self._arch, self.accumulator_write.request, rows.payload.tag
         turned = Signal(rows.payload.shape().members["tag"], name="turned_tag")
-        turned_valid, last, moves = Signal(), Signal(), Signal()
+        turned_valid = Signal()
+        entered = stage(m, arch, "entered", data.StructLayout({"request": request.payload.shape(), "last": 1}))
+        incoming, outgoing = entered.i, entered.o
         m.d.comb += [
-            moves.eq(~request.valid | request.ready), rows.ready.eq(~turned_valid | moves),
-            self.done.eq(request.valid & request.ready & last),
+            rows.ready.eq(~turned_valid | incoming.ready), incoming.valid.eq(turned_valid),
+            incoming.payload.last.eq(turned.last), incoming.payload.request.address.eq(turned.address),
+            incoming.payload.request.accumulate.eq(turned.accumulate),
+            request.valid.eq(outgoing.valid), request.payload.eq(outgoing.payload.request),
+            outgoing.ready.eq(request.ready), self.done.eq(request.valid & request.ready & outgoing.payload.last),
         ]
         with m.If(rows.ready):
             m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
-        with m.If(moves):
-            m.d.sync += [request.valid.eq(turned_valid), last.eq(turned.last),
-                         request.payload.address.eq(turned.address),
-                         request.payload.accumulate.eq(turned.accumulate)]
         width, enters = arch.accumulator_bits, arch.mac_rounding != EVERY_STEP
         fits, from_shift = fitting(tag.enter_shift, arch.number.width, width), Signal(width, reset_less=True)
         with m.If(rows.ready):
@@ -74,6 +77,5 @@ class MoveInUnit(wiring.Component):
             value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
             with m.If(rows.ready):
                 m.d.sync += value.eq(step)
-            with m.If(moves):
-                m.d.sync += request.payload.data[lane].eq(
-                    place(value, turned.enter_shift, from_shift) if enters else value.as_signed())
+            m.d.comb += incoming.payload.request.data[lane].eq(
+                place(value, turned.enter_shift, from_shift) if enters else value.as_signed())

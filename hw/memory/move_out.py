@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
+from weft.hw.bus.slices import sliced, stage
 from weft.hw.control.walker import Walker
 from weft.hw.delay import delayed
 from weft.hw.fixed_point import clip
@@ -42,9 +43,10 @@ class MoveOutUnit(wiring.Component):
         m.submodules.walker = walker = Walker(layout, ("accumulator", "local"))
         m.submodules.rows = rows = ReadStream(scalars, tag, latency)
         connect(m, wiring.flipped(self.operation), walker.i)
-        at, read = walker.o.payload, self.accumulator_read
+        addresses = sliced(m, arch, "addresses", walker.o)
+        at, read = addresses.payload, self.accumulator_read
         m.d.comb += [
-            rows.i.valid.eq(walker.o.valid), walker.o.ready.eq(rows.i.ready),
+            rows.i.valid.eq(addresses.valid), addresses.ready.eq(rows.i.ready),
             rows.i.payload.address.eq(at.accumulator), rows.i.payload.tag.address.eq(at.local),
             rows.i.payload.tag.last.eq(at.last),
             read.request.valid.eq(rows.port.request.valid), read.request.payload.eq(rows.port.request.payload),
@@ -68,9 +70,11 @@ class MoveOutUnit(wiring.Component):
     def _write(self, m: Module, rows) -> None:
         """One register, into the local write port."""
         request = self.local_write.request
-        last = Signal()
-        m.d.comb += [rows.ready.eq(~request.valid | request.ready), self.done.eq(request.valid & request.ready & last)]
-        with m.If(rows.ready):
-            m.d.sync += [request.valid.eq(rows.valid), last.eq(rows.payload.tag.last),
-                         request.payload.address.eq(rows.payload.tag.address),
-                         request.payload.data.eq(rows.payload.data)]
+        written = stage(m, self._arch, "written", rows.payload.shape())
+        connect(m, rows, written.i)
+        row = written.o.payload
+        m.d.comb += [
+            request.valid.eq(written.o.valid), written.o.ready.eq(request.ready),
+            request.payload.address.eq(row.tag.address), request.payload.data.eq(row.data),
+            self.done.eq(request.valid & request.ready & row.tag.last),
+        ]

@@ -9,6 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw import fixed_point
+from weft.hw.array.multiplier import Multiplier
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.numerics import DataType
 from weft.hw.timing import ALU_LATENCY
@@ -96,8 +97,9 @@ class Alu(wiring.Component):
         def register(name: str, bits: int = width) -> Signal:
             return Signal(signed(bits), reset_less=True, name=f"{name}_{lane}")
 
-        left, right, product, wide = (register(name, bits) for name, bits in (
-            ("left", width), ("right", width), ("multiplier", 2 * width), ("product", 2 * width)))
+        left, right, wide = (register(name, bits) for name, bits in (
+            ("left", width), ("right", width), ("product", 2 * width)))
+        m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(width)
         simple, result = register("simple"), register("result")
         multiply, shift = self._multiply, Const(point)
         rounded = Signal(width + 2, name=f"rounded_{lane}")
@@ -105,13 +107,15 @@ class Alu(wiring.Component):
         m.d.comb += rounded.eq(fixed_point.round_off(fixed_point.cut(
             wide, shift, fixed_point.reached(shift, len(wide)), width), shift, width))
         m.d.sync += [
-            left.eq(self.left[lane]), right.eq(self.right[lane]),  # stages 1, 2, 3 inside a DSP block
-            product.eq(left * right),
-            wide.eq(product),
+            left.eq(self.left[lane]), right.eq(self.right[lane]),
+            wide.eq(multiplier.product),  # stage 3 of the DSP block too
             simple.eq(self._simple(m, lane, left, right)),
             result.eq(Mux(multiply & over, limit, Mux(multiply, rounded[:width], simple))),
         ]
-        m.d.comb += self.result[lane].eq(result)
+        m.d.comb += [
+            multiplier.left.eq(self.left[lane]), multiplier.right.eq(self.right[lane]), multiplier.take_right.eq(1),
+            self.result[lane].eq(result),
+        ]
 
     def _simple(self, m: Module, lane: int, left: Signal, right: Signal) -> Value:
         """What stage 3 takes for all but Multiply: one adder, and a truth, in stage 2; the choice after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -18,8 +18,8 @@ from weft.hw.simd.micro import Source, register_width, slot_count
 
 
 class Registers(wiring.Component):
-    """``left`` and ``right``: source, number and slot in, the vector out in the same cycle: a register, ``input``,
-    clipped, or constants. Where both sides read the same register, they read the same slot.
+    """``left`` and ``right``: source, number and slot in, the vector out in the next cycle: a register, that cycle's
+    ``input``, clipped, or constants. Where both sides read the same register, they read the same slot.
 
     ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup tables,
     ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; 0 then writes those only.
@@ -49,15 +49,19 @@ class Registers(wiring.Component):
 
     def _read(self, m: Module, side: str, registers: list[tuple[Value, Value]]) -> None:
         """The choice of one side: a multiplexer of four that saturates its input, a 6-input table a bit."""
-        number, vector = getattr(self, f"{side}_number"), getattr(self, side)
+        number, slot, vector = getattr(self, f"{side}_number"), getattr(self, f"{side}_slot"), getattr(self, side)
         width, one = self._arch.number.width, self._arch.number.one
-        value, written = Signal(len(vector.as_value()), name=f"{side}_value"), Signal(name=f"{side}_written")
-        asked = Value.cast(getattr(self, f"{side}_source"))
-        for index, (row, row_written) in enumerate(registers):
-            with m.If((number == index + 1) | (len(registers) == 1)):
-                m.d.comb += [value.eq(row), written.eq(row_written)]
-        source = Signal(2, name=f"{side}_choice")
-        m.d.comb += source.eq(Mux((asked == Source.REGISTER.value) & ~written, Source.ZERO.value, asked))
+        value, chosen = Signal(len(vector.as_value()), name=f"{side}_value"), Signal.like(number, name=f"{side}_chosen")
+        for index, (row, _) in enumerate(registers):
+            with m.If((chosen == index + 1) | (len(registers) == 1)):
+                m.d.comb += value.eq(row)
+        defined = Cat(defined & (number == index) for index, (_, defined) in enumerate(registers, 1)).any()
+        written = (slot != 0) | defined  # slot 0 is zero until then
+        asked, source = Value.cast(getattr(self, f"{side}_source")), Signal(2, name=f"{side}_choice")
+        m.d.sync += [
+            chosen.eq(number),
+            source.eq(Mux((asked == Source.REGISTER.value) & ~written, Source.ZERO.value, asked)),
+        ]
         for lane, rounded in enumerate(self.input):
             over, limit = fixed_point.limits(rounded, width)
             constant = Mux(source[1], Mux(source[0], one, 0), limit)
@@ -66,19 +70,18 @@ class Registers(wiring.Component):
                 Mux(source[1] | (over & ~source[0]), constant, Mux(source[0], register, scalar)))
 
     def _register(self, m: Module, number: int) -> tuple[Value, Value]:
-        """The vector read, and whether it counts: slot 0 is zero until written."""
+        """The vector read, and whether its slot 0 will have been written since reset, by the next cycle."""
         vector = vector_layout(self._arch)
         memory = m.submodules[f"register_{number}"] = Memory(shape=vector, depth=slot_count(self._arch), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         enable, value = self._write(number)
-        defined = Signal(name=f"defined_{number}")  # slot 0 was written since reset
-        with m.If(enable & (self.write_slot == 0)):
-            m.d.sync += defined.eq(1)
+        defined, slot = Signal(name=f"defined_{number}"), Signal.like(self.left_slot, name=f"slot_{number}")
+        defines = defined | (enable & (self.write_slot == 0))
+        m.d.sync += [defined.eq(defines), slot.eq(Mux(self.left_number == number, self.left_slot, self.right_slot))]
         m.d.comb += [
-            write.addr.eq(self.write_slot), write.data.eq(value), write.en.eq(enable),
-            read.addr.eq(Mux(self.left_number == number, self.left_slot, self.right_slot)),
+            write.addr.eq(self.write_slot), write.data.eq(value), write.en.eq(enable), read.addr.eq(slot),
         ]
-        return read.data.as_value(), defined | (read.addr != 0)
+        return read.data.as_value(), defines
 
     def _write(self, number: int) -> tuple[Value, Value]:
         """Enable and data of one register: the result, or the value of the table at its distance from the result."""

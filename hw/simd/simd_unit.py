@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw import fixed_point
 from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.bus.slices import sliced, stage
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.memory.leave import Leave
 from weft.hw.operations import shift_width, simd_layout
@@ -75,7 +76,7 @@ class SimdUnit(wiring.Component):
             m.d.comb += [getattr(self._tables, name).eq(getattr(loader, name))
                          for name in ("load_valid", "load_table", "load_entry", "load_vector")]
         connect(m, flipped(self.operation), sequencer.i)
-        connect(m, sequencer.o, issue.i)
+        connect(m, sliced(m, arch, "micro", sequencer.o), issue.i)
         connect(m, issue.request, flipped(self.accumulator_read.request))
         m.d.comb += sequencer.drained.eq(issue.drained)
 
@@ -85,7 +86,7 @@ class SimdUnit(wiring.Component):
             leave.row.eq(self.accumulator_read.response.payload),
             leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
         ]
-        result = self._execute(m, registers, stages[INPUT_LATENCY][1], stages[-1])
+        result = self._execute(m, registers, *(stages[cycles] for cycles in (INPUT_LATENCY - 1, INPUT_LATENCY, -1)))
         m.d.comb += issue.retired.eq(self._write_back(m, result, stages[-2][1].enter_shift, *stages[-1]))
         return m
 
@@ -99,15 +100,16 @@ class SimdUnit(wiring.Component):
             stages.append((valid, micro))
         return stages
 
-    def _execute(self, m: Module, registers: Registers, start: Any, end: tuple[Value, Any]) -> Value:
-        """Registers, ALU and tables; the result is the last stage's."""
+    def _execute(self, m: Module, registers: Registers, coming: tuple, start: tuple, end: tuple) -> Value:
+        """Registers, ALU and tables; the result is the last stage's. ``coming``: the stage before ``start``."""
         arch = self._arch
         m.submodules.alu = alu = Alu(arch.number, arch.lane_count)
         valid, micro = end
+        reads, start = coming[1], start[1]
         m.d.comb += [
-            registers.left_source.eq(start.left_source), registers.right_source.eq(start.right_source),
-            registers.left_number.eq(start.left), registers.left_slot.eq(start.left_slot),
-            registers.right_number.eq(start.right), registers.right_slot.eq(start.right_slot),
+            registers.left_source.eq(reads.left_source), registers.right_source.eq(reads.right_source),
+            registers.left_number.eq(reads.left), registers.left_slot.eq(reads.left_slot),
+            registers.right_number.eq(reads.right), registers.right_slot.eq(reads.right_slot),
             alu.opcode.eq(start.opcode), alu.left.eq(registers.left), alu.right.eq(registers.right),
         ]
         result: Value = alu.result.as_value()
@@ -148,25 +150,18 @@ class SimdUnit(wiring.Component):
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
             first.eq(queue.r_data),
         ]
-        head_valid, out_valid, out_write, out_done = (Signal(name=name) for name in (
-            "head_valid", "out_valid", "out_write", "out_done"))
-        leaves, moves = Signal(), Signal()  # out, and from head to out
+        head_valid = Signal()
+        out = stage(m, arch, "out", data.StructLayout({"request": request.payload.shape(), "write": 1, "done": 1}))
+        leaving, leaves = out.o.payload, out.o.valid & out.o.ready
         m.d.comb += [
-            leaves.eq(out_valid & (~out_write | request.ready)), moves.eq(~out_valid | leaves),
-            queue.r_en.eq(~head_valid | moves),
-            request.valid.eq(out_valid & out_write), self.done.eq(leaves & out_done),
+            queue.r_en.eq(~head_valid | out.i.ready), out.i.valid.eq(head_valid),
+            out.i.payload.write.eq(head.write), out.i.payload.done.eq(head.done),
+            out.i.payload.request.address.eq(head.address), out.i.payload.request.accumulate.eq(head.accumulate),
+            request.valid.eq(out.o.valid & leaving.write), request.payload.eq(leaving.request),
+            out.o.ready.eq(~leaving.write | request.ready), self.done.eq(leaves & leaving.done),
         ]
         with m.If(queue.r_en):
             m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(first.fields)]
-        # The request's own registers.
-        address = Signal.like(request.payload.address, reset_less=True)
-        accumulate = Signal(reset_less=True)
-        row = Signal.like(request.payload.data, reset_less=True)
-        m.d.comb += [request.payload.address.eq(address), request.payload.accumulate.eq(accumulate),
-                     request.payload.data.eq(row)]
-        with m.If(moves):
-            m.d.sync += [out_valid.eq(head_valid), out_write.eq(head.write), out_done.eq(head.done),
-                         address.eq(head.address), accumulate.eq(head.accumulate)]
         # Entering: the first step on the way to the head, the second on the way out.
         shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
         enters = arch.mac_rounding != EVERY_STEP
@@ -179,7 +174,6 @@ class SimdUnit(wiring.Component):
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
-            with m.If(moves):
-                m.d.sync += row[lane].eq(
-                    fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
+            m.d.comb += out.i.payload.request.data[lane].eq(
+                fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
         return leaves

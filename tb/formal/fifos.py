@@ -8,12 +8,14 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
+from weft.hw.bus.slices import PingPong, RegisterSlice
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.ports import local_read_port
 from weft.hw.timing import LOCAL_READ_LATENCY
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero
 from weft.tb.formal.prove import BOUNDED, Proof
+from weft.tb.formal.streams import pointers_tell
 
 
 class Mark:
@@ -47,6 +49,34 @@ def stream_fifo(broken: Broken | None = None) -> Harness:
     harness.m.d.comb += place.eq(inside("fifo.consume") + mark.ahead)
     stored = inside.watch(harness, "fifo.storage", Mux(place >= depth, place - depth, place))
     harness.always(~mark.inside | ((mark.ahead < block.level) & (stored == mark.value)), "stored")
+    harness.always(~mark.leaves | (block.o.payload == mark.value), "comes_out")
+    return harness
+
+
+def register_slice(broken: Broken | None = None) -> Harness:
+    """The first element is in the output's register, the second in the spare one."""
+    harness, block = Harness(), RegisterSlice(3)
+    inside = harness.block(block, broken=broken)
+    free, payload, spare = (inside(name) for name in ("free", "payload", "spare"))
+    level = block.o.valid + ~free
+    mark = Mark(harness, block.i.valid & block.i.ready, block.o.valid & block.o.ready, block.i.payload, level)
+    harness.always(free | block.o.valid, "spare_only_behind_another")
+    harness.always(~mark.inside | ((mark.ahead < level) & (Mux(mark.ahead == 0, payload, spare) == mark.value)),
+                   "stored")
+    harness.always(~mark.leaves | (block.o.payload == mark.value), "comes_out")
+    return harness
+
+
+def ping_pong(broken: Broken | None = None) -> Harness:
+    """The oldest element is where the next one is read, the other one in the other place."""
+    harness, block = Harness(), PingPong(3)
+    inside = harness.block(block, broken=broken)
+    free, oldest, places = inside("free"), inside("oldest"), (inside("place0"), inside("place1"))
+    level = block.o.valid + ~free
+    mark = Mark(harness, block.i.valid & block.i.ready, block.o.valid & block.o.ready, block.i.payload, level)
+    pointers_tell(harness, block, inside)
+    stored = Mux(oldest ^ mark.ahead[0], places[1], places[0])
+    harness.always(~mark.inside | ((mark.ahead < level) & (stored == mark.value)), "stored")
     harness.always(~mark.leaves | (block.o.payload == mark.value), "comes_out")
     return harness
 
@@ -134,6 +164,10 @@ def divided(m: Module, value: Signal, by: int) -> tuple[Signal, Signal]:
 PROOFS = [
     Proof("order_stream_fifo", "StreamFifo: every element comes out, in order, unchanged", stream_fifo,
           {"fifo.consume": is_zero}),
+    Proof("order_register_slice", "RegisterSlice: every element comes out, in order, unchanged", register_slice,
+          {"free": is_one}),
+    Proof("order_ping_pong", "PingPong: every element comes out, in order, unchanged", ping_pong,
+          {"oldest": is_zero}),
     Proof("order_read_stream", "ReadStream: rows and tags in the order asked, none lost, none twice", read_stream,
           {"room": is_one}, 8, BOUNDED),
     Proof("order_gearbox", "Gearbox 3 to 2: units in order, segments aligned", gearbox(3, 2, False),

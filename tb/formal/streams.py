@@ -14,6 +14,7 @@ from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.gearbox import Gearbox
 from weft.hw.bus.program_reader import ProgramReader
+from weft.hw.bus.slices import PingPong, RegisterSlice
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.walker import Walker
@@ -75,6 +76,12 @@ def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
     harness.always((wait & (wait + 1)) == 0, "wait_is_a_row_of_ones")
 
 
+def pointers_tell(harness: Harness, block: Any, inside: Inside) -> None:
+    """Of a PingPong: its pointers differ while it holds one element."""
+    harness.always(inside("free") | block.o.valid, "full_is_not_empty")
+    harness.always((inside("newest") ^ inside("oldest")) == (block.o.valid & inside("free")), "pointers_tell_how_many")
+
+
 def answers_only_what_was_asked(harness: Harness, block: Any, inside: Inside) -> None:
     """The slave's part: a beat only while a burst is outstanding. How long bursts are is left open."""
     outstanding = harness.count(block.ar.valid & block.ar.ready,
@@ -88,8 +95,11 @@ TAG = data.StructLayout({"a": 1})
 PROOFS = [
     rules("walker", "addresses of a Walker", lambda: Walker(move_out_layout(SMALL), ("accumulator", "local")),
           {"o__valid": toggles}),
+    rules("register_slice", "payloads of a RegisterSlice", lambda: RegisterSlice(3), {"o__valid": toggles}),
+    rules("ping_pong", "payloads of a PingPong", lambda: PingPong(3), {"o__valid": toggles},
+          invariants=pointers_tell),
     rules("decoder", "decoded instructions, except when halted", lambda: Decoder(SMALL),
-          {"give_valid": toggles}, unless=lambda block: {"o": block.halt}),
+          {"give.o__valid": toggles}, unless=lambda block: {"o": block.halt}),
     rules("fetch", "instructions of Fetch, except when discarded", lambda: Fetch(SMALL),
           {"gearbox.i__ready": is_one}, unless=lambda block: {"instruction": block.discard}),
     rules("read_stream", "requests and rows of a ReadStream",

@@ -17,6 +17,9 @@ def lockstep_archs() -> dict[str, Arch]:
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
             lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,
             stream_width=32),
+        "lanes4_slices": tiny.replace(
+            array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
+            simd_loop_depth=6, local_banks=2, register_slices=1),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),
         "lanes16_odd": Arch.load("ultra96").replace(

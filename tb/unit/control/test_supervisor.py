@@ -135,7 +135,7 @@ def test_cycles_run_from_the_first_instruction_to_the_last_work() -> None:
     assert seen[4]["cycles"] == 0
     assert seen[15]["cycles"] == 12 - 5
     assert seen[-1]["cycles"] == 30 - 5
-    assert [seen[cycle]["instructions"] for cycle in (8, 9, 10, 39)] == [0, 1, 2, 3]
+    assert [seen[cycle]["instructions"] for cycle in (9, 10, 11, 39)] == [0, 1, 2, 3]
 
 
 class Reference:
@@ -145,6 +145,7 @@ class Reference:
         self.state = dict.fromkeys(("stop", "cause", "error_program_counter", "done", "timed_out", "traced", "cycles",
                                     "instructions"), 0)
         self.was_running = self.waited = self.progress = 0
+        self.cycles = self.instructions = 0  # the outputs are a cycle behind
         self.since: int | None = None
 
     def step(self, given: Inputs) -> Inputs:
@@ -174,12 +175,13 @@ class Reference:
         self.waited = 0 if self.progress else self.waited + 1
         self.progress = given["accepted"] or given["retired"] or given["finished"] or not running
         if given["start"]:
-            self.since, after["cycles"], after["instructions"] = None, 0, 0
-        else:
-            after["instructions"] += given["retired"]
+            self.since, self.cycles, self.instructions = None, 0, 0
+        after["cycles"], after["instructions"] = self.cycles, self.instructions
+        if not given["start"]:
+            self.instructions += given["retired"]
             if given["accepted"] or self.since is not None:
                 self.since = (self.since or 0) + 1
-                after["cycles"] = self.since if running else state["cycles"]
+                self.cycles = self.since if running else self.cycles
         self.was_running, self.state = running, after
         return outputs
 

@@ -1,0 +1,101 @@
+"""Handshakes cut by registers: what ``register_slices`` puts between a machine's blocks (architecture key)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from weft.hw.arch import Arch
+
+
+class RegisterSlice(wiring.Component):
+    """A stream through registers both ways: ``o`` and ``i.ready`` come straight from flip-flops.
+
+    Latency 1 cycle, one payload a cycle, holds two. For narrow payloads whose reader decides much in its cycle.
+    """
+
+    LATENCY = 1
+
+    def __init__(self, shape: ShapeLike) -> None:
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        payload, spare = (Signal(len(incoming), name=name, reset_less=True) for name in ("payload", "spare"))
+        free = Signal(init=1)  # the spare register is
+        moves = ~self.o.valid | self.o.ready
+        m.d.comb += [outgoing.eq(payload), self.i.ready.eq(free)]
+        with m.If(moves):
+            m.d.sync += [self.o.valid.eq(self.i.valid | ~free), free.eq(1)]
+            with m.If(free):
+                m.d.sync += payload.eq(incoming)
+            with m.Else():
+                m.d.sync += payload.eq(spare)
+        with m.Elif(self.i.valid):
+            m.d.sync += free.eq(0)
+        with m.If(free):
+            m.d.sync += spare.eq(incoming)
+        return m
+
+
+class Stage(wiring.Component):
+    """One register of a pipeline that can stall: latency 1 cycle, one payload a cycle; ``i.ready`` follows ``o.ready``
+    in the same cycle."""
+
+    def __init__(self, shape: ShapeLike) -> None:
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        payload = Signal(len(Value.cast(self.o.payload)), reset_less=True)
+        m.d.comb += [self.i.ready.eq(~self.o.valid | self.o.ready), Value.cast(self.o.payload).eq(payload)]
+        with m.If(self.i.ready):
+            m.d.sync += [self.o.valid.eq(self.i.valid), payload.eq(self.i.payload)]
+        return m
+
+
+class PingPong(wiring.Component):
+    """A FIFO of two registers, filled in turn: what a register's enable waits for is only whether it is free, and what
+    ``o.ready`` moves are pointers. For wide payloads.
+
+    Latency 1 cycle, one payload a cycle, holds two. Neither valid nor ready depends on the other side in the same
+    cycle.
+    """
+
+    def __init__(self, shape: ShapeLike) -> None:
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        places = [Signal(len(incoming), name=f"place{index}", reset_less=True) for index in (0, 1)]
+        newest, oldest = (Signal(name=name) for name in ("newest", "oldest"))  # where to write, where to read
+        free = Signal(init=1)  # a place is
+        enters, leaves = self.i.valid & free, self.o.valid & self.o.ready
+        m.d.comb += [self.i.ready.eq(free), outgoing.eq(Mux(oldest, places[1], places[0]))]
+        for index, place in enumerate(places):
+            with m.If(free & (newest == index)):
+                m.d.sync += place.eq(incoming)
+        m.d.sync += [newest.eq(newest ^ enters), oldest.eq(oldest ^ leaves)]
+        with m.If(enters & ~leaves):
+            m.d.sync += [self.o.valid.eq(1), free.eq(~self.o.valid)]
+        with m.Elif(leaves & ~enters):
+            m.d.sync += [self.o.valid.eq(~free), free.eq(1)]
+        return m
+
+
+def sliced(m: Module, arch: Arch, name: str, source):
+    """``source``, with ``register_slices`` a cycle later through a :class:`RegisterSlice`."""
+    if not arch.register_slices:
+        return source
+    m.submodules[name] = register = RegisterSlice(source.payload.shape())
+    connect(m, source, register.i)
+    return register.o
+
+
+def stage(m: Module, arch: Arch, name: str, shape: ShapeLike):
+    """A stage of a pipeline that can stall: one register, with ``register_slices`` two of them in its place."""
+    m.submodules[name] = result = PingPong(shape) if arch.register_slices else Stage(shape)
+    return result

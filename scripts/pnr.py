@@ -1,0 +1,43 @@
+"""A machine placed and routed on an ECP5-85: the clock it reaches, and every place that is too late.
+
+``make pnr ARCH=ecpix5 MHZ=90``. Works in build/<arch>/pnr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from weft.hw import ecp5, static_timing, synthesis
+from weft.hw.arch import Arch
+from weft.hw.errors import WeftError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--arch", default="ecpix5", help="a preset or a .tarch file")
+    parser.add_argument("--mhz", type=int, default=90, help="the clock to aim for")
+    parser.add_argument("--chip", choices=ecp5.CHIPS, default=ecp5.DEFAULT_CHIP, help=f"default: {ecp5.DEFAULT_CHIP}")
+    parser.add_argument("--placed", action="store_true", help="do not route: delays are guessed")
+    parser.add_argument("--seed", type=int, default=1, help="of place and route")
+    arguments = parser.parse_args()
+    arch = Arch.load(arguments.arch)
+    folder = ROOT / "build" / Path(arguments.arch).stem / "pnr"
+    synthesis.synthesize(arch, "ecp5", folder, harness=True)
+    found = ecp5.place_and_route(folder, ecp5.CHIPS[arguments.chip], arguments.mhz, seed=arguments.seed,
+                                 route=not arguments.placed)
+    print(f"{arguments.arch} on {arguments.chip}")
+    print(ecp5.summary(found))
+    print(static_timing.summary(static_timing.long_paths(folder / ecp5.DELAYS, 1e3 / arguments.mhz)))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WeftError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
