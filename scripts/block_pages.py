@@ -15,12 +15,14 @@ from amaranth.lib import data, stream, wiring
 from weft.hw.arch import Arch
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
+from weft.hw.array.multiplier import Multiplier
 from weft.hw.array.processing_element import BiasAdder, ProcessingElement
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
+from weft.hw.bus.slices import PingPong, RegisterSlice, Stage
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock, Tracker, UnitQueue
@@ -42,10 +44,10 @@ FILE = Path(__file__).parents[1] / "hw" / "BLOCKS.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, BiasAdder, LoadWeightUnit, MatMulUnit),
+    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, BiasAdder, LoadWeightUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, RoundRobin, ReadStream, MoveOutUnit, MoveInUnit),
     "SIMD": (SimdUnit, Alu),
-    "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave),
+    "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave, Stage, PingPong, RegisterSlice),
 }
 PORTS_AT_PRESET = (Top, Core, Fetch, Decoder, Supervisor, Sampler, SystolicArray, LoadWeightUnit, MatMulUnit,
                    MoveOutUnit, MoveInUnit, SimdUnit, DramReader, DramWriter, ProgramReader, CsrSlave)

@@ -162,10 +162,11 @@ class Interlock(wiring.Component):
         depth = UNITS[DRAM_UNITS[0]].outstanding
         m.submodules.program_counters = memory = Memory(shape=32, depth=len(DRAM_UNITS) * depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        m.d.comb += [write.data.eq(self.i.payload.program_counter), self.blamed_program_counter.eq(read.data)]
+        m.d.comb += self.blamed_program_counter.eq(read.data)
+        m.d.sync += [write.data.eq(self.i.payload.program_counter), write.en.eq(0)]
         for index, name in enumerate(DRAM_UNITS):
             tracker = trackers[name]
-            with m.If(tracker.push):
-                m.d.comb += [write.en.eq(1), write.addr.eq(index * depth + tracker.newest)]
+            with m.If(tracker.push):  # written a cycle later: nobody is to blame before its unit has it
+                m.d.sync += [write.en.eq(1), write.addr.eq(index * depth + tracker.newest)]
             with m.If(self.blamed[index]):
                 m.d.comb += read.addr.eq(index * depth + tracker.event.place)

@@ -85,8 +85,8 @@ class Supervisor(wiring.Component):
             m.d.sync += self.done.eq(0)
         with m.Elif(was_running & ~self.running & ~self.stop):
             m.d.sync += self.done.eq(1)
-        progress = Signal()  # a cycle late, which a timeout does not mind
-        m.d.sync += progress.eq(Cat(self.accepted, self.retired, self.finished, self.moved, ~self.running).any())
+        progress = Signal()  # a cycle or two late, which a timeout does not mind
+        m.d.sync += progress.eq(Cat(self.accepted, self.retired, self.finished, self.moved, ~was_running).any())
         overdue = (quiet >= self.timeout) & (self.timeout != 0)
         m.d.sync += quiet.eq(Mux(progress, 0, Mux(overdue, quiet, quiet + 1)))
         with m.If(self.start):

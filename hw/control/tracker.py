@@ -104,11 +104,14 @@ class Ring(wiring.Component):
         oldest = Signal(range(self.depth))
         m.d.comb += [
             entering.eq(self.push << self.newest), leaving.eq(self.done << oldest),
-            self.room.eq(~used.all()), self.empty.eq(~used.any()),
             self.event.happens.eq(self.done), self.event.place.eq(oldest),
             self.wait.needed.eq((hit & ~leaving).any()), self.wait.place.eq(self._newest_hit(m, hit)),
         ]
-        m.d.sync += [used.eq((used | entering) & ~leaving), hit.eq(self.hits & used & ~leaving)]
+        after_this = (used | entering) & ~leaving
+        full, some = (Signal(name=name) for name in ("full", "some"))  # flags, so that whoever asks does not look at every place
+        m.d.comb += [self.room.eq(~full), self.empty.eq(~some)]
+        m.d.sync += [used.eq(after_this), full.eq(after_this.all()), some.eq(after_this.any()),
+                     hit.eq(self.hits & used & ~leaving)]
         for pointer, moves in ((oldest, self.done), (self.newest, self.push)):
             with m.If(moves):
                 m.d.sync += pointer.eq(after(pointer, self.depth))

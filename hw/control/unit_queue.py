@@ -97,8 +97,9 @@ class OperationMemory(wiring.Component):
         else:
             m.submodules.turns = turns = RoundRobin(len(self._depths))
             m.d.comb += [turns.requests.eq(self.wanted & ~self.fetch), turns.advance.eq(1)]
-            m.d.sync += self.fetch.eq(turns.grant)
-            m.d.comb += read.addr.eq(self._row(self.fetch, self.next))
+            row = Signal.like(read.addr)  # ``next`` stays as it is until its fetch
+            m.d.sync += [self.fetch.eq(turns.grant), row.eq(self._row(turns.grant, self.next))]
+            m.d.comb += read.addr.eq(row)
         m.d.comb += [
             write.en.eq(self.push.any()), write.data.eq(self.operation),
             write.addr.eq(self._row(self.push, self.tail)),

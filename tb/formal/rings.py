@@ -52,6 +52,8 @@ class Places:
         self.count = how_many(self.used, self.oldest, self.newest, depth)
         harness.always(row_of_places(self.used, self.oldest, self.newest, depth), f"{label}_places")
         harness.always((self.hit & ~self.used) == 0, f"{label}_hits_are_there")
+        flags = inside(f"{path}.full".lstrip(".")), inside(f"{path}.some".lstrip("."))
+        harness.always((flags[0] == self.used.all()) & (flags[1] == self.used.any()), f"{label}_flags")
 
     def ahead(self, place: Value) -> Value:
         """How many are older than what is at ``place``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weft.hw.arch import Arch
 from weft.hw.isa import Cause, DataFlow, Instruction, Isa, Register
 from weft.tb.golden.dram import Dram
 from weft.tb.lib.job import MemorySettings
@@ -25,12 +26,13 @@ def data() -> np.ndarray:
     return np.arange(2 * COUNT).reshape(COUNT, 2) + 1
 
 
-def run(*programs: list[Instruction], **memories: MemorySettings) -> tuple[list[RtlResult], Dram, Dram]:
+def run(*programs: list[Instruction], arch: Arch = ARCH,
+        **memories: MemorySettings) -> tuple[list[RtlResult], Dram, Dram]:
     """Programs one after another with a soft reset between; the first with the memories behaving as told by name."""
-    dram0, dram1 = Dram(ARCH), Dram(ARCH)
+    dram0, dram1 = Dram(arch), Dram(arch)
     dram0.write(0, data())
     settings = [memories, *[MemorySettings()] * (len(programs) - 1)]
-    results = run_many_on_rtl(ARCH, [ISA.assemble(program) for program in programs], dram0, dram1, memories=settings)
+    results = run_many_on_rtl(arch, [ISA.assemble(program) for program in programs], dram0, dram1, memories=settings)
     return results, dram0, dram1
 
 
@@ -40,7 +42,7 @@ def copy(target: int, source: int = 0) -> list[Instruction]:
             ISA.data_move(DataFlow.LOCAL_TO_DRAM0, 0, target, COUNT)]
 
 
-@pytest.mark.parametrize("name", ["lanes2", "lanes4_lut"])
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_lut", "lanes4_slices"])
 def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
     """Cause and program counter as golden's; everything before done, nothing behind visible; reset brings it back."""
     arch, cases = ARCHS[name], []
@@ -55,11 +57,12 @@ def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
 @pytest.mark.parametrize(("flow", "cause"), [
     (DataFlow.DRAM0_TO_LOCAL, Cause.DRAM0_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM0, Cause.DRAM0_WRITE_RESPONSE),
     (DataFlow.DRAM1_TO_LOCAL, Cause.DRAM1_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM1, Cause.DRAM1_WRITE_RESPONSE)])
-def test_error_response_stops_with_cause_and_program_counter(flow: DataFlow, cause: Cause) -> None:
+@pytest.mark.parametrize("arch", [ARCH, ARCH.replace(register_slices=1)], ids=["", "slices"])
+def test_error_response_stops_with_cause_and_program_counter(arch: Arch, flow: DataFlow, cause: Cause) -> None:
     low = BAD * ARCH.vector_bytes
     settings = MemorySettings(error_lo=low, error_hi=low + 8)
     bad = [*copy(GOOD), ISA.no_op(), ISA.data_move(flow, 16, BAD - 2, COUNT), *[ISA.no_op()] * 200, *copy(300)]
-    (stopped, after), dram0, _ = run(bad, copy(400, GOOD), dram0=settings, dram1=settings)
+    (stopped, after), dram0, _ = run(bad, copy(400, GOOD), arch=arch, dram0=settings, dram1=settings)
     assert (stopped.error_cause, stopped.error_program_counter) == (cause, 3)
     assert np.array_equal(dram0.read(GOOD, COUNT), data()), "what came before is done"
     assert not dram0.read(300, COUNT).any(), "what came behind is not"

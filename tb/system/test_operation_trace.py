@@ -108,7 +108,7 @@ def test_loop_is_traced_as_its_header_and_its_body() -> None:
     assert table["finish_cycle"][4] > table["finish_cycle"][3]
 
 
-@pytest.mark.parametrize("name", ["lanes2", "lanes4_lut"])
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_lut", "lanes4_slices"])
 def test_random_programs_are_traced_completely_and_at_no_cost(name: str) -> None:
     """Every accepted instruction but NoOp and Configure; the same cycles as without."""
     programs = [random_program(ARCHS[name], seed, 50) for seed in range(6)]

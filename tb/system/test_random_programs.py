@@ -10,7 +10,7 @@ from weft.tb.lib.rtl import build_rtl
 
 ARCHS = lockstep_archs()
 BATCH = 25
-QUICK = {"lanes2": 25, "lanes3_every_step": 25, "lanes4_lut": 25, "lanes8": 15, "lanes12": 10}
+QUICK = {"lanes2": 20, "lanes3_every_step": 20, "lanes4_lut": 20, "lanes4_slices": 15, "lanes8": 15, "lanes12": 10}
 """Programs in `make test`: 100 in all."""
 LONG_EACH = 300
 """Programs for each machine in `make test-all`: more than 2000 in all."""

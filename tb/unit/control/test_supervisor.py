@@ -173,7 +173,7 @@ class Reference:
         hit = given["accepted"] and given["program_counter"] == given["tracepoint"]
         after["traced"] = 0 if given["start"] else state["traced"] or hit
         self.waited = 0 if self.progress else self.waited + 1
-        self.progress = given["accepted"] or given["retired"] or given["finished"] or not running
+        self.progress = given["accepted"] or given["retired"] or given["finished"] or not self.was_running
         if given["start"]:
             self.since, self.cycles, self.instructions = None, 0, 0
         after["cycles"], after["instructions"] = self.cycles, self.instructions

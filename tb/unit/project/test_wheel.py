@@ -56,4 +56,4 @@ def test_installed_wheel_finds_its_presets(wheel: Path, tmp_path: Path) -> None:
             "import weft.hw.arch as a; print(a.__file__, sorted(a.presets()), a.Arch.load('tiny').array_size)")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(tmp_path))
-    assert "'arty', 'pynq', 'tiny', 'ultra96', 'zcu104'" in done.stdout and done.stdout.strip().endswith(" 2")
+    assert "'arty', 'ecpix5', 'pynq', 'tiny', 'ultra96', 'zcu104'" in done.stdout and done.stdout.strip().endswith(" 2")
