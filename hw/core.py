@@ -107,7 +107,7 @@ class Core(wiring.Component):
         self._sample(m, sampler, fetch, decoder, interlock, units)
         if self._trace:
             m.d.comb += [
-                self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles + 1),  # which is one behind
+                self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),
                 self.trace.issued.eq(interlock.issued), self.trace.started.eq(interlock.started),
                 self.trace.program_counter.eq(decoder.o.payload.program_counter),
                 self.trace.finished.eq(Cat(*(units[name].done for name in UNIT_NAMES))),

@@ -13,8 +13,8 @@ from weft.hw.control.issue import UNIT_NAMES
 
 
 class TracePort(wiring.Signature):
-    """``begin``: a pulse, a new program is started. ``cycle``: the machine's own count, 0 while it accepts the
-    program's first instruction.
+    """``begin``: a pulse, a new program is started. ``cycle``: the machine's own count, a cycle behind: 0
+    in the cycle after the one in which it accepts the program's first instruction.
 
     ``issued``, ``started``, ``finished``: bit k is a pulse of unit k of ``UNIT_NAMES``. Issued: the interlock takes the
     instruction with ``program_counter`` (at most one unit a cycle). Started: the unit takes the operation, free of

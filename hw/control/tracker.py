@@ -108,7 +108,7 @@ class Ring(wiring.Component):
             self.wait.needed.eq((hit & ~leaving).any()), self.wait.place.eq(self._newest_hit(m, hit)),
         ]
         after_this = (used | entering) & ~leaving
-        full, some = (Signal(name=name) for name in ("full", "some"))  # flags, so that whoever asks does not look at every place
+        full, some = (Signal(name=name) for name in ("full", "some"))  # flags: nobody looks at every place
         m.d.comb += [self.room.eq(~full), self.empty.eq(~some)]
         m.d.sync += [used.eq(after_this), full.eq(after_this.all()), some.eq(after_this.any()),
                      hit.eq(self.hits & used & ~leaving)]

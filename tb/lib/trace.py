@@ -32,6 +32,7 @@ _EVENT = np.dtype([("cycle", "<u8"), ("program_counter", "<u4"), ("kind", "u1"),
 def read_operations(file: Path) -> list[np.ndarray]:
     """``OPERATION`` [operations] in the order of issue, for each program that was started."""
     events = np.fromfile(file, _EVENT)
+    events["cycle"] += 1  # the port's count is a cycle behind
     begins = np.flatnonzero(events["kind"] == Kind.BEGIN)
     return [_operations(part) for part in np.split(events, begins)[1:]]
 

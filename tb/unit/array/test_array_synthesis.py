@@ -1,5 +1,5 @@
-"""What synthesis makes of the array: one DSP block per processing element, with Xilinx summed over the column's cascade,
-with the ECP5 all of a multiplier's registers inside."""
+"""What synthesis makes of the array: one DSP block per processing element; with Xilinx summed over the column's
+cascade, with the ECP5 all of a multiplier's registers inside."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def test_trace_without_rtl(fails: Fails, tmp_path: Path) -> None:
 # -- architectures -----------------------------------------------------------------------------------------------------
 def test_unknown_architecture(fails: Fails) -> None:
     message = fails("isa", "-a", "pink")
-    assert "architecture: found pink; allowed: a preset (arty, ecpix5, pynq, tiny, ultra96, zcu104) or an existing" in message
+    assert ("architecture: found pink; allowed: a preset (arty, ecpix5, pynq, tiny, ultra96, zcu104) or an existing"
+            in message)
 
 
 @pytest.mark.parametrize(("setting", "text"), [
