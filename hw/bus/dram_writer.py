@@ -39,7 +39,8 @@ class DramWriter(wiring.Component):
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
-    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 to wvalid (+ 4: vector = beat).
+    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 to wvalid (+ 4: vector = beat),
+    with register slices one more.
     """
 
     REQUEST_LATENCY = DRAM_REQUEST_LATENCY

@@ -19,7 +19,7 @@ from weft.hw.timing import LOCAL_READ_LATENCY
 class MoveInUnit(wiring.Component):
     """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle.
 
-    LATENCY: from an operation taken to its first write request, where nothing stalls.
+    LATENCY: from an operation taken to its first write request, where nothing stalls; with register slices one more.
     """
 
     LATENCY = Walker.LATENCY + LOCAL_READ_LATENCY + ReadStream.LATENCY + 2

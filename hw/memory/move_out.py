@@ -21,7 +21,7 @@ from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 class MoveOutUnit(wiring.Component):
     """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle.
 
-    LATENCY: from an operation taken to its first write request, where nothing stalls.
+    LATENCY: from an operation taken to its first write request, where nothing stalls; with register slices one more.
     """
 
     LATENCY = Walker.LATENCY + ACCUMULATOR_READ_LATENCY + Leave.LATENCY + ReadStream.LATENCY + 1

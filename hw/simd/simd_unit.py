@@ -52,7 +52,7 @@ class SimdUnit(wiring.Component):
         self.register_latency = execute_latency(arch) + 1
         after_issue = INPUT_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
         self.memory_latency = after_issue + 1
-        self.latency = Sequencer.LATENCY + Issue.LATENCY + after_issue
+        self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
             "operation": In(stream.Signature(simd_layout(arch))), "done": Out(1),
             "accumulator_read": Out(accumulator_read_port(arch)),
