@@ -55,10 +55,10 @@ class MatMulUnit(wiring.Component):
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
         head = data.StructLayout({"target": target, "swap": 1, "enter_shift": shift_width(arch)})
         fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, operation.enter_shift)
-        arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving", reset=True))
+        arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
-            m, arriving.target.as_value(), array_latency(arch), name="leaving", reset=True)))
+            m, arriving.target.as_value(), array_latency(arch), name="leaving")))
         return m
 
     def _pause(self, m: Module) -> Value:

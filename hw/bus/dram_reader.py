@@ -153,27 +153,30 @@ class BurstSplitter(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
-        m = Module()
-        bits, burst, new = self._beat_bits, self.o.payload, self.i.payload
+        m, burst = Module(), self.o.payload
+        bits, new = self._beat_bits, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
-        first_beat, last_beat = (Signal(bits, name=name) for name in ("first_beat", "last_beat"))
+        first_beat, last_beat = (Signal(bits, name=name, reset_less=True) for name in ("first_beat", "last_beat"))
+        segment = Signal(self._segment, reset_less=True)
+        first, last = (Signal(name=name, reset_less=True) for name in ("first", "last"))
         end = Signal(max(len(new.beats_m1), bits) + 1)
-        number, last_number = (Signal(len(end) - bits, name=name) for name in ("number", "last_number"))
+        number, last_number = (Signal(len(end) - bits, name=name, reset_less=True)
+                               for name in ("number", "last_number"))
         following = Signal.like(number)
         m.d.comb += [
             end.eq(new.beat[:bits] + new.beats_m1),
-            burst.beat.eq(Cat(first_beat, burst.segment.beat[bits:] + number)), following.eq(number + 1),
-            burst.len.eq(Mux(burst.last, last_beat, Const((1 << bits) - 1, bits)) - first_beat),
-            self.i.ready.eq((~self.o.valid | (self.o.ready & burst.last)) & ~self.cancel),
+            burst.segment.eq(segment), burst.first.eq(first), burst.last.eq(last), following.eq(number + 1),
+            burst.beat.eq(Cat(first_beat, segment.beat[bits:] + number)),
+            burst.len.eq(Mux(last, last_beat, Const((1 << bits) - 1, bits)) - first_beat),
+            self.i.ready.eq((~self.o.valid | (self.o.ready & last)) & ~self.cancel),
         ]
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [burst.first.eq(0), self.o.valid.eq(~burst.last), first_beat.eq(0), number.eq(following),
-                         burst.last.eq(following == last_number)]
+            m.d.sync += [first.eq(0), self.o.valid.eq(~last), first_beat.eq(0), number.eq(following),
+                         last.eq(following == last_number)]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [
-                self.o.valid.eq(1), burst.first.eq(1), burst.segment.eq(new), first_beat.eq(new.beat[:bits]),
-                last_beat.eq(end[:bits]), last_number.eq(end[bits:]), number.eq(0),
-                burst.last.eq(end[bits:] == 0),
+                self.o.valid.eq(1), first.eq(1), segment.eq(new), first_beat.eq(new.beat[:bits]),
+                last_beat.eq(end[:bits]), last_number.eq(end[bits:]), number.eq(0), last.eq(end[bits:] == 0),
             ]
         with m.If(self.cancel):
             m.d.sync += self.o.valid.eq(0)
@@ -191,7 +194,7 @@ def issue(m: Module, bursts, channel, room, data_width: int) -> Value:
         bursts.ready.eq(room & (~channel.valid | channel.ready)), issued.eq(bursts.valid & bursts.ready),
         address.size.eq(size), address.burst.eq(axi.Burst.INCR),
     ]
-    beat, length, cache = (Signal.like(source, name=name) for source, name in (
+    beat, length, cache = (Signal.like(source, name=name, reset_less=True) for source, name in (
         (bursts.payload.beat, "burst_beat"), (bursts.payload.len, "burst_len"),
         (bursts.payload.segment.cache, "burst_cache")))
     m.d.comb += [address.addr.eq(Cat(Const(0, size), beat)), address.len.eq(length), address.cache.eq(cache)]

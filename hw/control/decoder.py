@@ -54,8 +54,9 @@ class Decoder(wiring.Component):
         m = Module()
         multiply, add, check = self._stages()
         travels = multiply.shape().members
-        raw = Signal.like(self.i.payload)
-        forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms")
+        raw = Signal.like(self.i.payload, reset_less=True)
+        forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms",
+                       reset_less=True)
         read_valid, multiply_valid, sum_valid, check_valid = (
             Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check"))
         read_ready, multiply_ready, sum_ready, check_ready = (
@@ -107,7 +108,7 @@ class Decoder(wiring.Component):
             "sum": {**travels, **{f"summands{k}": data.ArrayLayout(last, groups + 1) for k, last in enumerate(lasts)}},
             "check": {**travels, **{f"last{k}": last for k, last in enumerate(lasts)}},
         }
-        return [Signal(data.StructLayout(fields), name=name) for name, fields in stages.items()]
+        return [Signal(data.StructLayout(fields), name=name, reset_less=True) for name, fields in stages.items()]
 
     def _last_width(self, operand: data.Layout) -> int:
         """Bits of base + (size - 1) x stride + (rows - 1) x pitch at their widest."""

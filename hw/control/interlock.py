@@ -146,7 +146,7 @@ class Interlock(wiring.Component):
         layout = queued_layout(self._arch, names)
         memory = OperationMemory(layout, tuple(UNITS[name].queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
-        operation = Signal(layout)  # of the instruction taken in the last cycle
+        operation = Signal(layout, reset_less=True)  # of the instruction taken in the last cycle
         m.d.sync += fill_queued(operation, self.i.payload)
         m.d.comb += memory.operation.eq(operation)
         for index, name in enumerate(names):

@@ -105,8 +105,10 @@ class OperationMemory(wiring.Component):
             write.addr.eq(self._row(self.push, self.tail)),
         ]
         for index, fetched in enumerate(self.fetch):
+            head = Signal(self._operation, reset_less=True, name=f"head{index}")
+            m.d.comb += self.heads[index].eq(head)
             with m.If(fetched):
-                m.d.sync += self.heads[index].eq(read.data)
+                m.d.sync += head.eq(read.data)
         return m
 
     def _row(self, chosen, places):

@@ -39,43 +39,45 @@ class Walker(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        current, busy = self.o.payload.operation, self.o.valid
+        busy, at = self.o.valid, Signal(self.payload, reset_less=True)
+        current = at.operation
+        m.d.comb += self.o.payload.eq(at)
         # Counted up from zero: that needs no multiplexer in front of the registers, and no decrement.
-        vector, row = Signal.like(current.size_m1), Signal.like(current.rows_m1)
+        vector, row = (Signal.like(count, reset_less=True, name=name)
+                       for name, count in (("vector", current.size_m1), ("row", current.rows_m1)))
         step, load = self.o.valid & self.o.ready, self.i.valid & self.i.ready
         # Compared a cycle ahead: whoever waits for ``last`` has it from a register.
         next_vector = Signal.like(vector)
         next_row = Signal.like(row)
-        end_of_row, last_row, next_last_row = (
-            Signal(name=name) for name in ("end_of_row", "last_row", "next_last_row"))
+        end_of_row, last_row = (Signal(name=name, reset_less=True) for name in ("end_of_row", "last_row"))
+        next_last_row = Signal()
         m.d.comb += [
             next_vector.eq(vector + 1), next_row.eq(row + 1),
             next_last_row.eq(Mux(end_of_row, next_row == current.rows_m1, last_row)),
-            self.i.ready.eq(~busy | (step & self.o.payload.last)),
+            self.i.ready.eq(~busy | (step & at.last)),
         ]
         with m.If(step):
             next_end = Mux(end_of_row, current.size_m1 == 0, next_vector == current.size_m1)
-            m.d.sync += [self.o.payload.first.eq(0), vector.eq(next_vector), end_of_row.eq(next_end),
-                         last_row.eq(next_last_row), self.o.payload.last.eq(next_end & next_last_row)]
+            m.d.sync += [at.first.eq(0), vector.eq(next_vector), end_of_row.eq(next_end),
+                         last_row.eq(next_last_row), at.last.eq(next_end & next_last_row)]
             with m.If(end_of_row):
                 m.d.sync += row.eq(next_row)
-            with m.If(self.o.payload.last):
+            with m.If(at.last):
                 m.d.sync += busy.eq(0)
         with m.If(load | (step & end_of_row)):
             m.d.sync += vector.eq(0)
         for name in self._names:
-            self._walk(m, name, step, load, end_of_row)
+            self._walk(m, name, at, step, load, end_of_row)
         with m.If(load):
             one_vector, one_row = self.i.payload.size_m1 == 0, self.i.payload.rows_m1 == 0
-            m.d.sync += [busy.eq(1), current.eq(self.i.payload), self.o.payload.first.eq(1), row.eq(0),
-                         end_of_row.eq(one_vector), last_row.eq(one_row), self.o.payload.last.eq(one_vector & one_row)]
+            m.d.sync += [busy.eq(1), current.eq(self.i.payload), at.first.eq(1), row.eq(0),
+                         end_of_row.eq(one_vector), last_row.eq(one_row), at.last.eq(one_vector & one_row)]
         return m
 
-    def _walk(self, m: Module, name: str, step, load, end_of_row) -> None:
+    def _walk(self, m: Module, name: str, at, step, load, end_of_row) -> None:
         """One address register and the start of its current row."""
-        address, operation = self.o.payload[name], self.o.payload.operation
-        walk, width = operation[name], len(self.o.payload[name])
-        row_start = Signal(width, name=f"{name}_row_start")
+        address, walk, width = at[name], at.operation[name], len(at[name])
+        row_start = Signal(width, name=f"{name}_row_start", reset_less=True)
         stride = Signal(width, name=f"{name}_stride")
         next_row = Signal(width, name=f"{name}_next_row")
         m.d.comb += [stride.eq(1 << walk.stride_log2), next_row.eq(row_start + walk.pitch)]

@@ -117,10 +117,13 @@ class Accumulators(wiring.Component):
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
         source = Signal(len(chosen), name=f"source{index}")
+        register = {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
+                    for name in ("w_accumulate", "w_addr", "r_addr", "w_complement")}
+        m.d.comb += [getattr(bank, name).eq(value) for name, value in register.items()]
         m.d.sync += [
-            bank.w_en.eq(chosen.any()), bank.w_accumulate.eq(adds), bank.w_addr.eq(row), source.eq(chosen),
-            bank.w_complement.as_value().eq(~select(source, rows)),
-            bank.r_addr.eq(Mux(adds, row, read_row)),
+            bank.w_en.eq(chosen.any()), register["w_accumulate"].eq(adds), register["w_addr"].eq(row),
+            source.eq(chosen), register["w_complement"].as_value().eq(~select(source, rows)),
+            register["r_addr"].eq(Mux(adds, row, read_row)),
         ]
         return grant
 

@@ -87,10 +87,12 @@ def take_read(m: Module, read, interleave: Interleave, grant, readers: list) -> 
 
 def take_write(m: Module, write, interleave: Interleave, grant, writers: list) -> None:
     """Register the chosen write in front of the block RAM, as late as reads are, which keeps their order."""
+    row, vector = (Signal(len(value), reset_less=True) for value in (write.addr, write.data))
+    m.d.comb += [write.addr.eq(row), write.data.eq(vector)]
     m.d.sync += [
         write.en.eq(grant.any()),
-        write.addr.eq(select(grant, [interleave.row(port.request.payload.address) for port in writers])),
-        write.data.eq(select(grant, [port.request.payload.data.as_value() for port in writers])),
+        row.eq(select(grant, [interleave.row(port.request.payload.address) for port in writers])),
+        vector.eq(select(grant, [port.request.payload.data.as_value() for port in writers])),
     ]
 
 
