@@ -109,7 +109,6 @@ def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Valu
 
 def respond(m: Module, port, valid, number: Value, rows: list) -> None:
     """Register rows[number] as the port's response, the last cycle of a read's latency; zeros where it is not valid."""
-    m.d.sync += [
-        port.response.valid.eq(valid),
-        port.response.payload.as_value().eq(Mux(valid, pick(number, rows), 0)),
-    ]
+    row = Signal(len(rows[0]), reset_less=True)
+    m.d.comb += port.response.payload.as_value().eq(row)
+    m.d.sync += [port.response.valid.eq(valid), row.eq(Mux(valid, pick(number, rows), 0))]
