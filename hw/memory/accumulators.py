@@ -117,8 +117,11 @@ class Accumulators(wiring.Component):
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
         source = Signal(len(chosen), name=f"source{index}")
-        register = {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
-                    for name in ("w_accumulate", "w_addr", "r_addr", "w_complement")}
+        # Without a reset Xilinx makes this register and the two behind it shift registers, a table for each bit.
+        register = {"w_complement": Signal.like(bank.w_complement, reset_less=bool(self._arch.register_slices),
+                                                name=f"w_complement{index}")}
+        register |= {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
+                     for name in ("w_accumulate", "w_addr", "r_addr")}
         m.d.comb += [getattr(bank, name).eq(value) for name, value in register.items()]
         m.d.sync += [
             bank.w_en.eq(chosen.any()), register["w_accumulate"].eq(adds), register["w_addr"].eq(row),
