@@ -31,8 +31,8 @@ verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a 
 synth: $(READY)  ## yosys counts of ARCH for Xilinx 7 and ECP5 against the part and the baseline; SYNTH=--update-baseline
 	@$(PY) scripts/synth.py --arch "$(ARCH)" $(SYNTH)
 
-pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ; PLACED=1: placed only, every late path
-	@$(PY) scripts/pnr.py --arch "$(ARCH)" --mhz $(MHZ) $(if $(CHIP),--chip $(CHIP)) $(if $(PLACED),--placed)
+pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ (CHIP=, SEED=), every late path; PLACED=1: not routed
+	@$(PY) scripts/pnr.py --arch "$(ARCH)" --mhz $(MHZ) $(if $(CHIP),--chip $(CHIP)) $(if $(SEED),--seed $(SEED)) $(if $(PLACED),--placed)
 
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"
