@@ -269,7 +269,8 @@ def memory_of(unit: str) -> str:
 
 # -- blame -------------------------------------------------------------------------------------------------------------
 def blame(unit: str) -> Any:
-    """When the error of an operation, any of them, is blamed on it, its own program counter answers."""
+    """When the error of an operation, any of them, is blamed on it, its own program counter answers: from the second
+    cycle behind its issue on, which its unit cannot precede."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken)
         harness, block, index = machine.harness, machine.block, DRAM_UNITS.index(unit)
@@ -280,8 +281,11 @@ def blame(unit: str) -> Any:
         harness.m.d.comb += place.eq(places.at(mark.ahead))
         stored = machine.inside.watch(harness, "program_counters", index * places.depth + place)
         harness.always(~mark.inside | (mark.ahead < places.count), "ahead")
-        harness.always(~mark.inside | (stored == mark.value), "stored")
-        blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0)
+        writes, row, value = (machine.inside(f"$signature__{name}") for name in ("en", "addr", "data"))
+        fresh = harness.past(mark.now, "fresh")  # it is on its way into the memory
+        here = writes & (row == index * places.depth + place)
+        harness.always(~mark.inside | Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value)), "stored")
+        blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
         harness.always(~blamed | (block.blamed_program_counter == mark.value), "answers")
         return harness
     return build
