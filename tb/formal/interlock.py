@@ -267,6 +267,11 @@ def memory_of(unit: str) -> str:
     return "operations" if unit in SHARED_MEMORY else "simd_operations"
 
 
+def head_of(unit: str) -> str:
+    """The register that holds the unit's next operation."""
+    return f"{memory_of(unit)}.head{SHARED_MEMORY.index(unit) if unit in SHARED_MEMORY else 0}"
+
+
 # -- blame -------------------------------------------------------------------------------------------------------------
 def blame(unit: str) -> Any:
     """When the error of an operation, any of them, is blamed on it, its own program counter answers: from the second
@@ -284,7 +289,8 @@ def blame(unit: str) -> Any:
         writes, row, value = (machine.inside(f"$signature__{name}") for name in ("en", "addr", "data"))
         fresh = harness.past(mark.now, "fresh")  # it is on its way into the memory
         here = writes & (row == index * places.depth + place)
-        harness.always(~mark.inside | Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value)), "stored")
+        kept = Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value))
+        harness.always(~mark.inside | kept, "stored")
         blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
         harness.always(~blamed | (block.blamed_program_counter == mark.value), "answers")
         return harness
@@ -307,7 +313,7 @@ PROOFS = [
             progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),
     *(Proof(f"operations_{unit}", f"interlock: {unit} operations come in order and as they were issued",
-            operations(unit), {f"{memory_of(unit)}.heads": toggles}, 2, fast=unit in ("simd", "mat_mul"))
+            operations(unit), {head_of(unit): toggles}, 2, fast=unit in ("simd", "mat_mul"))
       for unit in UNIT_NAMES),
     *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
             {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
