@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
 
 class WeftError(Exception):
     """A user's mistake. The command line prints the message alone and exits with 1."""
@@ -21,3 +25,12 @@ class IsaError(WeftError):
 def explain(what: str, found: object, allowed: str, way_out: str) -> str:
     """The one form of an error text."""
     return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
+
+
+def run_script(main: Callable[[], int]) -> NoReturn:
+    """Exit with what a script's ``main`` returns; a user's mistake is its message and exit code 1."""
+    try:
+        sys.exit(main())
+    except WeftError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from weft.hw import ecp5, static_timing, synthesis
 from weft.hw.arch import Arch
-from weft.hw.errors import WeftError
+from weft.hw.errors import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,8 +35,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except WeftError as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
+    run_script(main)

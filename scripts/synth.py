@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from weft.hw import synthesis
 from weft.hw.arch import Arch
-from weft.hw.errors import WeftError
+from weft.hw.errors import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,8 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except WeftError as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
+    run_script(main)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -12,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.bus import axi
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.bus.slices import PingPong, sliced, stage
+from weft.hw.bus.slices import fifo_of_two, sliced, stage
 from weft.hw.control.walker import Walker
 from weft.hw.isa import DRAM_OFFSET_BYTES
 from weft.hw.operations import CACHE_WIDTH, dram_layout, size_width
@@ -264,8 +263,7 @@ class DramReader(wiring.Component):
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
         # A FIFO, so that local memory's arbitration ends here and not in the bus's handshakes.
-        m.submodules.vectors = fifo = (PingPong if arch.register_slices else partial(StreamFifo, depth=2))(
-            unsigned(8 * arch.vector_bytes))
+        m.submodules.vectors = fifo = fifo_of_two(arch, unsigned(8 * arch.vector_bytes))
         words = self._read(m, segments)
         vectors = fifo.o
         m.d.comb += [fifo.i.valid.eq(words.valid), fifo.i.payload.eq(words.payload.data), words.ready.eq(fifo.i.ready)]

@@ -7,6 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
+from weft.hw.bus.gearbox import StreamFifo
 
 
 class RegisterSlice(wiring.Component):
@@ -93,6 +94,11 @@ def sliced(m: Module, arch: Arch, name: str, source):
     m.submodules[name] = register = RegisterSlice(source.payload.shape())
     connect(m, source, register.i)
     return register.o
+
+
+def fifo_of_two(arch: Arch, shape: ShapeLike):
+    """Cuts ``ready`` on every machine: a memory, with ``register_slices`` registers, whose valid is a flip-flop."""
+    return PingPong(shape) if arch.register_slices else StreamFifo(shape, 2)
 
 
 def stage(m: Module, arch: Arch, name: str, shape: ShapeLike):
