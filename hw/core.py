@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Value
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -89,7 +89,9 @@ class Core(wiring.Component):
         for name in UNIT_NAMES:
             m.submodules[name] = unit = units[name]
             connect(m, getattr(interlock, name), unit.operation)
-            m.d.comb += getattr(interlock, f"{name}_done").eq(self._pulse(m, f"{name}_done", unit.done))
+            # With register slices a cycle later, as errors are.
+            m.d.comb += getattr(interlock, f"{name}_done").eq(
+                delayed(m, unit.done, arch.register_slices, name=f"{name}_done", reset=True))
         # memories
         for name in readers:
             connect(m, units[name].local_read, getattr(local, name))
@@ -113,10 +115,6 @@ class Core(wiring.Component):
                 self.trace.finished.eq(Cat(*(units[name].done for name in UNIT_NAMES))),
             ]
         return m
-
-    def _pulse(self, m: Module, name: str, pulse) -> Value:
-        """A unit's word to the interlock and the supervisor, with ``register_slices`` a cycle later."""
-        return delayed(m, pulse, self._arch.register_slices, name=name, reset=True)
 
     @staticmethod
     def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul, interlock: Interlock) -> None:
@@ -142,7 +140,7 @@ class Core(wiring.Component):
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
                    interlock: Interlock, units: dict) -> None:
         for name in DRAM_UNITS:
-            m.d.comb += getattr(supervisor, f"{name}_error").eq(self._pulse(m, f"{name}_error", units[name].error))
+            m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
         moving = [getattr(unit, port) for unit in units.values() for port in ("local_read", "local_write")
                   if hasattr(unit, port)]
         buses_busy = Cat(*(units[name].busy for name in DRAM_UNITS)).any()

@@ -11,8 +11,9 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.arch import Arch, bits_to_count
 from weft.hw.bus import axi
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.bus.slices import fifo_of_two, sliced, stage
+from weft.hw.bus.slices import fifo_of_two, stage
 from weft.hw.control.walker import Walker
+from weft.hw.delay import delayed
 from weft.hw.isa import DRAM_OFFSET_BYTES
 from weft.hw.operations import CACHE_WIDTH, dram_layout, size_width
 from weft.hw.ports import local_write_port
@@ -233,7 +234,8 @@ class DramReader(wiring.Component):
     ``local_write``: vectors in program order (rows outer), scalars cut to the type's width.
     ``done``: a pulse for each operation, in order, in the cycle in which its last local write is taken.
     ``error``: a pulse for beats with a response other than OKAY, while their operation is the oldest that is not done
-    (its own ``done`` included); the beats are used like any other, so that the operation drains.
+    (its own ``done`` included; with register slices of the ``done`` a cycle ago, which the interlock hears then); the
+    beats are used like any other, so that the operation drains.
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: 5 cycles from an operation taken to
@@ -259,25 +261,26 @@ class DramReader(wiring.Component):
         m.submodules.segments = segments = Segments(arch)
         m.submodules.waiting = waiting = StreamFifo(local, OPERATIONS_AHEAD)
         m.submodules.walker = walker = Walker(local, ("local",))
-        addresses = sliced(m, arch, "addresses", walker.o)
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
         # A FIFO, so that local memory's arbitration ends here and not in the bus's handshakes.
-        m.submodules.vectors = fifo = fifo_of_two(arch, unsigned(8 * arch.vector_bytes))
-        words = self._read(m, segments)
-        vectors = fifo.o
-        m.d.comb += [fifo.i.valid.eq(words.valid), fifo.i.payload.eq(words.payload.data), words.ready.eq(fifo.i.ready)]
-
-        write = self.local_write.request
+        target = data.StructLayout({"address": arch.local_address_width, "last": 1})
+        vector = data.StructLayout({"data": unsigned(8 * arch.vector_bytes), "target": target})
+        m.submodules.vectors = vectors = fifo_of_two(arch, vector, "target")
+        words, addresses, write, to_write = (
+            self._read(m, segments), walker.o, self.local_write.request, vectors.o.payload)
         m.d.comb += [
-            write.valid.eq(vectors.valid & addresses.valid), write.payload.address.eq(addresses.payload.local),
-            vectors.ready.eq(write.ready & addresses.valid), addresses.ready.eq(write.ready & vectors.valid),
-            self.done.eq(write.valid & write.ready & addresses.payload.last),
+            vectors.i.valid.eq(words.valid & addresses.valid), vectors.i.payload.data.eq(words.payload.data),
+            vectors.i.payload.target.address.eq(addresses.payload.local),
+            vectors.i.payload.target.last.eq(addresses.payload.last),
+            words.ready.eq(vectors.i.ready & addresses.valid), addresses.ready.eq(vectors.i.ready & words.valid),
+            write.valid.eq(vectors.o.valid), write.payload.address.eq(to_write.target.address),
+            vectors.o.ready.eq(write.ready), self.done.eq(write.valid & write.ready & to_write.target.last),
             self.busy.eq(count_operations(m, self.operation.valid & self.operation.ready, self.done,
                                           OPERATIONS_AHEAD + 1)),
         ]
         for lane, scalar in enumerate(write.payload.data):
-            stored = vectors.payload.word_select(lane, 8 * arch.number.scalar_bytes)
+            stored = to_write.data.word_select(lane, 8 * arch.number.scalar_bytes)
             m.d.comb += scalar.eq(stored[:arch.number.width])
         return m
 
@@ -311,18 +314,20 @@ class DramReader(wiring.Component):
         # A cycle later: no vector of theirs has reached local memory by then.
         bad, ends = Signal(), Signal()
         m.d.sync += [bad.eq(used & (beat.resp != axi.Response.OKAY)), ends.eq(used & beat.last & notes.o.payload.ends)]
-        self._report(m, bad, ends)
+        slices = arch.register_slices
+        self._report(m, *(delayed(m, pulse, slices, name=f"{name}_late", reset=True)
+                          for name, pulse in (("bad", bad), ("ends", ends), ("done", self.done))))
         return gearbox.o
 
-    def _report(self, m: Module, bad, ends) -> None:
+    def _report(self, m: Module, bad, ends, done) -> None:
         """``error`` for a bad beat, put off until its operation is the oldest that is not done. ``ends``: the last beat
         of an operation went into the gearbox, whose vectors may still be on their way out."""
         inside, before = (Signal(range(OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
-        m.d.sync += inside.eq(inside + ends - self.done)
+        m.d.sync += inside.eq(inside + ends - done)
         with m.If(before != 0):
-            m.d.sync += before.eq(before - self.done)
+            m.d.sync += before.eq(before - done)
         with m.Elif(bad):
-            m.d.sync += before.eq(inside - self.done)
+            m.d.sync += before.eq(inside - done)
         late = Signal()
-        m.d.sync += late.eq(self.done & Mux(before != 0, before == 1, bad & (inside == 1)))
+        m.d.sync += late.eq(done & Mux(before != 0, before == 1, bad & (inside == 1)))
         m.d.comb += self.error.eq(late | (bad & (before == 0) & (inside == 0)))

@@ -21,6 +21,7 @@ from weft.hw.bus.dram_reader import (
 from weft.hw.bus.gearbox import Gearbox, StreamFifo
 from weft.hw.bus.slices import sliced
 from weft.hw.control.walker import Walker
+from weft.hw.delay import delayed
 from weft.hw.operations import dram_layout
 from weft.hw.ports import local_read_port, vector_layout
 from weft.hw.timing import BURSTS_BEFORE_DATA, DRAM_REQUEST_LATENCY, WRITER_VECTORS_AHEAD
@@ -35,7 +36,8 @@ class DramWriter(wiring.Component):
     ahead of data, up to ``OUTSTANDING_BURSTS`` bursts wait for responses. Beats are whole, strobes leave out what
     belongs to no vector of the segment. ``b``: always accepted.
     ``done``: a pulse for each operation, in order, the cycle after its last response.
-    ``error``: a pulse the cycle after each response other than OKAY; the operation still drains.
+    ``error``: a pulse the cycle after each response other than OKAY, with register slices a cycle later; the operation
+    still drains.
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
@@ -87,10 +89,9 @@ class DramWriter(wiring.Component):
             to_answer.i.valid.eq(issued), to_answer.i.payload.last.eq(burst.last & burst.segment.last),
             self.b.ready.eq(1), to_answer.o.ready.eq(self.b.valid),
         ]
-        m.d.sync += [
-            self.done.eq(self.b.valid & to_answer.o.payload.last),
-            self.error.eq(self.b.valid & (self.b.payload.resp != axi.Response.OKAY)),
-        ]
+        error = self.b.valid & (self.b.payload.resp != axi.Response.OKAY)
+        m.d.sync += self.done.eq(self.b.valid & to_answer.o.payload.last)
+        m.d.comb += self.error.eq(delayed(m, error, 1 + arch.register_slices, name="error", reset=True))
         return to_send.o, to_fill.o
 
     def _vectors(self, m: Module, addresses):

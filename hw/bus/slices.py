@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.arch import Arch
@@ -61,16 +61,20 @@ class PingPong(wiring.Component):
     """A FIFO of two registers, filled in turn: what a register's enable waits for is only whether it is free, and what
     ``o.ready`` moves are pointers. For wide payloads.
 
+    ``narrow``: fields of the payload that go through a :class:`RegisterSlice` instead, for what their reader decides
+    by: they come straight from flip-flops, and do not wait for a pointer that drives the wide ones.
+
     Latency 1 cycle, one payload a cycle, holds two. Neither valid nor ready depends on the other side in the same
     cycle.
     """
 
-    def __init__(self, shape: ShapeLike) -> None:
+    def __init__(self, shape: ShapeLike, narrow: tuple[str, ...] = ()) -> None:
+        self._shape, self._narrow = shape, narrow
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        incoming, outgoing = self._wide(self.i.payload), self._wide(self.o.payload)
         places = [Signal(len(incoming), name=f"place{index}", reset_less=True) for index in (0, 1)]
         newest, oldest = (Signal(name=name) for name in ("newest", "oldest"))  # where to write, where to read
         free = Signal(init=1)  # a place is
@@ -84,7 +88,23 @@ class PingPong(wiring.Component):
             m.d.sync += [self.o.valid.eq(1), free.eq(~self.o.valid)]
         with m.Elif(leaves & ~enters):
             m.d.sync += [self.o.valid.eq(~free), free.eq(1)]
+        if self._narrow:
+            self._slice(m)
         return m
+
+    def _wide(self, payload) -> Value:
+        if not self._narrow:
+            return Value.cast(payload)
+        return Cat(payload[name] for name in self._shape.members if name not in self._narrow)
+
+    def _slice(self, m: Module) -> None:
+        """A slice holds as many payloads as this, at any time: its handshakes are ours."""
+        layout = data.StructLayout({name: self._shape[name].shape for name in self._narrow})
+        m.submodules.narrow = narrow = RegisterSlice(layout)
+        m.d.comb += [narrow.i.valid.eq(self.i.valid), narrow.o.ready.eq(self.o.ready)]
+        for name in self._narrow:
+            m.d.comb += [narrow.i.payload[name].eq(self.i.payload[name]),
+                         self.o.payload[name].eq(narrow.o.payload[name])]
 
 
 def sliced(m: Module, arch: Arch, name: str, source):
@@ -96,12 +116,13 @@ def sliced(m: Module, arch: Arch, name: str, source):
     return register.o
 
 
-def fifo_of_two(arch: Arch, shape: ShapeLike):
+def fifo_of_two(arch: Arch, shape: ShapeLike, *narrow: str):
     """Cuts ``ready`` on every machine: a memory, with ``register_slices`` registers, whose valid is a flip-flop."""
-    return PingPong(shape) if arch.register_slices else StreamFifo(shape, 2)
+    return PingPong(shape, narrow) if arch.register_slices else StreamFifo(shape, 2)
 
 
-def stage(m: Module, arch: Arch, name: str, shape: ShapeLike):
-    """A stage of a pipeline that can stall: one register, with ``register_slices`` two of them in its place."""
-    m.submodules[name] = result = PingPong(shape) if arch.register_slices else Stage(shape)
+def stage(m: Module, arch: Arch, name: str, shape: ShapeLike, *narrow: str):
+    """A stage of a pipeline that can stall: one register, with ``register_slices`` a :class:`PingPong` in its place.
+    ``narrow``: fields that its reader decides by."""
+    m.submodules[name] = result = PingPong(shape, narrow) if arch.register_slices else Stage(shape)
     return result

@@ -10,12 +10,12 @@ behind it.
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
-from weft.hw.bus.slices import stage
+from weft.hw.bus.slices import RegisterSlice, Stage
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
@@ -63,7 +63,8 @@ class Decoder(wiring.Component):
             Signal(name=f"{name}_ready") for name in ("read", "multiply", "sum", "check"))
         stop = self.fault | self.halt
         hold = Signal()  # a DRAM window moves only when nothing is under way
-        give = stage(m, self._arch, "give", data.StructLayout({"issue": self.o.payload.shape(), "to_unit": 1}))
+        given = data.StructLayout({"issue": self.o.payload.shape(), "to_unit": 1})
+        m.submodules.give = give = RegisterSlice(given) if self._arch.register_slices else Stage(given)
         halted = self.halt & ~self.fault  # what is legal goes on after a fault behind it, but not after a halt
         behind = Cat(multiply_valid, sum_valid, check_valid, give.o.valid & ~halted).any()
         m.d.comb += [
@@ -100,8 +101,8 @@ class Decoder(wiring.Component):
         issue = issue_layout(self._arch)
         lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        # What travels besides the decoded instruction: the form's cause, and whether to hand it to a unit at all.
-        travels = {"issue": issue, "cause": 5, "to_unit": 1, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
+        # What travels besides the decoded instruction: the form's cause, and what its last addresses are made of.
+        travels = {"issue": issue, "cause": 5, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
                    "far_dram0": 1, "far_dram1": 1}
         stages = {
             "multiply": travels,
@@ -148,7 +149,6 @@ class Decoder(wiring.Component):
                 *self._addresses(view, registers, out),
                 *self._sizes(view, registers, out, in_loop, loop_iterations, loop_oversize),
                 *self._details(view, registers, out.issue, in_loop, loop_left),
-                out.to_unit.eq(~any_opcode(view, Opcode.NO_OP, Opcode.CONFIGURE)),
             ]
 
     @staticmethod
@@ -198,7 +198,8 @@ class Decoder(wiring.Component):
         kind = Mux(view.opcode_is(Opcode.SIMD_LOOP), SimdKind.LOOP.value,
                    Mux(view.opcode_is(Opcode.LOAD_LUT), SimdKind.LOAD_LUT.value, SimdKind.INSTRUCTION.value))
         return [
-            issue.unit.eq(unit_index(view)), issue.program_counter.eq(self.program_counter),
+            *(issue.unit[name].eq(chosen) for name, chosen in unit_of(view).items()),
+            issue.program_counter.eq(self.program_counter),
             issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
             issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
             issue.window.eq(Mux(dram0, registers.dram0_offset, registers.dram1_offset)),
@@ -235,19 +236,18 @@ class Decoder(wiring.Component):
         cause = Signal(5, name="check_cause")
         legal = cause == Cause.NONE
         weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
-        out = give.payload.issue
+        out, to_unit = give.payload.issue, issue.unit.as_value().any()
         m.d.comb += [
             cause.eq(first_cause({**form, **beyond})),
             ready.eq(~self.fault & ~self.halt & give.ready),
-            give.valid.eq(valid & legal & ~self.fault & ~self.halt), give.payload.to_unit.eq(check.to_unit),
+            give.valid.eq(valid & legal & ~self.fault & ~self.halt), give.payload.to_unit.eq(to_unit),
             out.eq(issue), out.operand0.last.eq(last0), out.operand1.last.eq(last1), out.size_m1.eq(check.size),
             out.swap.eq(weights_waiting),
         ]
         with m.If(valid & ~legal & ~self.fault & ~self.halt):
             m.d.sync += [self.fault.eq(1), self.cause.eq(cause), self.fault_program_counter.eq(issue.program_counter)]
-        with m.If(give.valid & give.ready & check.to_unit):
-            loads, uses = (issue.unit == UNIT_NAMES.index(name) for name in ("load_weight", "mat_mul"))
-            m.d.sync += weights_waiting.eq(loads | (weights_waiting & ~uses))
+        with m.If(give.valid & give.ready):
+            m.d.sync += weights_waiting.eq(issue.unit.load_weight | (weights_waiting & ~issue.unit.mat_mul))
 
     def _give(self, m: Module, given, halted) -> None:
         """NoOp and Configure end here."""
@@ -258,18 +258,11 @@ class Decoder(wiring.Component):
         ]
 
 
-def any_opcode(view: InstructionView, *opcodes: Opcode):
-    return Cat(*(view.opcode_is(opcode) for opcode in opcodes)).any()
-
-
-def unit_index(view: InstructionView):
-    """Number of the unit that an instruction goes to."""
-    result = Const(0, len(UNIT_NAMES).bit_length())
-    for opcode, unit in UNIT_OF_OPCODE.items():
-        result = Mux(view.opcode_is(opcode), UNIT_NAMES.index(unit), result)
-    for flow, unit in UNIT_OF_FLOW.items():
-        result = Mux(view.flow_is(flow), UNIT_NAMES.index(unit), result)
-    return result
+def unit_of(view: InstructionView) -> dict[str, Value]:
+    """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
+    goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()),
+            *((unit, view.flow_is(flow)) for flow, unit in UNIT_OF_FLOW.items())]
+    return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in UNIT_NAMES}
 
 
 def partial_products(left, right) -> list:

@@ -68,7 +68,7 @@ class Interlock(wiring.Component):
             self.started.eq(Cat(*(port.valid & port.ready for port in ports))),
         ]
         self._track_ranges(m, trackers)
-        watched = {**trackers, SWAP: self._track_swaps(m)}
+        watched = {**trackers, SWAP: self._track_swaps(m, trackers["mat_mul"])}
         queues = {name: self._queue(m, name, watched) for name in UNIT_NAMES}
         self._accept(m, trackers, queues)
         for names in (SHARED_MEMORY, ("simd",)):
@@ -78,19 +78,17 @@ class Interlock(wiring.Component):
 
     def _accept(self, m: Module, trackers: dict, queues: dict) -> None:
         """Take an instruction when its unit's tracker and queue have room."""
-        with m.Switch(self.i.payload.unit):
-            for index, name in enumerate(UNIT_NAMES):
-                with m.Case(index):
-                    room = queues[name].room & trackers[name].room
-                    m.d.comb += [self.i.ready.eq(room), queues[name].reserve.eq(self.i.valid & room),
-                                 trackers[name].push.eq(self.i.valid & room)]
+        fits = {name: self.i.payload.unit[name] & queues[name].room & trackers[name].room for name in UNIT_NAMES}
+        m.d.comb += self.i.ready.eq(Cat(*fits.values()).any())
+        for name, fit in fits.items():
+            taken = self.i.valid & fit
+            m.d.comb += [queues[name].reserve.eq(taken), trackers[name].push.eq(taken)]
 
-    def _track_swaps(self, m: Module) -> Ring:
+    def _track_swaps(self, m: Module, mat_mul: Tracker) -> Ring:
         """MatMuls issued that have still to take over their weights. Every one is outstanding in its unit too."""
         m.submodules.swaps = ring = Ring(UNITS["mat_mul"].outstanding)
         m.d.comb += [
-            ring.push.eq(self.i.valid & self.i.ready & self.i.payload.swap
-                         & (self.i.payload.unit == UNIT_NAMES.index("mat_mul"))),
+            ring.push.eq(mat_mul.push & self.i.payload.swap),
             ring.done.eq(self.swapped), ring.hits.eq((1 << ring.depth) - 1),
         ]
         return ring

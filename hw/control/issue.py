@@ -20,13 +20,14 @@ def operand_layout(arch: Arch, width: int) -> data.StructLayout:
 
 
 def issue_layout(arch: Arch) -> data.StructLayout:
-    """``local0``, ``accumulators0``: operand 0 is a range of that memory; ``range1``: operand 1 is a range.
+    """``unit``: whose operation it is, one-hot, so that a unit finds itself in a table or two. ``local0``,
+    ``accumulators0``: operand 0 is a range of that memory; ``range1``: operand 1 is a range.
 
     ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one.
     """
     isa = Isa(arch)
     return data.StructLayout({
-        "unit": range(len(UNIT_NAMES)), "program_counter": unsigned(32),
+        "unit": UNIT_CHOICE, "program_counter": unsigned(32),
         "operand0": operand_layout(arch, isa.address_widths[0]), "local0": 1, "accumulators0": 1,
         "operand1": operand_layout(arch, isa.address_widths[1]), "range1": 1,
         "in_loop": 1, "loop_last": 1,
@@ -39,6 +40,8 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     })
 
 
+UNIT_CHOICE = data.StructLayout(dict.fromkeys(UNIT_NAMES, 1))
+"""One of the units, or none."""
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
 TILE_FIELDS = ("rows_m1", "swap", "window", "cache")
@@ -58,11 +61,10 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
 def fill_queued(queued, issue) -> list:
     """Statements that fill a :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its
     last."""
-    backwards = issue.unit == UNIT_NAMES.index("load_weight")
     walks = [queued[name][field].eq(issue[name][field])
              for name in OPERANDS for field in queued[name].shape().members if (name, field) != ("operand0", "base")]
     return [
-        queued.operand0.base.eq(Mux(backwards, issue.operand0.last, issue.operand0.base)), *walks,
+        queued.operand0.base.eq(Mux(issue.unit.load_weight, issue.operand0.last, issue.operand0.base)), *walks,
         *(queued[name].eq(issue[name]) for name in queued.shape().members if name not in OPERANDS),
     ]
 

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch, bits_to_count
-from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.control.issue import UNIT_CHOICE, UNIT_NAMES
 from weft.hw.units import UNITS, Access, Memory, conflict
 
 
@@ -141,7 +141,7 @@ class Tracker(wiring.Component):
     def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
         self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, UNITS[unit].outstanding
         super().__init__({
-            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(range(len(UNITS))),
+            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(UNIT_CHOICE),
             "room": Out(1), "empty": Out(1), "newest": Out(range(self.depth)),
             "event": Out(done_layout(self.depth)), "wait": Out(wait_layout(self.depth)),
         })
@@ -165,11 +165,11 @@ class Tracker(wiring.Component):
     def _asked(self) -> dict[tuple[Access, int], object]:
         """(our access, their operand) -> whether ``new`` touches the same memory there in a way that conflicts."""
         asked: dict[tuple[Access, int], object] = {}
-        for number, name in enumerate(UNIT_NAMES):
+        for name in UNIT_NAMES:
             if name == self._unit:
                 continue
             for ours, theirs in conflicts(self._arch, self._unit, name):
-                here = (self.new_unit == number) & operand_valid(self.new, theirs.operand, theirs.memory)
+                here = self.new_unit[name] & operand_valid(self.new, theirs.operand, theirs.memory)
                 asked[ours, theirs.operand] = asked.get((ours, theirs.operand), Const(0, 1)) | here
         return asked
 
@@ -177,7 +177,7 @@ class Tracker(wiring.Component):
         """Whether the new operation conflicts with this entry. A MatMul takes its weights from every load before it."""
         result = Const(0, 1)
         if self._unit == "load_weight":
-            result = self.new_unit == UNIT_NAMES.index("mat_mul")
+            result = self.new_unit.mat_mul
         for (ours, theirs), wanted in asked.items():
             width = address_width(self._arch, ours.memory)
             result = result | (wanted & operand_valid(entry, ours.operand, ours.memory)

@@ -12,7 +12,7 @@ from weft.hw.control.walker import Walker
 from weft.hw.fixed_point import fitting, place, reached, turn
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.operations import move_in_layout, shift_width
-from weft.hw.ports import accumulator_write_port, local_read_port
+from weft.hw.ports import accumulator_layout, accumulator_write_port, local_read_port
 from weft.hw.timing import LOCAL_READ_LATENCY
 
 
@@ -56,14 +56,17 @@ class MoveInUnit(wiring.Component):
         arch, request, tag = self._arch, self.accumulator_write.request, rows.payload.tag
         turned = Signal(rows.payload.shape().members["tag"], name="turned_tag")
         turned_valid = Signal()
-        entered = stage(m, arch, "entered", data.StructLayout({"request": request.payload.shape(), "last": 1}))
-        incoming, outgoing = entered.i, entered.o
+        target = data.StructLayout({name: tag.shape()[name].shape for name in ("address", "accumulate", "last")})
+        entered = stage(m, arch, "entered", data.StructLayout(
+            {"data": accumulator_layout(arch), "target": target}), "target")
+        incoming, outgoing, written = entered.i, entered.o, entered.o.payload
         m.d.comb += [
             rows.ready.eq(~turned_valid | incoming.ready), incoming.valid.eq(turned_valid),
-            incoming.payload.last.eq(turned.last), incoming.payload.request.address.eq(turned.address),
-            incoming.payload.request.accumulate.eq(turned.accumulate),
-            request.valid.eq(outgoing.valid), request.payload.eq(outgoing.payload.request),
-            outgoing.ready.eq(request.ready), self.done.eq(request.valid & request.ready & outgoing.payload.last),
+            *(incoming.payload.target[name].eq(turned[name]) for name in target.members),
+            request.valid.eq(outgoing.valid), outgoing.ready.eq(request.ready),
+            request.payload.address.eq(written.target.address), request.payload.data.eq(written.data),
+            request.payload.accumulate.eq(written.target.accumulate),
+            self.done.eq(request.valid & request.ready & written.target.last),
         ]
         with m.If(rows.ready):
             m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
@@ -77,5 +80,5 @@ class MoveInUnit(wiring.Component):
             value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
             with m.If(rows.ready):
                 m.d.sync += value.eq(step)
-            m.d.comb += incoming.payload.request.data[lane].eq(
+            m.d.comb += incoming.payload.data[lane].eq(
                 place(value, turned.enter_shift, from_shift) if enters else value.as_signed())

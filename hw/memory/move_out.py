@@ -70,7 +70,7 @@ class MoveOutUnit(wiring.Component):
     def _write(self, m: Module, rows) -> None:
         """One register, into the local write port."""
         request = self.local_write.request
-        written = stage(m, self._arch, "written", rows.payload.shape())
+        written = stage(m, self._arch, "written", rows.payload.shape(), "tag")
         connect(m, rows, written.i)
         row = written.o.payload
         m.d.comb += [

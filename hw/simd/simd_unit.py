@@ -15,7 +15,13 @@ from weft.hw.bus.slices import sliced, stage
 from weft.hw.isa import SimdOpcode as Op
 from weft.hw.memory.leave import Leave
 from weft.hw.operations import shift_width, simd_layout
-from weft.hw.ports import accumulator_read_port, accumulator_write_port, local_read_port, vector_layout
+from weft.hw.ports import (
+    accumulator_layout,
+    accumulator_read_port,
+    accumulator_write_port,
+    local_read_port,
+    vector_layout,
+)
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.issue import Issue
 from weft.hw.simd.lut import LookupTables, TableLoader
@@ -151,13 +157,15 @@ class SimdUnit(wiring.Component):
             first.eq(queue.r_data),
         ]
         head_valid = Signal()
-        out = stage(m, arch, "out", data.StructLayout({"request": request.payload.shape(), "write": 1, "done": 1}))
-        leaving, leaves = out.o.payload, out.o.valid & out.o.ready
+        target = data.StructLayout({name: fields[name].shape for name in ("address", "write", "accumulate", "done")})
+        out = stage(m, arch, "out", data.StructLayout(
+            {"data": accumulator_layout(arch), "target": target}), "target")
+        leaving, leaves = out.o.payload.target, out.o.valid & out.o.ready
         m.d.comb += [
             queue.r_en.eq(~head_valid | out.i.ready), out.i.valid.eq(head_valid),
-            out.i.payload.write.eq(head.write), out.i.payload.done.eq(head.done),
-            out.i.payload.request.address.eq(head.address), out.i.payload.request.accumulate.eq(head.accumulate),
-            request.valid.eq(out.o.valid & leaving.write), request.payload.eq(leaving.request),
+            *(out.i.payload.target[name].eq(head[name]) for name in target.members),
+            request.valid.eq(out.o.valid & leaving.write), request.payload.data.eq(out.o.payload.data),
+            request.payload.address.eq(leaving.address), request.payload.accumulate.eq(leaving.accumulate),
             out.o.ready.eq(~leaving.write | request.ready), self.done.eq(leaves & leaving.done),
         ]
         with m.If(queue.r_en):
@@ -174,6 +182,6 @@ class SimdUnit(wiring.Component):
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
-            m.d.comb += out.i.payload.request.data[lane].eq(
+            m.d.comb += out.i.payload.data[lane].eq(
                 fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
         return leaves

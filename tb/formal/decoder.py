@@ -8,12 +8,11 @@ from amaranth.hdl import Mux, Signal, Value
 
 from weft.hw.control.checks import InstructionView
 from weft.hw.control.decoder import Decoder
-from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.isa import Opcode
 from weft.hw.operations import SimdKind
 from weft.hw.units import UNITS, Memory
 from weft.tb.formal.archs import SMALL
-from weft.tb.formal.harness import Broken, Harness, is_zero
+from weft.tb.formal.harness import Broken, Harness, is_zero, one_hot
 from weft.tb.formal.prove import BOUNDED, Proof
 
 DEPTHS = {Memory.LOCAL: SMALL.local_depth, Memory.ACCUMULATORS: SMALL.accumulator_depth,
@@ -32,7 +31,7 @@ def reach(harness: Harness, block: Decoder, index: int) -> Signal:
     """The last address of operand ``index`` as its unit will walk it, in more bits than it can need."""
     issue = block.o.payload
     operand, last = issue[f"operand{index}"], Signal(WIDE, name=f"reach{index}")
-    simd = issue.unit == UNIT_NAMES.index("simd")
+    simd = issue.unit.simd
     plain = simd & (issue.simd_kind == SimdKind.INSTRUCTION) & ~issue.in_loop
     held = (issue.flags[3] & issue.in_loop) if index else 0
     along = Mux(plain | (simd & held), 0, issue.size_m1 << operand.stride_log2)
@@ -45,8 +44,8 @@ def ranges(broken: Broken | None = None) -> Harness:
     harness, block = around(broken)
     issue = block.o.payload
     reaches = [reach(harness, block, index) for index in (0, 1)]
-    for number, (name, unit) in enumerate(UNITS.items()):
-        mine = block.o.valid & (issue.unit == number)
+    for name, unit in UNITS.items():
+        mine = block.o.valid & issue.unit[name]
         for access in unit.accesses:
             valid: Value = issue.range1
             if access.operand == 0:
@@ -56,7 +55,7 @@ def ranges(broken: Broken | None = None) -> Harness:
             harness.always(~(mine & valid) | (issue[f"operand{access.operand}"].last == reaches[access.operand]),
                            f"{label}_last")
         harness.always(~mine | ~(issue.local0 & issue.accumulators0), f"{name}_one_memory")
-    harness.always(~block.o.valid | (issue.unit < len(UNIT_NAMES)), "unit")
+    harness.always(~block.o.valid | one_hot(issue.unit), "unit")
     waits = harness.past(block.o.valid & ~block.o.ready, "waits")  # as it was: see stream_decoder
     harness.always(~(block.fault & block.o.valid) | waits, "nothing_new_after_a_fault")
     return harness

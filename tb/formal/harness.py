@@ -137,6 +137,12 @@ def ones(bits: Value) -> Value:
     return sum((bits[index] for index in range(len(bits))), start=Const(0, 1))
 
 
+def one_hot(bits: Any) -> Value:
+    """Whether exactly one bit is set."""
+    bits = Value.cast(bits)
+    return (bits != 0) & ((bits & (bits - 1)) == 0)
+
+
 def parent(block: Any, path: str) -> Any:
     """The interface that holds the member ``path``."""
     for name in path.split(".")[:-1]:

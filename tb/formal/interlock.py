@@ -12,7 +12,7 @@ from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue
 from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
 from weft.hw.units import UNITS, Access
 from weft.tb.formal.fifos import Mark
-from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, ones, toggles
+from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, Places, Waiting, touches
 from weft.tb.lib.issue_model import operation_layouts
@@ -31,7 +31,7 @@ class Machine:
         self.block = block = Interlock(ARCH, LAYOUTS)
         self.inside = harness.block(block, broken=broken, rules=rules)
         self.issue, self.issued = block.i.payload, block.i.valid & block.i.ready
-        self.issues = {name: self.issued & (self.issue.unit == index) for index, name in enumerate(UNIT_NAMES)}
+        self.issues = {name: self.issued & self.issue.unit[name] for name in UNIT_NAMES}
         self.swaps = self.issues["mat_mul"] & self.issue.swap
         self._decoder()
         self._places: dict[str, Places] = {}
@@ -39,10 +39,10 @@ class Machine:
 
     def _decoder(self) -> None:
         harness, issue = self.harness, self.issue
-        harness.assume(issue.unit < len(UNIT_NAMES), "unit")
+        harness.assume(one_hot(issue.unit), "unit")
         harness.assume((issue.operand0.base <= issue.operand0.last) & (issue.operand1.base <= issue.operand1.last),
                        "ranges_in_order")
-        simd = issue.unit == UNIT_NAMES.index("simd")
+        simd = issue.unit.simd
         harness.assume(~(issue.accumulators0 & (~simd | issue.local0)), "operand_0_is_in_one_memory")
         harness.assume(~(simd & issue.local0), "simd_reads_no_tables")
         self.in_loop = Signal(name="in_loop")  # between a loop body's instructions

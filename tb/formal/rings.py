@@ -165,10 +165,9 @@ def tracker(unit: str) -> Any:
         block = Tracker(ARCH, unit, layout)
         inside = harness.block(block, broken=broken)
         harness.assume(~block.push | block.room, "pushes_only_with_room")
-        harness.assume(~block.push | (block.new_unit == UNIT_NAMES.index(unit)), "what_is_pushed_is_new")
+        harness.assume(~block.push | block.new_unit[unit], "what_is_pushed_is_new")
         harness.assume(~block.done | ~block.empty, "done_only_if_outstanding")
-        simd = UNIT_NAMES.index("simd")  # without tables it does not read local memory
-        harness.assume(~((block.new_unit == simd) & block.new.local0), "new_simd_reads_no_tables")
+        harness.assume(~(block.new_unit.simd & block.new.local0), "new_simd_reads_no_tables")  # it has no tables
         if unit == "simd":
             harness.assume(~block.ranges.local0, "simd_reads_no_tables")
         places = Places(harness, inside, "ring", depth)
@@ -186,7 +185,7 @@ def tracker(unit: str) -> Any:
             waits_end(harness, block, places)
         others = set(watched_by(ARCH, unit)) | ({"mat_mul"} if unit == "load_weight" else set())
         for name in sorted(others):
-            asked = block.new_unit == UNIT_NAMES.index(name)
+            asked = block.new_unit[name]
             if (unit, name) != ("load_weight", "mat_mul"):  # a MatMul waits for all loads
                 asked = asked & shares(unit, kept, name, block.new, address)
             waits_for_marked(harness, block, places, mark, asked, name)

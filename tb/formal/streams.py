@@ -77,9 +77,10 @@ def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
 
 
 def pointers_tell(harness: Harness, block: Any, inside: Inside) -> None:
-    """Of a PingPong: its pointers differ while it holds one element."""
+    """Of a PingPong: its pointers differ while it holds one element, and its narrow fields' slice holds as many."""
     harness.always(inside("free") | block.o.valid, "full_is_not_empty")
     harness.always((inside("newest") ^ inside("oldest")) == (block.o.valid & inside("free")), "pointers_tell_how_many")
+    harness.always((inside("narrow.free") == inside("free")) & (inside("narrow.o__valid") == block.o.valid), "as_full")
 
 
 def answers_only_what_was_asked(harness: Harness, block: Any, inside: Inside) -> None:
@@ -91,12 +92,13 @@ def answers_only_what_was_asked(harness: Harness, block: Any, inside: Inside) ->
 
 # -- proofs ------------------------------------------------------------------------------------------------------------
 TAG = data.StructLayout({"a": 1})
+WIDE_AND_TAG = data.StructLayout({"wide": 1, "tag": 1})
 
 PROOFS = [
     rules("walker", "addresses of a Walker", lambda: Walker(move_out_layout(SMALL), ("accumulator", "local")),
           {"o__valid": toggles}),
     rules("register_slice", "payloads of a RegisterSlice", lambda: RegisterSlice(3), {"o__valid": toggles}),
-    rules("ping_pong", "payloads of a PingPong", lambda: PingPong(3), {"o__valid": toggles},
+    rules("ping_pong", "payloads of a PingPong", lambda: PingPong(WIDE_AND_TAG, ("tag",)), {"o__valid": toggles},
           invariants=pointers_tell),
     rules("decoder", "decoded instructions, except when halted", lambda: Decoder(SMALL),
           {"give.o__valid": toggles}, unless=lambda block: {"o": block.halt}),

@@ -101,7 +101,7 @@ class Runner(Watched):
         flat = {f"{name}.{key}": each for name, value in found.items() if isinstance(value, dict)
                 for key, each in value.items()}
         expected = self.program.given[len(self.found)] if len(self.found) < len(self.program.given) else None
-        found = {**found, **flat, "unit": UNIT_NAMES[found["unit"]]}
+        found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"][name])}
         assert expected is not None, f"{found} after all that was expected"
         wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
         assert not wrong, f"(found, right): {wrong} in {expected}"

@@ -51,7 +51,7 @@ class Maker:
                                            "pitch": rng.randrange(16)}
         valid = {"local0": range0 is not None and not accumulators0,
                  "accumulators0": range0 is not None and accumulators0, "range1": range1 is not None}
-        fields = {"unit": UNIT_NAMES.index(unit), "program_counter": len(self.program) * 0x1234567 % (1 << 32),
+        fields = {"unit": {unit: 1}, "program_counter": len(self.program) * 0x1234567 % (1 << 32),
                   **numbers, **operands, **valid, **fields}
         issued = Issued(unit, fields, range0, accumulators0, range1)
         self.program.append(issued)
