@@ -131,7 +131,7 @@ class Gearbox(wiring.Component):
         with m.If(accept):
             word = self.i.payload
             m.d.sync += [level.eq(position + word.end - word.skip), closing.eq(word.last)]
-        self._store(m, accept, taken, position)
+        self._store(m, taken, position)
         return m
 
     def _holes(self, m: Module, accept, taken, level, remaining, position) -> None:
@@ -151,8 +151,9 @@ class Gearbox(wiring.Component):
                 m.d.sync += holes.eq(self.i.payload.lead)
         m.d.comb += self.o.payload.mask.eq(Cat((unit >= holes) & (unit < level) for unit in range(self._units_out)))
 
-    def _store(self, m: Module, accept, taken, position) -> None:
-        """The units inside, oldest first: moved down by a word taken, filled from ``position`` up by one accepted."""
+    def _store(self, m: Module, taken, position) -> None:
+        """The units inside, oldest first: moved down by a word taken, filled from ``position`` up while there is
+        room, by whatever is offered: ``level`` tells whether it was accepted."""
         width, word = self._unit_width, self.i.payload
         store = [Signal(width, reset_less=True, name=f"unit{index}") for index in range(self._capacity)]
         if self._units_in == 1:
@@ -167,6 +168,6 @@ class Gearbox(wiring.Component):
             if index + self._units_out < self._capacity:
                 with m.If(taken):
                     m.d.sync += unit.eq(store[index + self._units_out])
-            with m.If(accept & (index >= position)):
+            with m.If(self.i.ready & (index >= position)):
                 m.d.sync += unit.eq(fresh[index])
         m.d.comb += self.o.payload.data.eq(Cat(store[:self._units_out]))

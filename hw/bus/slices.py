@@ -58,7 +58,7 @@ class Stage(wiring.Component):
 
 
 class PingPong(wiring.Component):
-    """A FIFO of two registers, filled in turn: what a register's enable waits for is only whether it is free, and what
+    """A FIFO of two registers, filled in turn: a register's enable is a flip-flop, whether it is free, and what
     ``o.ready`` moves are pointers. For wide payloads.
 
     ``narrow``: fields of the payload that go through a :class:`RegisterSlice` instead, for what their reader decides
@@ -78,11 +78,16 @@ class PingPong(wiring.Component):
         places = [Signal(len(incoming), name=f"place{index}", reset_less=True) for index in (0, 1)]
         newest, oldest = (Signal(name=name) for name in ("newest", "oldest"))  # where to write, where to read
         free = Signal(init=1)  # a place is
+        open_places = [Signal(name=f"open{index}", init=1) for index in (0, 1)]  # this one is: it follows the input
         enters, leaves = self.i.valid & free, self.o.valid & self.o.ready
         m.d.comb += [self.i.ready.eq(free), outgoing.eq(Mux(oldest, places[1], places[0]))]
-        for index, place in enumerate(places):
-            with m.If(free & (newest == index)):
+        for index, (place, is_open) in enumerate(zip(places, open_places, strict=True)):
+            with m.If(is_open):
                 m.d.sync += place.eq(incoming)
+            with m.If(enters & (newest == index)):
+                m.d.sync += is_open.eq(0)
+            with m.If(leaves & (oldest == index)):
+                m.d.sync += is_open.eq(1)
         m.d.sync += [newest.eq(newest ^ enters), oldest.eq(oldest ^ leaves)]
         with m.If(enters & ~leaves):
             m.d.sync += [self.o.valid.eq(1), free.eq(~self.o.valid)]

@@ -78,8 +78,11 @@ def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
 
 def pointers_tell(harness: Harness, block: Any, inside: Inside) -> None:
     """Of a PingPong: its pointers differ while it holds one element, and its narrow fields' slice holds as many."""
+    for index in (0, 1):
+        held = block.o.valid & ((inside("oldest") == index) | ~inside("free"))
+        harness.always(inside(f"open{index}") != held, f"place{index}_is_open_while_it_holds_none")
     harness.always(inside("free") | block.o.valid, "full_is_not_empty")
-    harness.always((inside("newest") ^ inside("oldest")) == (block.o.valid & inside("free")), "pointers_tell_how_many")
+    harness.always((inside("newest") ^ inside("oldest")) == (block.o.valid & inside("free")), "pointers_tell")
     harness.always((inside("narrow.free") == inside("free")) & (inside("narrow.o__valid") == block.o.valid), "as_full")
 
 
