@@ -21,8 +21,9 @@ class LocalMemory(wiring.Component):
     Every cycle each bank serves one read and one write, whoever asks, in turn. The reader ``first`` never waits: in
     turn, a client at half its pace would meet it in bank after bank and slow it down to half. It hears in ``crowded``
     that it kept another reader waiting in this cycle, and has to leave it a gap some time. A read is answered
-    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle. Contents
-    are zero at power-up and survive a reset.
+    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle, with
+    register slices from the second one on, before which the interlock lets none begin. Contents are zero at power-up
+    and survive a reset.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],
@@ -41,6 +42,9 @@ class LocalMemory(wiring.Component):
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
         width = arch.array_size * arch.number.width
+        # With register slices a cycle ago, so that a grant drives no wide multiplexer.
+        vectors = [delayed(m, port.request.payload.data, arch.register_slices, name=f"{name}_vector")
+                   for name, port in zip(self._writers, writers, strict=True)]
         outputs, grants = [], []
         first = None if self._first is None else self._readers.index(self._first)
         for bank in range(interleave.count):
@@ -50,7 +54,7 @@ class LocalMemory(wiring.Component):
             grants.append(grant)
             outputs.append(output)
             grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address")
-            take_write(m, write, interleave, grant, writers)
+            take_write(m, f"write{bank}", write, interleave, grant, writers, vectors, arch.register_slices)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)
             respond(m, port, valid, bank, outputs)
@@ -85,15 +89,17 @@ def take_read(m: Module, read, interleave: Interleave, grant, readers: list) -> 
     m.d.comb += read.addr.eq(row)
 
 
-def take_write(m: Module, write, interleave: Interleave, grant, writers: list) -> None:
-    """Register the chosen write in front of the block RAM, as late as reads are, which keeps their order."""
-    row, vector = (Signal(len(value), reset_less=True) for value in (write.addr, write.data))
-    m.d.comb += [write.addr.eq(row), write.data.eq(vector)]
-    m.d.sync += [
-        write.en.eq(grant.any()),
-        row.eq(select(grant, [interleave.row(port.request.payload.address) for port in writers])),
-        vector.eq(select(grant, [port.request.payload.data.as_value() for port in writers])),
-    ]
+def take_write(m: Module, name: str, write, interleave: Interleave, grant, writers: list, vectors: list,
+               late: int) -> None:
+    """Register the chosen write in front of the block RAM, as late as reads are, which keeps their order.
+
+    ``vectors``: what the writers offered ``late`` cycles ago; then the write is that much later.
+    """
+    vector = Signal(len(write.data), reset_less=True, name=f"{name}_vector")
+    row = select(grant, [interleave.row(port.request.payload.address) for port in writers])
+    granted = delayed(m, grant, late, name=f"{name}_granted", reset=True)
+    m.d.sync += [write.en.eq(granted.any()), vector.eq(select(granted, vectors))]
+    m.d.comb += [write.addr.eq(delayed(m, row, 1 + late, name=f"{name}_row")), write.data.eq(vector)]
 
 
 def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Value]:

@@ -52,12 +52,14 @@ def test_reads_see_all_writes_of_earlier_cycles(size: int, depth: int, banks: in
     run(machine(size, depth, banks), addresses, rng, 0.8)
 
 
-def test_write_is_seen_by_a_read_one_cycle_later_and_not_in_the_same() -> None:
-    arch, seen = machine(), []
+@pytest.mark.parametrize("slices", (0, 1))
+def test_write_is_seen_by_a_read_one_cycle_later_and_not_in_the_same(slices: int) -> None:
+    """With register slices two cycles later."""
+    arch, seen = machine().replace(register_slices=slices), []
 
     class Race(Cycles):
         def drive(self, ports: Ports) -> None:
-            ports["a.request.valid"] = ports.cycle in (3, 4)
+            ports["a.request.valid"] = ports.cycle in (3, 4, 5)
             ports["a.request.payload"] = 5
             ports["d.request.valid"] = ports.cycle == 3
             ports.put("d.request.payload", {"address": 5, "data": [-2, 7]})
@@ -68,7 +70,8 @@ def test_write_is_seen_by_a_read_one_cycle_later_and_not_in_the_same() -> None:
                 seen.append((ports.cycle, ports.get("a.response.payload")))
 
     bench(arch).run(Race(12))
-    assert seen == [(3 + LOCAL_READ_LATENCY, [0, 0]), (4 + LOCAL_READ_LATENCY, [-2, 7])]
+    rows = [[0, 0], [0, 0] if slices else [-2, 7], [-2, 7]]
+    assert seen == [(cycle + LOCAL_READ_LATENCY, row) for cycle, row in zip((3, 4, 5), rows, strict=True)]
 
 
 @pytest.mark.parametrize("banks", (1, 2, 4))
