@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.arch import Arch
 from weft.hw.bus.slices import RegisterSlice, Stage
-from weft.hw.control.checks import FORM_CAUSES, InstructionView, first_cause, form_faults
+from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
 from weft.hw.isa import Cause, DataFlow, Isa, Opcode, Register
@@ -25,6 +25,10 @@ from weft.hw.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
+
+WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
+REGISTER_WIDTH = max(Register).bit_length()
+"""Bits of a Configure register's number."""
 
 TERMS_IN_A_GROUP = 4
 """Of a product's terms, one for each bit of a factor: how many are added in the stage that makes them."""
@@ -62,7 +66,7 @@ class Decoder(wiring.Component):
         read_ready, multiply_ready, sum_ready, check_ready = (
             Signal(name=f"{name}_ready") for name in ("read", "multiply", "sum", "check"))
         stop = self.fault | self.halt
-        hold = Signal()  # a DRAM window moves only when nothing is under way
+        moves_window, hold = Signal(reset_less=True), Signal()  # a DRAM window moves only when nothing is under way
         given = data.StructLayout({"issue": self.o.payload.shape(), "to_unit": 1})
         m.submodules.give = give = RegisterSlice(given) if self._arch.register_slices else Stage(given)
         halted = self.halt & ~self.fault  # what is legal goes on after a fault behind it, but not after a halt
@@ -76,8 +80,10 @@ class Decoder(wiring.Component):
         ]
         with m.If(self.i.ready):
             m.d.sync += [read_valid.eq(self.i.valid), raw.eq(self.i.payload)]
+            arriving = InstructionView(self.isa, self.i.payload)
+            m.d.sync += moves_window.eq(arriving.opcode_is(Opcode.CONFIGURE) & any_of(arriving.operands[0], WINDOWS))
             for in_loop in (0, 1):
-                faults = form_faults(self._arch, InstructionView(self.isa, self.i.payload), in_loop)
+                faults = form_faults(self._arch, arriving, in_loop)
                 m.d.sync += [forms[in_loop][cause.name].eq(fault) for cause, fault in faults.items()]
         with m.If(~multiply_valid | multiply_ready):
             m.d.sync += multiply_valid.eq(read_valid & read_ready)
@@ -91,7 +97,8 @@ class Decoder(wiring.Component):
             ]
         with m.If(self.halt):
             m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
-        self._read(m, raw, forms, read_valid & read_ready, multiply, hold, ~behind & self.drained)
+        m.d.comb += hold.eq(moves_window & (behind | ~self.drained))
+        self._read(m, raw, forms, read_valid & read_ready, multiply)
         self._check(m, check, check_valid, check_ready, give.i)
         self._give(m, give.o, halted)
         return m
@@ -118,23 +125,22 @@ class Decoder(wiring.Component):
         return max(along, across) + 2
 
     # -- read ------------------------------------------------------------------------------------------------------
-    def _read(self, m: Module, raw, forms, leaves, out, hold, empty) -> None:
+    def _read(self, m: Module, raw, forms, leaves, out) -> None:
         """``forms``: what is wrong with the form outside a loop body and within one."""
         view = InstructionView(self.isa, raw)
-        m.submodules.registers = registers = ConfigRegisters(self._arch, len(view.operands[0]), len(view.operands[1]))
+        register = view.operands[0][:REGISTER_WIDTH]  # where it is legal
+        m.submodules.registers = registers = ConfigRegisters(self._arch, len(register), len(view.operands[1]))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
         loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
         in_loop = loop_left != 0
         cause, legal = Signal(5), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
         configure = view.opcode_is(Opcode.CONFIGURE) & legal
-        moves_window = (view.operands[0] == Register.DRAM0_OFFSET) | (view.operands[0] == Register.DRAM1_OFFSET)
-        sets_counter = configure & (view.operands[0] == Register.PROGRAM_COUNTER)
+        sets_counter = configure & (register == Register.PROGRAM_COUNTER)
         m.d.comb += [
             cause.eq(first_cause({form: Mux(in_loop, forms[1][form.name], forms[0][form.name])
                                   for form in FORM_CAUSES})),
-            hold.eq(configure & moves_window & ~empty),
             registers.write.eq(leaves & configure),
-            registers.number.eq(view.operands[0]), registers.value.eq(view.operands[1]),
+            registers.number.eq(register), registers.value.eq(view.operands[1]),
             self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
             self.sample_interval.eq(registers.sample_interval),
         ]
