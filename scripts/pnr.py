@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from weft.compiler.run.console import progress
 from weft.hw import ecp5, static_timing, synthesis
 from weft.hw.arch import Arch
 from weft.hw.errors import run_script
@@ -25,9 +26,14 @@ def main() -> int:
     arguments = parser.parse_args()
     arch = Arch.load(arguments.arch)
     folder = ROOT / "build" / Path(arguments.arch).stem / "pnr"
-    synthesis.synthesize(arch, "ecp5", folder, harness=True)
-    found = ecp5.place_and_route(folder, ecp5.CHIPS[arguments.chip], arguments.mhz, seed=arguments.seed,
-                                 route=not arguments.placed)
+    with progress() as bar:
+        def tell(stage: str) -> None:
+            bar(stage, 0, 0)
+
+        tell("synthesis, some minutes")
+        synthesis.synthesize(arch, "ecp5", folder, harness=True)
+        found = ecp5.place_and_route(folder, ecp5.CHIPS[arguments.chip], arguments.mhz, seed=arguments.seed,
+                                     route=not arguments.placed, tell=tell)
     print(f"{arguments.arch} on {arguments.chip}")
     print(ecp5.summary(found))
     print(static_timing.summary(static_timing.long_paths(folder / ecp5.DELAYS, 1e3 / arguments.mhz)))
