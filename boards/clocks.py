@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CLOCK_HZ = {"arty": 150e6, "ecpix5": 75e6, "pynq": 150e6, "ultra96": 300e6, "zcu104": 100e6}
+CLOCK_HZ = {"arty": 150e6, "ecpix5": 90e6, "pynq": 150e6, "ultra96": 300e6, "zcu104": 100e6}
 ASSUMED_HZ = 100e6
 """For machines without a board."""
 
