@@ -62,7 +62,7 @@ def test_write_is_seen_by_a_read_one_cycle_later_and_not_in_the_same(slices: int
             ports["a.request.valid"] = ports.cycle in (3, 4, 5)
             ports["a.request.payload"] = 5
             ports["d.request.valid"] = ports.cycle == 3
-            ports.put("d.request.payload", {"address": 5, "data": [-2, 7]})
+            ports.put("d.request.payload", {"address": 5, "data": [-2, 7] if ports.cycle == 3 else [1, 1]})
 
         def watch(self, ports: Ports) -> None:
             super().watch(ports)
