@@ -137,10 +137,15 @@ def ones(bits: Value) -> Value:
     return sum((bits[index] for index in range(len(bits))), start=Const(0, 1))
 
 
+def at_most_one(bits: Any) -> Value:
+    """Whether no two bits are set."""
+    bits = Value.cast(bits)
+    return (bits & (bits - 1)) == 0
+
+
 def one_hot(bits: Any) -> Value:
     """Whether exactly one bit is set."""
-    bits = Value.cast(bits)
-    return (bits != 0) & ((bits & (bits - 1)) == 0)
+    return Value.cast(bits).any() & at_most_one(bits)
 
 
 def parent(block: Any, path: str) -> Any:

@@ -14,7 +14,7 @@ from weft.hw.control.unit_queue import OperationMemory, UnitQueue
 from weft.hw.units import UNITS, Access, Memory, conflict
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
-from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
+from weft.tb.formal.harness import Broken, Harness, Inside, at_most_one, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import Proof
 
 ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_depth=4, simd_loop_depth=2)
@@ -236,7 +236,7 @@ def queues(broken: Broken | None) -> tuple[Harness, Queues, Inside, list[Waiting
     waiting = [Waiting(harness, inside, f"queue{index}", depth, block.RINGS)
                for index, depth in enumerate(block.DEPTHS)]
     pushes = Cat(*(queue.push for queue in waiting))
-    harness.always((pushes & (pushes - 1)) == 0, "one_comes_at_a_time")
+    harness.always(at_most_one(pushes), "one_comes_at_a_time")
     return harness, block, inside, waiting
 
 
