@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from weft.hw.verilog import collapse_repetitions, collapse_zero_memories
+import pytest
+from amaranth.back import verilog
+
+from weft.hw.arch import Arch
+from weft.hw.control.supervisor import Supervisor
+from weft.hw.errors import WeftError
+from weft.hw.simd.sequencer import Sequencer
+from weft.hw.synthesis import run_yosys
+from weft.hw.top import with_ports
+from weft.hw.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten
+from weft.tb.lib import toolchain
 
 
 @pytest.mark.parametrize(("text", "shorter"), [
@@ -28,4 +38,95 @@ def test_nothing_to_collapse(text: str) -> None:
 def test_zero_words_become_a_loop() -> None:
     text = "  initial begin\n    m[0] = 8'h00;\n    m[1] = 8'h00;\n    m[2] = 8'h01;\n  end\n"
     assert collapse_zero_memories(text) == (
-        "  initial begin\n    for (integer i = 0; i < 2; i = i + 1) m[i] = 8'h0;\n    m[2] = 8'h01;\n  end\n")
+        "  initial begin\n    begin : zero_words_0 integer i; for (i = 0; i < 2; i = i + 1) m[i] = 8'h0; end\n"
+        "    m[2] = 8'h01;\n  end\n")
+
+
+REGISTER = r"""module m (clk, enable, d, q);
+  reg \$auto$1  = 0;
+  reg [1:0] \$2 ;
+  reg [1:0] \kept.q  = 2'h0;
+  always @(posedge clk)
+    \kept.q  <= \$2 ;
+  always @* begin
+    if (\$auto$1 ) begin end
+    \$2  = \kept.q ;
+    if (enable) begin
+      \$2 [1] = d;
+    end
+  end
+  assign q = \kept.q ;
+endmodule
+"""
+
+
+def test_a_register_is_written_where_it_is_clocked() -> None:
+    assert fold_registers(REGISTER) == r"""module m (clk, enable, d, q);
+  reg \$auto$1  = 0;
+  reg [1:0] \kept.q  = 2'h0;
+  always @(posedge clk) begin
+    if (enable) begin
+      \kept.q [1] <= d;
+    end
+  end
+  assign q = \kept.q ;
+endmodule
+"""
+
+
+def test_a_next_value_that_is_read_elsewhere_stays() -> None:
+    text = REGISTER.replace(r"assign q = \kept.q ", r"assign q = \$2 ")
+    assert fold_registers(text) == text
+
+
+PROOF = """
+{both}
+design -copy-from long -as long long
+design -copy-from short -as short short
+equiv_make long short equiv
+hierarchy -top equiv
+opt_clean
+equiv_struct
+equiv_simple
+equiv_status -assert
+"""
+READ = """
+read_verilog {name}.v
+hierarchy -top top
+proc
+flatten
+memory_collect
+memory_map
+setattr -unset init w:*
+opt_clean
+rename top {name}
+design -stash {name}
+"""
+
+
+def prove_equal(long: str, short: str, folder: Path) -> None:
+    """Both read as plain Verilog; every register has the same next value, every output the same value."""
+    for name, text in {"long": long, "short": short}.items():
+        (folder / f"{name}.v").write_text(text)
+    both = "".join(READ.format(name=name) for name in ("long", "short"))
+    run_yosys(PROOF.format(both=both), folder, "proof")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [Supervisor, Sequencer])
+def test_a_block_shortened_is_the_same(block: type, tmp_path: Path) -> None:
+    toolchain.setup()
+    text = verilog.convert(block(Arch.load("tiny")), name="top", emit_src=False)
+    shorter = shorten(text)
+    assert shorter.count("always @*") < text.count("always @*")
+    prove_equal(text, shorter, tmp_path)
+    with pytest.raises(WeftError, match="unproven"):
+        prove_equal(text, shorter.replace("<= 1'h1;", "<= 1'h0;", 1), tmp_path)
+
+
+@pytest.mark.long
+def test_a_machine_shortened_is_the_same(tmp_path: Path) -> None:
+    toolchain.setup()
+    module, ports = with_ports(Arch.load("tiny"))
+    text = verilog.convert(module, name="top", ports=ports, emit_src=False)
+    prove_equal(text, shorten(text), tmp_path)
