@@ -1,6 +1,7 @@
 """The command line: a thin layer of commands. What they do lives in the pipeline, in ``run/`` and in ``hw/``.
 
-Exit codes: 0 fine, 1 a user's mistake (one message on standard error, no traceback), 2 RTL and golden differ.
+Exit codes: 0 fine, 1 a user's mistake (one message on standard error, no traceback), 2 RTL and golden differ,
+130 interrupted.
 Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime.
 """
 
@@ -20,10 +21,10 @@ from weft.compiler.run import console
 from weft.compiler.run.errors import Mismatch
 from weft.compiler.run.files import choose, read_arrays, read_bytes, write_arrays, write_text
 from weft.hw.arch import Arch
-from weft.hw.errors import WeftError, explain
+from weft.hw.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.timing import SIMULATED_DRAM_LATENCY
 
-FINE, USER_ERROR, MISMATCH, INTERRUPTED = 0, 1, 2, 130
+FINE, MISMATCH = 0, 2
 
 app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+USER_ERROR, INTERRUPTED = 1, 130
+"""Exit codes of whatever a user starts."""
+
 
 class WeftError(Exception):
     """A user's mistake. The command line prints the message alone and exits with 1."""
@@ -28,9 +31,12 @@ def explain(what: str, found: object, allowed: str, way_out: str) -> str:
 
 
 def run_script(main: Callable[[], int]) -> NoReturn:
-    """Exit with what a script's ``main`` returns; a user's mistake is its message and exit code 1."""
+    """Exit with what a script's ``main`` returns; a user's mistake and an interrupt are a line and an exit code."""
     try:
         sys.exit(main())
     except WeftError as error:
         print(error, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

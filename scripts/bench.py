@@ -33,6 +33,7 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.run.cycles import cycles_object, waits_of
 from weft.compiler.run.session import RTL, Session
 from weft.hw.arch import Arch
+from weft.hw.errors import USER_ERROR, explain
 from weft.tb.lib.job import MemorySettings
 
 ROOT = Path(__file__).parents[1]
@@ -172,8 +173,14 @@ def main(
     arch: Annotated[str, typer.Option(help="one preset")] = "",
     estimate_only: Annotated[bool, typer.Option("--estimate", help="without RTL and golden")] = False,
 ) -> None:
+    chosen = list(cases(only, quick, arch))
+    if not chosen:
+        networks = ", ".join((*NETWORKS, *WITHOUT_BAR))
+        print(explain("what to measure", f"{only or 'any network'} on {arch or 'any preset'}",
+                      f"{networks} on {', '.join(PRESETS)}", f"{PRESETS[-1]} goes with {QUICK} alone"), file=sys.stderr)
+        raise typer.Exit(USER_ERROR)
     results: list[Result] = []
-    for name, preset in cases(only, quick, arch):
+    for name, preset in chosen:
         path = network_file(name)
         if path is None:
             print(f"{name}: left out, {SHARED} has no such file", file=sys.stderr)
