@@ -137,5 +137,5 @@ PROOFS = [
     Proof("axi_reader", "DramReader: ar within window, 4 KiB and max_burst; outstanding bursts bounded", reader,
           {"burst_len": lambda *_: 7}, 9, BOUNDED, fast=False),
     Proof("axi_writer", "DramWriter: aw likewise; w.last on the right beat; strobes only on the operation's bytes",
-          writer, {"sent": lambda *_: 0}, 10, BOUNDED, fast=False),
+          writer, {"ends": lambda *_: 0}, 10, BOUNDED, fast=False),
 ]
