@@ -30,7 +30,7 @@ def explain(what: str, found: object, allowed: str, way_out: str) -> str:
     return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
 
 
-def run_script(main: Callable[[], int]) -> NoReturn:
+def run_script(main: Callable[[], int | None]) -> NoReturn:
     """Exit with what a script's ``main`` returns; a user's mistake and an interrupt are a line and an exit code."""
     try:
         sys.exit(main())

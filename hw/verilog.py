@@ -99,7 +99,7 @@ def _fold_module(module: str) -> str:
             return block[0]
         folded.add(name)
         clock, register = clocked[name]["clock"], clocked[name]["register"]
-        body = _ASSIGNMENT.sub(rf"\g<indent>{_literal(register)}\g<part> <= ", block["body"])
+        body = _ASSIGNMENT.sub(lambda match: f"{match['indent']}{register}{match['part']} <= ", block["body"])
         body = body.removeprefix(f"    {register} <= {register};\n")
         return f"  always @(posedge {clock}) begin\n{body}  end\n"
 
@@ -107,8 +107,3 @@ def _fold_module(module: str) -> str:
     for gone in (_CLOCKED, _DECLARATION):
         module = gone.sub(lambda match: "" if match["next"] in folded else match[0], module)
     return module
-
-
-def _literal(text: str) -> str:
-    """``text`` as a replacement of ``re.sub`` that stands for itself."""
-    return text.replace("\\", r"\\")

@@ -33,7 +33,7 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.run.cycles import cycles_object, waits_of
 from weft.compiler.run.session import RTL, Session
 from weft.hw.arch import Arch
-from weft.hw.errors import USER_ERROR, explain
+from weft.hw.errors import WeftError, explain, run_script
 from weft.tb.lib.job import MemorySettings
 
 ROOT = Path(__file__).parents[1]
@@ -176,9 +176,8 @@ def main(
     chosen = list(cases(only, quick, arch))
     if not chosen:
         networks = ", ".join((*NETWORKS, *WITHOUT_BAR))
-        print(explain("what to measure", f"{only or 'any network'} on {arch or 'any preset'}",
-                      f"{networks} on {', '.join(PRESETS)}", f"{PRESETS[-1]} goes with {QUICK} alone"), file=sys.stderr)
-        raise typer.Exit(USER_ERROR)
+        raise WeftError(explain("what to measure", f"{only or 'any network'} on {arch or 'any preset'}",
+                                f"{networks} on {', '.join(PRESETS)}", f"{PRESETS[-1]} goes with {QUICK} alone"))
     results: list[Result] = []
     for name, preset in chosen:
         path = network_file(name)
@@ -200,4 +199,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(lambda: typer.run(main))
