@@ -6,7 +6,6 @@ MHZ ?= 90
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-CONTRACT := arch cache csr errors isa numerics reports timing units
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
@@ -26,7 +25,7 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
-	@$(PY) -m weft.compiler.cli verilog -a "$(ARCH)" -o "build/$(NAME)"
+	@$(PY) -m weft.cli.main verilog -a "$(ARCH)" -o "build/$(NAME)"
 
 synth: $(READY)  ## yosys counts of ARCH for Xilinx 7 and ECP5 against the part and the baseline; SYNTH=--update-baseline
 	@$(PY) scripts/synth.py --arch "$(ARCH)" $(SYNTH)
@@ -65,12 +64,9 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
 
-# mypy does not follow the editable install's import hooks: a folder of links shows it the package weft.
-lint: $(READY)  ## ruff; mypy on the contract, the compiler and the golden machine
+lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .
-	@mkdir -p build/types/weft
-	@for part in hw compiler tb boards; do ln -sfn ../../../$$part build/types/weft/$$part; done
-	@MYPYPATH=build/types $(PY) -m mypy $(addprefix -m weft.hw.,$(CONTRACT)) -p weft.compiler -p weft.tb.golden
+	@$(PY) -m mypy $(addprefix -p weft.,hw.contract compiler golden runtime cli boards)
 
 clean:  ## what was built; the virtual environment stays
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.compiler.frontend.graph import Node
-from weft.hw.errors import WeftError, explain
+from weft.hw.contract.errors import WeftError, explain
 
 
 class CompileError(WeftError):

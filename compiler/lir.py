@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
-from weft.hw.isa import SimdOpcode
+from weft.hw.contract.isa import SimdOpcode
 
 
 class Space(enum.Enum):

@@ -10,8 +10,8 @@ from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
-from weft.hw.arch import Arch
-from weft.hw.isa import SimdOpcode
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:

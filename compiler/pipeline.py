@@ -28,14 +28,13 @@ from weft.compiler.layers import hir
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
-from weft.compiler.manifest import ConstFile, Port, TModel, write_files
 from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fold_forward import fold_forward
-from weft.compiler.passes.host import HostPart, fall_back, refuse_host
+from weft.compiler.passes.host import fall_back, refuse_host
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
@@ -46,8 +45,10 @@ from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.errors import WeftError, explain
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.host_part import HostPart
+from weft.runtime.manifest import ConstFile, Port, TModel, write_files
 
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""

@@ -12,7 +12,6 @@ from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.arch import Arch
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.systolic_array import SystolicArray
@@ -20,6 +19,7 @@ from weft.hw.bus.axi import Axi4, Axi4Read, axi4_stream
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
+from weft.hw.contract.arch import Arch
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import DRAM_UNITS, Interlock
@@ -27,11 +27,11 @@ from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.control.trace import TracePort
-from weft.hw.delay import delayed
 from weft.hw.memory.accumulators import Accumulators
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.parts.delay import delayed
 from weft.hw.simd.simd_unit import SimdUnit
 
 

@@ -6,12 +6,12 @@ from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.arch import Arch
 from weft.hw.bus.axi import Axi4, Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
 from weft.hw.bus.csr_slave import CsrSlave
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.control.trace import TracePort
 from weft.hw.core import Core
-from weft.hw.csr import ADDRESS_WIDTH
 
 PORT_PREFIXES = {
     "dram0": "m_axi_dram0", "dram1": "m_axi_dram1", "program": "m_axi_program", "axil": "s_axil",

@@ -23,18 +23,18 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.boards.clocks import clock_hz
+from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.cycles import cycles_object, waits_of
-from weft.compiler.run.session import RTL, Session
-from weft.hw.arch import Arch
-from weft.hw.errors import WeftError, explain, run_script
-from weft.tb.lib.job import MemorySettings
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain, run_script
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
+from weft.simulate.job import MemorySettings
 
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "build" / "bench"

@@ -19,11 +19,11 @@ from weft.compiler.errors import CompileError
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.session import RTL, Session
-from weft.hw.arch import Arch
-from weft.tb.lib.job import MemorySettings
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
+from weft.simulate.job import MemorySettings
 
 BASE = "pynq"
 WIDE_FROM_LANES = 16

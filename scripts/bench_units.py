@@ -19,14 +19,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from weft.compiler.manifest import TModel
-from weft.compiler.run.session import RTL, Session
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
-from weft.tb.golden.dram import Dram, differences
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.job import MemorySettings
-from weft.tb.lib.rtl import run_many_on_rtl
+from weft.golden.dram import Dram, differences
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import run_many_on_rtl
 
 ROOT = Path(__file__).parents[1]
 MEMORY = MemorySettings(read_latency=30, write_latency=30)

@@ -12,7 +12,6 @@ from pathlib import Path
 from amaranth.hdl import Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 
-from weft.hw.arch import Arch
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.multiplier import Multiplier
@@ -22,20 +21,21 @@ from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
-from weft.hw.bus.slices import PingPong, RegisterSlice, Stage
+from weft.hw.contract.arch import Arch
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock, Tracker, UnitQueue
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
-from weft.hw.control.walker import Walker
 from weft.hw.core import Core
 from weft.hw.memory.accumulators import AccumulatorBank, Accumulators
-from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
+from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
+from weft.hw.parts.walker import Walker
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.simd_unit import SimdUnit
 from weft.hw.top import Top

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from weft.boards.clocks import clock_hz
-from weft.compiler.cli import need_simulation
-from weft.compiler.manifest import TModel
+from weft.cli.console import print_table, progress
+from weft.cli.main import need_simulation
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.console import print_table, progress
-from weft.compiler.run.errors import Mismatch
-from weft.compiler.run.session import GOLDEN, RTL, RunResult, Session
-from weft.hw.arch import Arch
-from weft.hw.errors import WeftError
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
+from weft.runtime.errors import Mismatch
+from weft.runtime.manifest import TModel
+from weft.runtime.session import GOLDEN, RTL, RunResult, Session
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "models" / "digits"

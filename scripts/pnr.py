@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.compiler.run.console import progress
-from weft.hw import ecp5, static_timing, synthesis
-from weft.hw.arch import Arch
-from weft.hw.errors import run_script
+from weft.cli.console import progress
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import run_script
+from weft.hw.flow import ecp5, static_timing, synthesis
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -1,4 +1,4 @@
-"""Compiles random small networks and judges them by the rule of tb/compile/network_rule.py; resumable.
+"""Compiles random small networks and judges them by the rule of tb/random/network_rule.py; resumable.
 
     python scripts/random_networks.py --arch lanes3 --first 0 --count 250
     python scripts/random_networks.py --count 250 --state build/random_networks.json   # all machines, goes on
@@ -18,15 +18,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from weft.tb.compile.network_rule import ARCHS, judge, judge_on_rtl
-from weft.tb.compile.random_networks import Case
-from weft.tb.lib.seeds import SeedRun
+from weft.tb.random.network_rule import ARCHS, judge, judge_on_rtl
+from weft.tb.random.random_networks import Case
+from weft.tb.random.seeds import SeedRun
 
 BATCH = 50
 
 
 def main(
-    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/compile/network_rule.py; default "
+    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/random/network_rule.py; default "
                                                         "all")] = None,
     first: Annotated[int, typer.Option(help="first seed")] = 0,
     count: Annotated[int, typer.Option(help="seeds for each machine")] = 250,

@@ -16,16 +16,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from weft.tb.lib.lockstep import Case, run_cases, shrink
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.rtl import build_rtl
-from weft.tb.lib.seeds import SeedRun
+from weft.simulate.rtl import build_rtl
+from weft.tb.random.lockstep import Case, run_cases, shrink
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.seeds import SeedRun
 
 BATCH = 100
 
 
 def main(
-    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/lib/lockstep_archs.py; default all")] = None,
+    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/random/lockstep_archs.py; default all")] = None,
     first: Annotated[int, typer.Option(help="first seed")] = 0,
     count: Annotated[int, typer.Option(help="seeds for each machine")] = 3000,
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,

@@ -9,9 +9,9 @@ import argparse
 import json
 from pathlib import Path
 
-from weft.hw import synthesis
-from weft.hw.arch import Arch
-from weft.hw.errors import run_script
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import run_script
+from weft.hw.flow import synthesis
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,7 +46,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arch, name = Arch.load(arguments.arch), Path(arguments.arch).stem
     folder = ROOT / "build" / name
-    baseline_path = ROOT / "hw" / "baseline" / f"synth_{name}.json"
+    baseline_path = ROOT / "hw" / "flow" / "baseline" / f"synth_{name}.json"
     baseline = json.loads(baseline_path.read_text()) if baseline_path.exists() else {}
     report = {family: synthesis.report(arch, name, family, folder / "synth")
               for family in arguments.family or synthesis.FAMILIES}

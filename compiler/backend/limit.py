@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.window import Window
-from weft.compiler.packing import ways
 from weft.compiler.passes.operators import RELABEL
+from weft.compiler.passes.ways import ways
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
+from weft.runtime.window import Window
 
 
 def array_vectors(operations: Iterable[lir.Operation]) -> int:

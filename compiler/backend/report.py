@@ -9,11 +9,11 @@ from typing import Any
 
 from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.host import HostPart
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.tiling import traffic
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.host_part import HostPart
 
 
 @dataclass(frozen=True)

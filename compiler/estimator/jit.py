@@ -9,7 +9,7 @@ from typing import Any
 
 import numba
 
-from weft.hw.cache import cache_directory
+from weft.hw.contract.cache import cache_directory
 
 
 def _digest() -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.hw import timing
-from weft.hw.arch import Arch
-from weft.hw.isa import Isa
+from weft.hw.contract import timing
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
 
 MACHINE = np.dtype([(name, "i8") for name in (
     "array_size", "local_banks_mask", "accumulator_banks_mask", "vector_bytes", "beat_bytes", "max_burst",

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.arch import Arch
-from weft.hw.isa import DataFlow, Isa, Opcode, Register, SimdOpcode, simd_argument_count
-from weft.hw.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DataFlow, Isa, Opcode, Register, SimdOpcode, simd_argument_count
+from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
 
 MEMORIES = tuple(Memory)
 NO_MEMORY = -1

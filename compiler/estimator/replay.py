@@ -30,9 +30,9 @@ from weft.compiler.estimator.state import (
     NONE,
     new_state,
 )
-from weft.hw.arch import Arch
-from weft.hw.timing import weight_latency
-from weft.hw.units import OPERATION
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import weight_latency
+from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
 """Longer than any operation takes."""

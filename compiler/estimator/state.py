@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.estimator.program import NO_MEMORY, WORK
-from weft.hw.units import UNIT_NAMES, UNITS
+from weft.hw.contract.units import UNIT_NAMES, UNITS
 
 (LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE) = range(9)
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",

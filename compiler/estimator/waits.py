@@ -18,9 +18,9 @@ from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflic
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.program import NO_MEMORY, Program
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
-from weft.hw.arch import Arch
-from weft.hw.timing import ISSUE_LATENCY, LOCAL_READ_LATENCY, array_latency
-from weft.hw.units import UNIT_NAMES, UNITS
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ISSUE_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.contract.units import UNIT_NAMES, UNITS
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
 """``weights``: LoadWeight at work; ``moves``: between accumulators and local memory; ``hazard``: sums on their way

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.packing import Packing
+from weft.runtime.packing import Packing
 
 Shape = tuple[int, ...]
 

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.frontend.graph import Graph, Node, Shape
 
@@ -104,29 +102,3 @@ def _node(node: Node) -> onnx.NodeProto:
     attributes = {key: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
                   for key, value in node.attributes.items()}
     return helper.make_node(node.op, node.inputs, node.outputs, name=node.name, **attributes)
-
-
-WRONG_OPTIMIZERS = ["Pad_Fusion"]
-"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
-where they then exceed the kernel."""
-
-
-def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
-    """An onnxruntime session on one thread (the same result every time), quiet."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised, they need not be printed too
-    content = model if isinstance(model, bytes) else model.SerializeToString()
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
-                                        disabled_optimizers=WRONG_OPTIMIZERS)
-
-
-def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by name: on onnxruntime, or ONNX's own evaluator for an opset that the former does not know."""
-    try:
-        engine = session(model)
-    except Exception:  # its errors have no common type
-        evaluator = ReferenceEvaluator(model)
-        return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
-    names = [entry.name for entry in engine.get_outputs()]
-    return dict(zip(names, engine.run(names, dict(given)), strict=True))

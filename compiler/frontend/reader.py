@@ -11,8 +11,8 @@ import onnx
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
-from weft.compiler.frontend.onnx_writer import session
 from weft.compiler.frontend.tensorflow_reader import load_frozen
+from weft.runtime.onnx_engine import session
 
 FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""

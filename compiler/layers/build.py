@@ -30,10 +30,10 @@ from weft.compiler.layers.hir import (
     Save,
     Var,
 )
-from weft.compiler.layers.window import Window
 from weft.compiler.passes.normalise import TABLES
 from weft.compiler.passes.operators import ON_HOST
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.window import Window
 
 COUNTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the model whose multiply-accumulates count; average pools and normalisations only use the array."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
-from weft.compiler.layers.window import Size, Window
 from weft.compiler.text_form import parse_value
+from weft.runtime.window import Size, Window
 
 
 @dataclass(frozen=True)

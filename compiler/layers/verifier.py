@@ -17,7 +17,7 @@ from weft.compiler.layers.hir import (
     Save,
     Var,
 )
-from weft.compiler.layers.window import Size
+from weft.runtime.window import Size
 
 Temp = tuple[int | None, Size]
 """Channels, where the layer tells them, and pixels."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Product
-from weft.compiler.layers.window import Size
 from weft.compiler.quantize.points import LayerPoints, Points
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.window import Size
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from weft.compiler.memory.variables import Lifetime, place_variables
 from weft.compiler.scheduler.shape import Grain, LayerShape
 from weft.compiler.scheduler.tiling import Need, Plan, Tiling, plan_layer, too_small, traffic
 from weft.compiler.text_form import parse_value
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 MOST_WAITING = 0.005
 """Of the array's cycles, waited for weights: where it is more, they come through both DRAMs."""

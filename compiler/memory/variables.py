@@ -9,7 +9,7 @@ from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layer, Var
 from weft.compiler.memory.places import Place, first_fit
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 
 @dataclass(frozen=True)

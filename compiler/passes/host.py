@@ -6,46 +6,22 @@ all that reads either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.frontend.onnx_writer import part_to_onnx
+from weft.runtime.host_part import HostPart, named
 
 HOST_OPERATORS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
 """Operators that the machine never computes."""
-
-
-@dataclass(frozen=True)
-class HostPart:
-    """A small ONNX model: from outputs of the machine to outputs of the network.
-
-    ``passes`` names the machine's outputs that are the network's too; ``operators`` and the names of their ``nodes``
-    are for people.
-    """
-
-    model: bytes
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    passes: tuple[str, ...]
-    operators: tuple[str, ...]
-    nodes: tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """Its nodes, and what of the machine they read."""
-        return f"{_named(self.nodes, self.operators)}; reads {', '.join(map(repr, self.inputs))}"
-
-
-def _named(nodes: Sequence[str], operators: Sequence[str]) -> str:
-    return ", ".join(f"{name!r} ({op})" for name, op in zip(nodes, operators, strict=True))
 
 
 def refuse_host(graph: Graph) -> None:
     """Raises CompileError, naming the nodes, where a part of the network is only for the host."""
     host = _host_nodes(graph, frozenset())
     if host:
-        found = _named([node.name for node in host], [node.op for node in host])
+        found = named([node.name for node in host], [node.op for node in host])
         raise refuse_node(host[0], "", f"a part that the machine does not compute: {found}",
                           "operators of the machine (compiler/OPERATORS.md)",
                           "--host-fallback runs this part on the host, with onnxruntime; --output ends the network "

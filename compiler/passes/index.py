@@ -16,7 +16,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.graph import Graph, Node, Port, Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, run_model
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
+from weft.runtime.elements import scatter
+from weft.runtime.onnx_engine import run_model
 
 FILL = -1
 """The index of an element that is a constant."""
@@ -77,18 +79,3 @@ def _feed(values: np.ndarray, port: Port, shape: Shape) -> np.ndarray:
     if port.packing is None:
         return scatter(values, port.order, shape)
     return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))
-
-
-def scatter(values: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
-    """Elements of a port's array -> the tensor of ``shape`` that has them at ``order``, zero elsewhere."""
-    if order is None:
-        return values.reshape(shape)
-    tensor = np.zeros(math.prod(shape), values.dtype)
-    tensor[list(order)] = values.ravel()
-    return tensor.reshape(shape)
-
-
-def gather(tensor: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
-    """The inverse of :func:`scatter`: a port's array of ``shape`` out of the tensor that has it."""
-    flat = tensor.reshape(-1)
-    return (flat if order is None else flat[list(order)]).reshape(shape)

@@ -17,13 +17,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node, session
+from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
 from weft.compiler.passes.index import default_index, default_place
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_linear import windowed
 from weft.compiler.passes.rewrite import Place, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, exact
 from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
+from weft.runtime.onnx_engine import session
 
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------

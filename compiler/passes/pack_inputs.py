@@ -8,9 +8,9 @@ import math
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node, Port
-from weft.compiler.layers.window import Window
-from weft.compiler.packing import Way, ways
-from weft.hw.arch import Arch
+from weft.compiler.passes.ways import Way, ways
+from weft.hw.contract.arch import Arch
+from weft.runtime.window import Window
 
 NEAR = 1.125
 """Ways that take at most so many times the least cycles count as alike: then small inputs are better, for their strips

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.window import Window
 from weft.compiler.passes.normalise import TABLES
+from weft.runtime.window import Window
 
 ELEMENTWISE = frozenset({"Add", "Clip", "LeakyRelu", "Mul", "Relu", *TABLES})
 WINDOWED = frozenset({"Conv", "MaxPool"})

@@ -7,8 +7,8 @@ from typing import Any
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.window import Window
 from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.runtime.window import Window
 
 
 def two_axes(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, Node, Shape
-from weft.compiler.frontend.onnx_writer import session, to_onnx
+from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.passes.index import feed
+from weft.runtime.onnx_engine import session
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""

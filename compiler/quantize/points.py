@@ -15,7 +15,7 @@ import numpy as np
 from weft.compiler.layers.hir import Layer, LeakyRelu, Load, MatMul, Product
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
-from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import EVERY_STEP, Arch
 
 HEADROOM = 1.125
 """Computed tensors get room for values this much beyond those seen in calibration."""

@@ -15,11 +15,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.onnx_writer import IR_VERSION, session
+from weft.compiler.frontend.onnx_writer import IR_VERSION
 from weft.compiler.layers.hir import Lookup
 from weft.compiler.passes.lower_arithmetic import ZERO_AT_ZERO
 from weft.compiler.quantize.calibrate import Range
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.onnx_engine import session
 
 Function = Callable[[np.ndarray], np.ndarray]
 MARGIN = 0.05

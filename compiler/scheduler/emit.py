@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Saved
-from weft.compiler.layers.window import Size
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
@@ -20,6 +19,7 @@ from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_mul
 from weft.compiler.scheduler.spans import Axis, Span, View, groups, repeated, spans
 from weft.compiler.scheduler.stages import layer_steps
 from weft.compiler.scheduler.tiling import Plan, finished_together
+from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.lir import Address, Space
-from weft.hw.arch import Arch
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, array_latency
-from weft.hw.units import UNITS, Memory
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.contract.units import UNITS, Memory
 
 DRAM_LATENCY_CYCLES = 30
 """From an address on the bus to the first beat, and from the last beat written to its response: what is planned for."""

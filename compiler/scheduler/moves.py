@@ -8,7 +8,7 @@ from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.scheduler.spans import Box, View, between, spans
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 
 def whole(var: Var, base: int, arch: Arch) -> View:

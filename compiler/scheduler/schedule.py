@@ -12,7 +12,7 @@ from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved
-from weft.compiler.layers.window import Size, Window
 from weft.compiler.memory.consts import LayerConsts
 from weft.compiler.scheduler.spans import Box, groups
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.window import Size, Window
 
 TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Simd, SimdLoop, Space
 from weft.compiler.scheduler.spans import View, encodable, groups
-from weft.hw.arch import Arch
-from weft.hw.isa import SimdOpcode
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode
 
 INPUT, REGISTER = 0, 1
 """SIMD sources: what the instruction reads, and the one register used."""

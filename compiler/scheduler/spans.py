@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 
 class Axis(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.scheduler.shape import Cut, Grain, LayerShape
 from weft.compiler.scheduler.spans import part_count
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 FINISH_VECTORS = 64
 """Output tiles leave the accumulators together up to this size."""

@@ -6,13 +6,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.arch import Arch
-from weft.hw.bus.slices import sliced
-from weft.hw.control.walker import Walker
-from weft.hw.delay import delayed
-from weft.hw.operations import load_weight_layout
-from weft.hw.ports import local_read_port, vector_layout
-from weft.hw.timing import LOCAL_READ_LATENCY, weight_latency
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.operations import load_weight_layout
+from weft.hw.parts.ports import local_read_port, vector_layout
+from weft.hw.parts.slices import sliced
+from weft.hw.parts.walker import Walker
 
 
 class LoadWeightUnit(wiring.Component):

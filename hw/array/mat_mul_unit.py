@@ -6,13 +6,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.arch import Arch
-from weft.hw.bus.slices import sliced
-from weft.hw.control.walker import Walker
-from weft.hw.delay import delayed
-from weft.hw.operations import mat_mul_layout, shift_width
-from weft.hw.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
-from weft.hw.timing import LOCAL_READ_LATENCY, PATIENCE, array_latency
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, PATIENCE, array_latency
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.operations import mat_mul_layout, shift_width
+from weft.hw.parts.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
+from weft.hw.parts.slices import sliced
+from weft.hw.parts.walker import Walker
 
 
 class MatMulUnit(wiring.Component):

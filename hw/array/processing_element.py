@@ -8,12 +8,12 @@ from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import fixed_point
-from weft.hw.arch import ONCE, Arch, bits_to_count
 from weft.hw.array.multiplier import Multiplier
-from weft.hw.numerics import round_half_even, saturate
-from weft.hw.operations import shift_width
-from weft.hw.ports import partial_sum_width
+from weft.hw.contract.arch import ONCE, Arch, bits_to_count
+from weft.hw.contract.numerics import round_half_even, saturate
+from weft.hw.parts import fixed_point
+from weft.hw.parts.operations import shift_width
+from weft.hw.parts.ports import partial_sum_width
 
 
 def row_sum_width(arch: Arch, row: int) -> int:

@@ -10,13 +10,13 @@ from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import numerics
-from weft.hw.arch import ONCE, Arch
 from weft.hw.array.processing_element import BiasAdder, ProcessingElement, ShadowWeight
-from weft.hw.delay import DelayLine, delayed
-from weft.hw.operations import shift_width
-from weft.hw.ports import sum_layout, vector_layout
-from weft.hw.timing import array_latency
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import ONCE, Arch
+from weft.hw.contract.timing import array_latency
+from weft.hw.parts.delay import DelayLine, delayed
+from weft.hw.parts.operations import shift_width
+from weft.hw.parts.ports import sum_layout, vector_layout
 
 
 class SystolicArray(wiring.Component):

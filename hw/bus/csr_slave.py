@@ -6,9 +6,9 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
 from weft.hw.bus import axi
-from weft.hw.csr import (
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import (
     ADDRESS_WIDTH,
     CONTROL_REGISTERS,
     INTERRUPT_COUNT,

@@ -8,16 +8,16 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch, bits_to_count
 from weft.hw.bus import axi
-from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.bus.slices import fifo_of_two, stage
-from weft.hw.control.walker import Walker
-from weft.hw.delay import delayed
-from weft.hw.isa import DRAM_OFFSET_BYTES
-from weft.hw.operations import CACHE_WIDTH, dram_layout, size_width
-from weft.hw.ports import local_write_port
-from weft.hw.timing import DRAM_REQUEST_LATENCY
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.isa import DRAM_OFFSET_BYTES
+from weft.hw.contract.timing import DRAM_REQUEST_LATENCY
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.gearbox import Gearbox, StreamFifo
+from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, size_width
+from weft.hw.parts.ports import local_write_port
+from weft.hw.parts.slices import fifo_of_two, stage
+from weft.hw.parts.walker import Walker
 
 OUTSTANDING_BURSTS = 32
 """Bursts requested and not yet answered, at most, of one reader or writer."""

@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
 from weft.hw.bus import axi
 from weft.hw.bus.dram_reader import (
     OUTSTANDING_BURSTS,
@@ -18,13 +17,14 @@ from weft.hw.bus.dram_reader import (
     fork,
     issue,
 )
-from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.bus.slices import sliced
-from weft.hw.control.walker import Walker
-from weft.hw.delay import delayed
-from weft.hw.operations import dram_layout
-from weft.hw.ports import local_read_port, vector_layout
-from weft.hw.timing import BURSTS_BEFORE_DATA, DRAM_REQUEST_LATENCY, WRITER_VECTORS_AHEAD
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import BURSTS_BEFORE_DATA, DRAM_REQUEST_LATENCY, WRITER_VECTORS_AHEAD
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.gearbox import Gearbox, StreamFifo
+from weft.hw.parts.operations import dram_layout
+from weft.hw.parts.ports import local_read_port, vector_layout
+from weft.hw.parts.slices import sliced
+from weft.hw.parts.walker import Walker
 
 
 class DramWriter(wiring.Component):

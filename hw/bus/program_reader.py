@@ -6,10 +6,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
 from weft.hw.bus import axi
 from weft.hw.bus.dram_reader import OUTSTANDING_BURSTS, BurstSplitter, issue, segment_layout
-from weft.hw.bus.gearbox import StreamFifo
+from weft.hw.contract.arch import Arch
+from weft.hw.parts.gearbox import StreamFifo
 
 BYTES_WIDTH = 32
 

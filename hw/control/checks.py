@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amaranth.hdl import Const, Mux
 
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.isa import (
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import (
     Cause,
     DataFlow,
     Isa,

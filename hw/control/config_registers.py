@@ -6,8 +6,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Register, register_table
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Register, register_table
 
 
 class ConfigRegisters(wiring.Component):

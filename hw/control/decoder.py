@@ -14,14 +14,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.bus.slices import RegisterSlice, Stage
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, DataFlow, Isa, Opcode, Register
+from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
-from weft.hw.isa import Cause, DataFlow, Isa, Opcode, Register
-from weft.hw.operations import SimdKind
-from weft.hw.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
+from weft.hw.parts.operations import SimdKind
+from weft.hw.parts.slices import RegisterSlice, Stage
 
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""

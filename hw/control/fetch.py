@@ -8,10 +8,10 @@ from amaranth.hdl import Module, Mux, ResetInserter, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
 from weft.hw.bus import axi
-from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.isa import Isa
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
+from weft.hw.parts.gearbox import Gearbox, StreamFifo
 
 
 class Fetch(wiring.Component):

@@ -14,11 +14,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import UNITS
 from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
-from weft.hw.units import UNITS
 
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""

@@ -5,10 +5,17 @@ from __future__ import annotations
 from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
-from weft.hw.arch import Arch, bits_to_count
-from weft.hw.isa import Isa
-from weft.hw.operations import CACHE_WIDTH, DRAM_OFFSET_WIDTH, SimdKind, shift_width, size_width, stride_log2_width
-from weft.hw.units import UNIT_NAMES
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.units import UNIT_NAMES
+from weft.hw.parts.operations import (
+    CACHE_WIDTH,
+    DRAM_OFFSET_WIDTH,
+    SimdKind,
+    shift_width,
+    size_width,
+    stride_log2_width,
+)
 
 
 def operand_layout(arch: Arch, width: int) -> data.StructLayout:

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch, bits_to_count
 from weft.hw.bus import axi
+from weft.hw.contract.arch import Arch, bits_to_count
 
 SAMPLE_WIDTH = 64
 PROGRAM_COUNTER_WIDTH = 32

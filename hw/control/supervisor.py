@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause
-from weft.hw.select import lowest_set
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause
+from weft.hw.parts.select import lowest_set
 
 BUS_CAUSES = {
     "dram0_read": Cause.DRAM0_READ_RESPONSE, "dram0_write": Cause.DRAM0_WRITE_RESPONSE,

@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.units import UNITS, Access, Memory, conflict
 from weft.hw.control.issue import UNIT_CHOICE, UNIT_NAMES
-from weft.hw.units import UNITS, Access, Memory, conflict
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.control.tracker import after, done_layout, wait_layout
-from weft.hw.memory.arbiter import RoundRobin
-from weft.hw.select import select
+from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.select import select
 
 
 class UnitQueue(wiring.Component):

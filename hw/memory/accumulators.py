@@ -8,21 +8,21 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.delay import DelayLine, delayed
-from weft.hw.fixed_point import resize, saturate
-from weft.hw.memory.arbiter import RoundRobin
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.memory.local import respond, served
-from weft.hw.ports import (
+from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.delay import DelayLine, delayed
+from weft.hw.parts.fixed_point import resize, saturate
+from weft.hw.parts.ports import (
     AccumulatePort,
     accumulator_layout,
     accumulator_read_port,
     accumulator_write_port,
     sum_layout,
 )
-from weft.hw.select import pick, select
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.parts.select import pick, select
 
 FORWARDING_DEPTH = 4
 """Writes of the last cycles that a read of the block RAM does not see yet: they are forwarded."""

@@ -8,11 +8,11 @@ from amaranth.hdl import Const, Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import fixed_point
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.operations import shift_width
-from weft.hw.ports import accumulator_layout
-from weft.hw.timing import LEAVE_LATENCY
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.timing import LEAVE_LATENCY
+from weft.hw.parts import fixed_point
+from weft.hw.parts.operations import shift_width
+from weft.hw.parts.ports import accumulator_layout
 
 
 def rounded_layout(arch: Arch) -> data.ArrayLayout:

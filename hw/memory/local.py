@@ -6,13 +6,13 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch, bits_to_count
-from weft.hw.delay import delayed
-from weft.hw.memory.arbiter import RoundRobin
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.ports import local_read_port, local_write_port
-from weft.hw.select import pick, select
-from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.ports import local_read_port, local_write_port
+from weft.hw.parts.select import pick, select
 
 
 class LocalMemory(wiring.Component):

@@ -6,14 +6,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.bus.slices import sliced, stage
-from weft.hw.control.walker import Walker
-from weft.hw.fixed_point import fitting, place, reached, turn
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.operations import move_in_layout, shift_width
-from weft.hw.ports import accumulator_layout, accumulator_write_port, local_read_port
-from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.hw.parts.fixed_point import fitting, place, reached, turn
+from weft.hw.parts.operations import move_in_layout, shift_width
+from weft.hw.parts.ports import accumulator_layout, accumulator_write_port, local_read_port
+from weft.hw.parts.slices import sliced, stage
+from weft.hw.parts.walker import Walker
 
 
 class MoveInUnit(wiring.Component):

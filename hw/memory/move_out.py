@@ -6,16 +6,16 @@ from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.arch import Arch
-from weft.hw.bus.slices import sliced, stage
-from weft.hw.control.walker import Walker
-from weft.hw.delay import delayed
-from weft.hw.fixed_point import clip
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.leave import Leave
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.operations import move_out_layout
-from weft.hw.ports import ReadPort, accumulator_read_port, local_write_port, vector_layout
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.parts.delay import delayed
+from weft.hw.parts.fixed_point import clip
+from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.ports import ReadPort, accumulator_read_port, local_write_port, vector_layout
+from weft.hw.parts.slices import sliced, stage
+from weft.hw.parts.walker import Walker
 
 
 class MoveOutUnit(wiring.Component):

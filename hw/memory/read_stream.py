@@ -6,8 +6,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.ports import ReadPort
-from weft.hw.timing import READ_STREAM_LATENCY, READ_STREAM_SPARE
+from weft.hw.contract.timing import READ_STREAM_LATENCY, READ_STREAM_SPARE
+from weft.hw.parts.ports import ReadPort
 
 
 class ReadStream(wiring.Component):

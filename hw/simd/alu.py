@@ -8,11 +8,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigne
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import fixed_point
 from weft.hw.array.multiplier import Multiplier
-from weft.hw.isa import SimdOpcode as Op
-from weft.hw.numerics import DataType
-from weft.hw.timing import ALU_LATENCY
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.numerics import DataType
+from weft.hw.contract.timing import ALU_LATENCY
+from weft.hw.parts import fixed_point
 
 
 def opcode_is(opcode: Value, *which: Op) -> Value:

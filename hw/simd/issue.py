@@ -8,10 +8,10 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.isa import SimdOpcode as Op
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.timing import SIMD_IN_FLIGHT
 from weft.hw.simd.micro import micro_layout
-from weft.hw.timing import SIMD_IN_FLIGHT
 
 
 class Issue(wiring.Component):

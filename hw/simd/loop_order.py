@@ -9,8 +9,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.operations import simd_layout, stride_log2_width
+from weft.hw.contract.arch import Arch
+from weft.hw.parts.operations import simd_layout, stride_log2_width
 
 
 class LoopOrder(wiring.Component):

@@ -9,11 +9,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw import fixed_point
-from weft.hw.arch import Arch, bits_to_count
-from weft.hw.operations import stride_log2_width
-from weft.hw.ports import local_read_port, vector_layout
-from weft.hw.timing import LOOKUP_LATENCY
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.timing import LOOKUP_LATENCY
+from weft.hw.parts import fixed_point
+from weft.hw.parts.operations import stride_log2_width
+from weft.hw.parts.ports import local_read_port, vector_layout
 
 
 def values_layout(arch: Arch) -> data.ArrayLayout:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from amaranth.hdl import unsigned
 from amaranth.lib import data, enum
 
-from weft.hw.arch import Arch, bits_to_count
-from weft.hw.operations import shift_width
-from weft.hw.timing import SIMD_SLOTS
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.timing import SIMD_SLOTS
+from weft.hw.parts.operations import shift_width
 
 
 class Source(enum.Enum, shape=2):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.hw import numerics
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.isa import SimdOpcode, simd_argument_count
-from weft.hw.numerics import DataType
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import SimdOpcode, simd_argument_count
+from weft.hw.contract.numerics import DataType
 
 
 def simd_reference(data_type: DataType, opcode: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -9,10 +9,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.arch import Arch
-from weft.hw.fixed_point import add_with_carry
-from weft.hw.isa import SimdOpcode as Op
-from weft.hw.operations import SimdKind, simd_layout
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.parts.fixed_point import add_with_carry
+from weft.hw.parts.operations import SimdKind, simd_layout
 from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
 from weft.hw.simd.loop_order import LoopOrder
 from weft.hw.simd.lut import load_layout

@@ -9,26 +9,26 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw import fixed_point
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.bus.slices import sliced, stage
-from weft.hw.isa import SimdOpcode as Op
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.leave import Leave
-from weft.hw.operations import shift_width, simd_layout
-from weft.hw.ports import (
+from weft.hw.parts import fixed_point
+from weft.hw.parts.operations import shift_width, simd_layout
+from weft.hw.parts.ports import (
     accumulator_layout,
     accumulator_read_port,
     accumulator_write_port,
     local_read_port,
     vector_layout,
 )
+from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.issue import Issue
 from weft.hw.simd.lut import LookupTables, TableLoader
 from weft.hw.simd.micro import micro_layout
 from weft.hw.simd.registers import Registers
 from weft.hw.simd.sequencer import Sequencer
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY
 
 INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
 """Cycles from a micro-operation's issue to its input."""

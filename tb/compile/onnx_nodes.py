@@ -18,12 +18,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from weft.compiler.manifest import TModel
 from weft.compiler.passes.host import HOST_OPERATORS
 from weft.compiler.passes.operators import OPERATORS
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
-from weft.hw.errors import WeftError
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import run_golden
 
 ARCH = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 21, dram1_depth=1 << 20, local_depth=8192,

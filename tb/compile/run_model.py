@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.frontend.onnx_writer import session
-from weft.compiler.manifest import TModel
+from weft.cli.check.checker import Checker
 from weft.compiler.pipeline import STEPS, State, compile_model
-from weft.compiler.run.check import Checker
-from weft.hw.arch import Arch
-from weft.tb.golden.machine import Machine
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
+from weft.runtime.onnx_engine import session
 
 BASE = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 20, dram1_depth=1 << 20, local_depth=2048,
             accumulator_depth=512, simd_registers_depth=1, stride0_depth=8, stride1_depth=8)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from weft.compiler.errors import CompileError, Fault
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.tb.compile.broken_models import BREAKS, broken_file
-from weft.tb.compile.network_rule import ARCHS
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import run_float, run_golden, signal_to_noise
+from weft.tb.random.broken_models import BREAKS, broken_file
+from weft.tb.random.network_rule import ARCHS
 
 ARCH = ARCHS["lanes3"]
 SECONDS, DECIBELS = 60, 20.0

@@ -11,15 +11,15 @@ import numpy as np
 import onnx
 import pytest
 
+from weft.cli.check.checker import Checker
+from weft.cli.main import exit_code
 from weft.compiler import lir, pipeline
-from weft.compiler.cli import exit_code
 from weft.compiler.frontend.graph import Node
 from weft.compiler.layers import hir
 from weft.compiler.passes import fold
 from weft.compiler.pipeline import State, Step, compile_model
-from weft.compiler.run.check import Checker
-from weft.compiler.run.errors import Mismatch
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.errors import Mismatch
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import BASE, ModelMaker
 

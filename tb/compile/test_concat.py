@@ -11,7 +11,7 @@ import pytest
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.passes import lower_move
 from weft.compiler.pipeline import State
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
 SHAPE = (1, 5, 6, 7)

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from weft.compiler.errors import CompileError
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.onnx_writer import run_model, to_onnx
+from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.passes.fold import fold_channelwise, is_channelwise
 from weft.compiler.passes.fold_forward import fold, fold_forward
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.quantize.calibrate import channel_ranges
+from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 
 

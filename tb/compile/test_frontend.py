@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.cli import exit_code
+from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
 
 SHAPE = (1, 9, 8, 3)

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.check.lir_machine import run_lir
 from weft.compiler import lir
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.lir import Address, Space
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import STEPS, State, compile_model
-from weft.compiler.run.lir_machine import run_lir
 from weft.compiler.scheduler import interleave as scheduler
 from weft.compiler.scheduler.interleave import interleave, start_cycles
-from weft.hw.isa import SimdOpcode
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import SimdOpcode
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
-from weft.tb.golden.dram import Dram
-from weft.tb.golden.machine import Machine
 
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)

@@ -9,10 +9,10 @@ import pytest
 from weft.compiler.backend.limit import layer_limits, limit_cycles
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
-from weft.tb.lib.shared import shared
+from weft.tb.shared import shared
 
 
 def graph_of(maker: ModelMaker, tmp_path: Path) -> Graph:

@@ -13,7 +13,7 @@ from weft.compiler.backend.encode import assemble, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
-from weft.hw.isa import Isa, Opcode
+from weft.hw.contract.isa import Isa, Opcode
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS

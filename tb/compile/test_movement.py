@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from weft.compiler.cli import exit_code
-from weft.compiler.manifest import TModel
+from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.compile.test_operators import DECIBELS, EACH_ARCH, samples
 

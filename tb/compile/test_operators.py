@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 
 DECIBELS = 60

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.check.evaluate import convolve
 from weft.compiler.layers.hir import MatMul, Var
-from weft.compiler.layers.window import Window
-from weft.compiler.manifest import Port, TModel
-from weft.compiler.packing import Packing, ways
+from weft.compiler.passes.ways import ways
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.evaluate import convolve
-from weft.compiler.run.session import Session
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import Port, TModel
+from weft.runtime.packing import Packing
+from weft.runtime.session import Session
+from weft.runtime.window import Window
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float, signal_to_noise
 
 WINDOWS = [Window((3, 3), (1, 1), (1, 1)), Window((5, 2), (2, 3), (2, 0)), Window((2, 3), (1, 2), (0, 3), (3, 2)),

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.report import CompileReport
-from weft.compiler.frontend.onnx_writer import session
-from weft.compiler.manifest import TModel, pack, unpack
 from weft.compiler.pipeline import STEPS, compile_model
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.elements import pack, unpack
+from weft.runtime.manifest import TModel
+from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
-from weft.tb.lib.shared import shared
+from weft.tb.shared import shared
 
 
 def residual_network(tmp_path: Path, channels: int = 12) -> tuple[Path, np.ndarray]:

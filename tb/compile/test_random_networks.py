@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from weft.compiler.layers.window import Window
 from weft.compiler.memory import consts
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.tb.compile.network_rule import ARCHS, SMALL, judge, judge_on_rtl
-from weft.tb.compile.random_networks import Case
+from weft.runtime.window import Window
+from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
+from weft.tb.random.random_networks import Case
 
 QUICK, CHUNK = 5, 25
 LONG_SEEDS = range(QUICK, QUICK + CHUNK * 5)

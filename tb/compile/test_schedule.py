@@ -10,7 +10,7 @@ from weft.compiler import lir
 from weft.compiler.pipeline import State
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.spans import Span, repeated
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 

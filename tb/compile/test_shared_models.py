@@ -14,12 +14,12 @@ import numpy as np
 import onnx
 import pytest
 
-from weft.compiler.frontend.onnx_writer import session
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
+from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import run_golden, signal_to_noise
-from weft.tb.lib.shared import shared
+from weft.tb.shared import shared
 
 LEAST_DECIBELS = 45
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.check import Checker
-from weft.hw.arch import Arch
-from weft.tb.compile.network_rule import TABLES, judge, save
-from weft.tb.compile.random_networks import Case
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tb.random.network_rule import TABLES, judge, save
+from weft.tb.random.random_networks import Case
 
 SMALLEST = BASE.replace(local_depth=2, accumulator_depth=2, simd_registers_depth=3, local_banks=1, accumulator_banks=1)
 

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from weft.compiler.cli import exit_code
+from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import run_golden, signal_to_noise
-from weft.tb.lib.shared import shared
+from weft.tb.shared import shared
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,7 @@ from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.memory import layout
 from weft.compiler.memory.places import Place
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
-from weft.hw.errors import WeftError
+from weft.hw.contract.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
 TINY = Arch.load("tiny").replace(dram0_depth=1 << 14, dram1_depth=1 << 14)

@@ -13,9 +13,9 @@ from weft.compiler.passes.lower_arithmetic import ZERO_AT_ZERO
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.quantize.calibrate import Range
 from weft.compiler.quantize.tables import encode_table, make_pieces
-from weft.tb.compile.network_rule import TABLES
+from weft.golden import alu
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step
-from weft.tb.golden import alu
+from weft.tb.random.network_rule import TABLES
 
 ARCH = BASE.replace(**TABLES)
 

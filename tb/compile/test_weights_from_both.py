@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler.lir import Address, DataMove, Space
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import State, Step, compile_model
-from weft.compiler.run.session import Session
 from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
+from weft.runtime.manifest import TModel
+from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
 
 NARROW = BASE.replace(axi_data_width=32)

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause
-from weft.tb.golden.dram import Dram, differences
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.job import MemorySettings
-from weft.tb.lib.rtl import RtlResult, run_on_rtl
-from weft.tb.lib.shared import shared
+from weft.golden.dram import Dram, differences
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause
+from weft.runtime.manifest import TModel
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import RtlResult, run_on_rtl
+from weft.tb.shared import shared
 
 GUARD_BYTE = 0xA5
 GUARDED_BYTES = 4 << 20

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.session import RTL, Session
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise

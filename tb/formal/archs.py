@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 
 TINY = Arch.load("tiny")
 SMALL = TINY.replace(data_type="FP4BP2", local_depth=7, accumulator_depth=6, dram0_depth=8, dram1_depth=5,

@@ -6,12 +6,12 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
-from weft.hw.arch import Arch
 from weft.hw.bus import axi, dram_reader, dram_writer
 from weft.hw.bus.dram_reader import BurstSplitter, DramReader, dram_segment_layout
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.isa import DRAM_OFFSET_BYTES
-from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DRAM_OFFSET_BYTES
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness
 from weft.tb.formal.prove import BOUNDED, Proof

@@ -6,11 +6,11 @@ from typing import Any
 
 from amaranth.hdl import Mux, Signal, Value
 
+from weft.hw.contract.isa import Opcode
+from weft.hw.contract.units import UNITS, Memory
 from weft.hw.control.checks import InstructionView
 from weft.hw.control.decoder import Decoder
-from weft.hw.isa import Opcode
-from weft.hw.operations import SimdKind
-from weft.hw.units import UNITS, Memory
+from weft.hw.parts.operations import SimdKind
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_zero, one_hot
 from weft.tb.formal.prove import BOUNDED, Proof

@@ -7,11 +7,11 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.hw.bus.slices import PingPong, RegisterSlice
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.ports import local_read_port
-from weft.hw.timing import LOCAL_READ_LATENCY
+from weft.hw.parts.gearbox import Gearbox, StreamFifo
+from weft.hw.parts.ports import local_read_port
+from weft.hw.parts.slices import PingPong, RegisterSlice
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero
 from weft.tb.formal.prove import BOUNDED, Proof

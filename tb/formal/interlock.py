@@ -7,15 +7,15 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
+from weft.hw.contract.units import UNITS, Access
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock, rings_of
 from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
-from weft.hw.units import UNITS, Access
+from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, Places, Waiting, touches
-from weft.tb.lib.issue_model import operation_layouts
 
 LAYOUTS = operation_layouts(ARCH)
 DEPTHS = {**{name: unit.outstanding for name, unit in UNITS.items()}, SWAP: UNITS["mat_mul"].outstanding}

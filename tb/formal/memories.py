@@ -6,12 +6,12 @@ from typing import Any
 
 from amaranth.hdl import Const, Mux, Signal, Value
 
-from weft.hw.arch import Arch
-from weft.hw.fixed_point import resize, saturate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 from weft.hw.memory.accumulators import Accumulators
-from weft.hw.memory.arbiter import RoundRobin
 from weft.hw.memory.local import LocalMemory
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.fixed_point import resize, saturate
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_zero, ones
 from weft.tb.formal.prove import BOUNDED, Proof

@@ -8,10 +8,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.contract.units import UNITS, Access, Memory, conflict
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
-from weft.hw.units import UNITS, Access, Memory, conflict
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, Inside, at_most_one, is_one, is_zero, ones, toggles

@@ -12,19 +12,24 @@ from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.bus.gearbox import Gearbox
 from weft.hw.bus.program_reader import ProgramReader
-from weft.hw.bus.slices import PingPong, RegisterSlice
+from weft.hw.contract.timing import (
+    ACCUMULATOR_READ_LATENCY,
+    LOCAL_READ_LATENCY,
+    READ_STREAM_SPARE,
+    WRITER_VECTORS_AHEAD,
+)
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
-from weft.hw.control.walker import Walker
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.operations import move_out_layout
-from weft.hw.ports import local_read_port
+from weft.hw.parts.gearbox import Gearbox
+from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.ports import local_read_port
+from weft.hw.parts.slices import PingPong, RegisterSlice
+from weft.hw.parts.walker import Walker
 from weft.hw.simd.simd_unit import SimdUnit
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, READ_STREAM_SPARE, WRITER_VECTORS_AHEAD
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import BOUNDED, INDUCTION, Proof

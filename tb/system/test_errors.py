@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause, DataFlow, Instruction, Isa, Register
-from weft.tb.golden.dram import Dram
-from weft.tb.lib.job import MemorySettings
-from weft.tb.lib.lockstep import Case, run_cases
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.random_program import possible_causes, random_illegal
-from weft.tb.lib.rtl import RtlResult, build_rtl, run_many_on_rtl
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import RtlResult, build_rtl, run_many_on_rtl
+from weft.tb.random.lockstep import Case, run_cases
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.random_program import possible_causes, random_illegal
 
 ARCHS = lockstep_archs()
 ARCH = ARCHS["lanes2"]

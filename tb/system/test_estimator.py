@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.estimator.waits import CAUSES, analyse
-from weft.compiler.manifest import TModel
 from weft.compiler.pipeline import compile_model
-from weft.compiler.run.cycles import cycles_object, waits_of
-from weft.compiler.run.session import RTL, Session
-from weft.hw.arch import Arch
-from weft.hw.isa import DataFlow, Isa, Register
-from weft.hw.units import OPERATION
-from weft.tb.golden.dram import Dram
-from weft.tb.lib.job import MemorySettings
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.random_program import random_program
-from weft.tb.lib.rtl import RtlResult, run_many_on_rtl
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DataFlow, Isa, Register
+from weft.hw.contract.units import OPERATION
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import RtlResult, run_many_on_rtl
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.random_program import random_program
 
 ROOT = Path(__file__).parents[2]
 ARCHS = lockstep_archs()

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from amaranth.back import rtlil
 
-from weft.hw.arch import Arch
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
 from weft.hw.control.decoder import UNIT_OF_FLOW, UNIT_OF_OPCODE
-from weft.hw.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
 from weft.hw.top import with_ports
-from weft.tb.golden.dram import Dram
-from weft.tb.lib.job import MemorySettings
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.random_program import random_program, random_vectors
-from weft.tb.lib.rtl import RtlResult, run_many_on_rtl
-from weft.tb.lib.trace import NEVER, UNIT_NAMES, chrome_trace
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import RtlResult, run_many_on_rtl
+from weft.simulate.trace import NEVER, UNIT_NAMES, chrome_trace
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.random_program import random_program, random_vectors
 
 ARCHS = lockstep_archs()
 ISA = Isa(ARCHS["lanes2"])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from weft.compiler.estimator.replay import estimate
-from weft.hw.isa import DataFlow, Instruction, Isa, Register
-from weft.hw.timing import PATIENCE
-from weft.hw.units import UNIT_NAMES
-from weft.tb.golden.dram import Dram
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.rtl import run_on_rtl
+from weft.golden.dram import Dram
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, Register
+from weft.hw.contract.timing import PATIENCE
+from weft.hw.contract.units import UNIT_NAMES
+from weft.simulate.rtl import run_on_rtl
+from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes8"]
 ISA = Isa(ARCH)

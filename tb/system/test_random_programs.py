@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.tb.lib.lockstep import Case, run_cases, shrink
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.rtl import build_rtl
+from weft.simulate.rtl import build_rtl
+from weft.tb.random.lockstep import Case, run_cases, shrink
+from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCHS = lockstep_archs()
 BATCH = 25

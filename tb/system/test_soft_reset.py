@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from weft.hw.isa import DataFlow, Isa
-from weft.tb.lib.lockstep import Case, run_cases
-from weft.tb.lib.lockstep_archs import lockstep_archs
-from weft.tb.lib.rtl import build_rtl
+from weft.hw.contract.isa import DataFlow, Isa
+from weft.simulate.rtl import build_rtl
+from weft.tb.random.lockstep import Case, run_cases
+from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes12"]
 """Large enough that the weights' wave (26 cycles) lasts longer than the bus takes to ask for the reset."""

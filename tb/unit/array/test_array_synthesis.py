@@ -16,9 +16,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.sim import Simulator
 
-from weft.hw import ecp5
-from weft.hw.arch import Arch
 from weft.hw.array.systolic_array import SystolicArray
+from weft.hw.contract.arch import Arch
+from weft.hw.flow import ecp5
 
 SIZE = 4
 # Up to the cell mapping: the DSP blocks are placed by then, and no LUT mapper is needed.

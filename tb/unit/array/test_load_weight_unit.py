@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from weft.hw.arch import Arch
 from weft.hw.array.load_weight_unit import LoadWeightUnit
-from weft.hw.control.walker import Walker
-from weft.hw.timing import LOCAL_READ_LATENCY
-from weft.tb.lib.block_bench import Cycles, Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
-from weft.tb.lib.random_operations import random_tile
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.hw.parts.walker import Walker
+from weft.tb.bench.block_bench import Cycles, Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
+from weft.tb.random.random_operations import random_tile
 
 
 class Shifts(Model):

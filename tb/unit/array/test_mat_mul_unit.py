@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from weft.hw.arch import Arch
 from weft.hw.array.mat_mul_unit import MatMulUnit
-from weft.hw.control.walker import Walker
-from weft.hw.ports import partial_sum_width
-from weft.hw.timing import LOCAL_READ_LATENCY, array_latency
-from weft.tb.lib.block_bench import Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
-from weft.tb.lib.random_operations import random_tile
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, array_latency
+from weft.hw.parts.ports import partial_sum_width
+from weft.hw.parts.walker import Walker
+from weft.tb.bench.block_bench import Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
+from weft.tb.random.random_operations import random_tile
 
 
 class Array(Model):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw import numerics
-from weft.hw.arch import Arch
 from weft.hw.array.processing_element import BiasAdder, ProcessingElement, row_sum_width
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import Arch
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")

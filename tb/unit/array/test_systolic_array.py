@@ -7,10 +7,10 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from weft.hw import numerics
-from weft.hw.arch import Arch
 from weft.hw.array.systolic_array import SystolicArray, SystolicArrayReference
-from weft.hw.timing import array_latency
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import array_latency
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")

@@ -1,10 +1,10 @@
-"""The simulated DRAM keeps AXI, and notices a master that does not (tb/lib/sv/axi_dram.sv)."""
+"""The simulated DRAM keeps AXI, and notices a master that does not (simulate/sv/axi_dram.sv)."""
 
 from pathlib import Path
 
 import pytest
 
-from weft.tb.lib.build import DRAM_SOURCES, Simulation, SimulationError, build_simulation, run_simulation
+from weft.simulate.build import DRAM_SOURCES, Simulation, SimulationError, build_simulation, run_simulation
 
 HERE = Path(__file__).parent
 MEMORY_BYTES = 1 << 20

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.arch import Arch
-from weft.hw.operations import dram_layout
-from weft.tb.lib.amaranth_axi import pack
+from weft.hw.contract.arch import Arch
+from weft.hw.parts.operations import dram_layout
+from weft.tb.bench.amaranth_axi import pack
 
 WINDOW_BYTES = 65536
 MACHINES = [

@@ -10,9 +10,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.bus.gearbox import StreamFifo
-from weft.tb.lib import toolchain
-from weft.tb.lib.amaranth_axi import Stalls, StreamSink, StreamSource, simulate
+from weft.hw.parts.gearbox import StreamFifo
+from weft.simulate import toolchain
+from weft.tb.bench.amaranth_axi import Stalls, StreamSink, StreamSource, simulate
 
 ADDRESS = ("addr", "len", "size", "burst", "lock", "cache", "prot", "qos", "id")
 MASTER_OUT = (

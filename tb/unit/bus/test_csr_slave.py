@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
 from weft.hw.bus.csr_slave import CsrSlave
-from weft.hw.csr import CONTROL_REGISTERS, Access, Command, Status, parameter_values
-from weft.tb.lib.amaranth_axi import Stable, simulate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import CONTROL_REGISTERS, Access, Command, Status, parameter_values
+from weft.tb.bench.amaranth_axi import Stable, simulate
 
 OKAY, SLVERR = 0, 2
 OFFSET = {name: register.offset for name, register in CONTROL_REGISTERS.items()}

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from weft.hw.bus.dram_reader import OPERATIONS_AHEAD, DramReader
-from weft.tb.lib.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, StreamSource, simulate, unpack
+from weft.tb.bench.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, StreamSource, simulate, unpack
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.timing import LOCAL_READ_LATENCY
-from weft.tb.lib.amaranth_axi import AxiWriteMemory, Memory, Stalls, StreamSink, StreamSource, simulate
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.tb.bench.amaranth_axi import AxiWriteMemory, Memory, Stalls, StreamSink, StreamSource, simulate
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,

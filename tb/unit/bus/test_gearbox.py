@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from weft.hw.bus.gearbox import Gearbox, StreamFifo
-from weft.tb.lib.amaranth_axi import Stalls, StreamSink, StreamSource, pack, simulate, unpack
+from weft.hw.parts.gearbox import Gearbox, StreamFifo
+from weft.tb.bench.amaranth_axi import Stalls, StreamSink, StreamSource, pack, simulate, unpack
 
 SHAPES = [(1, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 1), (1, 4), (2, 3), (8, 9), (9, 8), (5, 2), (16, 12)]
 UNIT_WIDTH = 8

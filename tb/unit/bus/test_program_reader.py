@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
 from weft.hw.bus.program_reader import ProgramReader
-from weft.tb.lib.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, simulate, unpack
+from weft.hw.contract.arch import Arch
+from weft.tb.bench.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, simulate, unpack
 
 BASE = 0x8000_0000
 

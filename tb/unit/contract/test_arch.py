@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.hw.arch import EVERY_STEP, LIMITS, ONCE, POWERS_OF_TWO, Arch, bits_to_count, find, presets
-from weft.hw.errors import ArchError, WeftError
+from weft.hw.contract.arch import EVERY_STEP, LIMITS, ONCE, POWERS_OF_TWO, Arch, bits_to_count, find, presets
+from weft.hw.contract.errors import ArchError, WeftError
 
 SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,
              "local_depth": 8192, "accumulator_depth": 2048, "simd_registers_depth": 1, "stride0_depth": 8,

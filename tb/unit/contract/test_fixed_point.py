@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from amaranth.hdl import signed, unsigned
 
-from weft.hw import fixed_point, numerics
-from weft.hw.arch import bits_to_count
-from weft.tb.lib.block_bench import evaluate
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import bits_to_count
+from weft.hw.parts import fixed_point
+from weft.tb.bench.block_bench import evaluate
 
 WIDTHS = (5, 8, 16, 18, 32, 48, 96)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.hw.arch import LIMITS, Arch, presets
-from weft.hw.errors import ArchError, IsaError
-from weft.hw.isa import (
+from weft.hw.contract.arch import LIMITS, Arch, presets
+from weft.hw.contract.errors import ArchError, IsaError
+from weft.hw.contract.isa import (
     CAUSE_TEXTS,
     OPERATIONS,
     Cause,
@@ -23,8 +23,8 @@ from weft.hw.isa import (
     SimdSub,
     illegal_register_value,
 )
-from weft.tb.lib.random_program import random_program
-from weft.tb.lib.shared import shared
+from weft.tb.random.random_program import random_program
+from weft.tb.shared import shared
 
 ARTY = Isa(Arch.load("arty"))
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import Isa, Register, register_table
 from weft.hw.control.config_registers import ConfigRegisters
-from weft.hw.isa import Isa, Register, register_table
-from weft.tb.lib.block_bench import Cycles, Ports, simulate
+from weft.tb.bench.block_bench import Cycles, Ports, simulate
 
 TINY = Arch.load("tiny")
 MACHINES = {"tiny": TINY, "arty": Arch.load("arty"), "every_step": TINY.replace(mac_rounding=EVERY_STEP),

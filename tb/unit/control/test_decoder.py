@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
-from weft.hw.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
-from weft.tb.lib.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
-from weft.tb.lib.decode_reference import DecodeReference, Fields
-from weft.tb.lib.random_program import possible_causes, random_illegal, random_program
-from weft.tb.lib.random_words import RandomWords
+from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
+from weft.tb.bench.decode_reference import DecodeReference, Fields
+from weft.tb.random.random_program import possible_causes, random_illegal, random_program
+from weft.tb.random.random_words import RandomWords
 
 LATENCY = 5
 TINY = Arch.load("tiny")

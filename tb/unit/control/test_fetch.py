@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
 from weft.hw.control.fetch import Fetch
-from weft.hw.isa import Isa
-from weft.tb.lib.amaranth_axi import Stalls, StreamSink, StreamSource, pack, simulate
+from weft.tb.bench.amaranth_axi import Stalls, StreamSink, StreamSource, pack, simulate
 
 SIZES = {  # instruction bytes -> depths that lead to them
     4: {"dram0_depth": 16, "dram1_depth": 16, "local_depth": 16, "accumulator_depth": 16},

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import UNITS
 from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
-from weft.hw.operations import SimdKind
-from weft.hw.units import UNITS
-from weft.tb.lib.block_bench import Bench
-from weft.tb.lib.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits, operation_layouts
+from weft.hw.parts.operations import SimdKind
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits, operation_layouts
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2)

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.control.sampler import HANDSHAKE_NAMES, INVALID_SAMPLE, Sampler
-from weft.tb.lib.amaranth_axi import Stalls, StreamSink, simulate, unpack
+from weft.tb.bench.amaranth_axi import Stalls, StreamSink, simulate, unpack
 
 
 def make_arch(array_size: int, block: int) -> Arch:

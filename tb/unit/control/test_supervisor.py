@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause
 from weft.hw.control.supervisor import BUS_CAUSES, Supervisor
-from weft.hw.isa import Cause
-from weft.tb.lib.block_bench import RESET, Bench, Cycles, Ports
+from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports
 
 LEVELS = ("fetching", "decoding", "executing")
 OUTPUTS = ("stop", "quiet", "error", "cause", "error_program_counter", "idle", "running", "done", "timed_out", "traced",

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from amaranth.lib import data
 
-from weft.hw.arch import Arch
-from weft.hw.control.walker import Walker
-from weft.hw.operations import load_weight_layout, mat_mul_layout, walk_layout
-from weft.tb.lib.block_bench import Sink, Source, from_bits, simulate, to_bits
-from weft.tb.lib.random_operations import random_tile
+from weft.hw.contract.arch import Arch
+from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, walk_layout
+from weft.hw.parts.walker import Walker
+from weft.tb.bench.block_bench import Sink, Source, from_bits, simulate, to_bits
+from weft.tb.random.random_operations import random_tile
 
 ARCH = Arch.load("tiny").replace(local_depth=50, accumulator_depth=23)
 NAMES = ("local", "accumulator")

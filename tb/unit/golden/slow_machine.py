@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause, Instruction, Isa
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, Instruction, Isa
 
 ONE_SOURCE, TWO_SOURCES = {2, 3, 6, 7, 11, 16}, {4, 5, 8, 9, 10, 12, 13, 14, 15}
 ROWS = {1: 0x10, 2: 0x14}  # opcode -> first of its three rows registers

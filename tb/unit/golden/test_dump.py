@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.isa import DRAM_OFFSET_BYTES, Isa
-from weft.tb.golden.dram import differences
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.dump_program import default_offset_blocks, dump_program, dump_vectors
+from weft.golden.dram import differences
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import DRAM_OFFSET_BYTES, Isa
+from weft.tb.random.dump_program import default_offset_blocks, dump_program, dump_vectors
 from weft.tb.unit.golden.machines import MACHINES, make_arch
 
 WITH_REGISTERS = [name for name, arch in MACHINES.items() if arch.simd_registers_depth]

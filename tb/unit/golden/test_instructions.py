@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.arch import EVERY_STEP
-from weft.hw.isa import DataFlow, Register
-from weft.tb.golden.machine import Machine
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import EVERY_STEP
+from weft.hw.contract.isa import DataFlow, Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 WEIGHTS = [[10, 20], [1, 2], [3, 4]]

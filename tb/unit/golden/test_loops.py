@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.isa import Instruction, Register, SimdOpcode, SimdSub
-from weft.tb.golden import simd as golden_simd
-from weft.tb.golden.machine import Machine
+from weft.golden import simd as golden_simd
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import Instruction, Register, SimdOpcode, SimdSub
 from weft.tb.unit.golden.machines import make_arch, run, to_accumulators
 
 S = SimdOpcode

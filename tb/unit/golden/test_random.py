@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause, Instruction, Isa, Opcode
-from weft.tb.golden.check import MachineStop
-from weft.tb.golden.dram import Dram
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.random_program import possible_causes, random_illegal, random_program, random_vectors
+from weft.golden.check import MachineStop
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, Instruction, Isa, Opcode
+from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
 from weft.tb.unit.golden.machines import MACHINES
 from weft.tb.unit.golden.slow_machine import Refused, SlowMachine
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.hw.isa import Register, SimdOpcode, SimdSub
-from weft.tb.golden.machine import Machine
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import Register, SimdOpcode, SimdSub
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 S = SimdOpcode

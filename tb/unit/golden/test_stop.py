@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.hw.arch import EVERY_STEP
-from weft.hw.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
-from weft.tb.golden.check import MachineStop
-from weft.tb.golden.machine import Machine
+from weft.golden.check import MachineStop
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import EVERY_STEP
+from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
 from weft.tb.unit.golden.machines import make_arch, run
 
 ARCH = make_arch("FP16BP8", 2, local=30, accumulators=15, registers=2, lut_count=1, lut_depth=4,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.shared import shared
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.tb.shared import shared
 
 FOLDER = "vectors/resnet20v2_zcu104"
 IMAGES = 5

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from weft.hw import numerics
-from weft.hw.arch import Arch
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.accumulators import FORWARDING_DEPTH, Accumulators
-from weft.hw.ports import accumulator_layout, partial_sum_width, sum_layout
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY
-from weft.tb.lib.block_bench import Bench, Source, from_bits, to_bits
-from weft.tb.lib.memory_clients import PortReader, PortWriter, SequentialMemory
+from weft.hw.parts.ports import accumulator_layout, partial_sum_width, sum_layout
+from weft.tb.bench.block_bench import Bench, Source, from_bits, to_bits
+from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
 
 READERS, WRITERS, SUMS = ("simd_read", "move_out"), ("simd_write", "move_in"), "mat_mul"
 Request = tuple[int, bool, list[int]]

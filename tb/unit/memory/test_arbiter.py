@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from weft.hw.memory.arbiter import RoundRobin
-from weft.tb.lib.block_bench import Cycles, Ports, simulate
+from weft.hw.parts.arbiter import RoundRobin
+from weft.tb.bench.block_bench import Cycles, Ports, simulate
 
 
 class Requests(Cycles):

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.local import LocalMemory
-from weft.hw.timing import LOCAL_READ_LATENCY
-from weft.tb.lib.block_bench import Bench, Cycles, Ports, Source
-from weft.tb.lib.memory_clients import PortReader, PortWriter, SequentialMemory
+from weft.tb.bench.block_bench import Bench, Cycles, Ports, Source
+from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
 
 READERS, WRITERS = ("a", "b", "c"), ("d", "e")
 

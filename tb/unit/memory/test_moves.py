@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from weft.hw import numerics
-from weft.hw.arch import EVERY_STEP, Arch
-from weft.hw.control.walker import Walker
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
-from weft.tb.lib.block_bench import Bench, Pulses, ReadServer, Sink, Source, from_bits, to_bits
-from weft.tb.lib.random_operations import random_tile
+from weft.hw.parts.walker import Walker
+from weft.tb.bench.block_bench import Bench, Pulses, ReadServer, Sink, Source, from_bits, to_bits
+from weft.tb.random.random_operations import random_tile
 
 MACHINES = {
     "2": Arch.load("tiny"),

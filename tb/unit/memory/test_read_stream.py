@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from amaranth.lib import data
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.ports import accumulator_read_port, local_read_port
-from weft.hw.timing import LOCAL_READ_LATENCY
-from weft.tb.lib.block_bench import ReadServer, Sink, Source, from_bits, simulate, to_bits
+from weft.hw.parts.ports import accumulator_read_port, local_read_port
+from weft.tb.bench.block_bench import ReadServer, Sink, Source, from_bits, simulate, to_bits
 
 TAG = data.StructLayout({"number": 12, "last": 1})
 

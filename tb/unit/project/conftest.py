@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler.cli import exit_code
-from weft.hw.arch import Arch
-from weft.hw.isa import DataFlow, Instruction, Isa
+from weft.cli.main import exit_code
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DataFlow, Instruction, Isa
 
 SIZE, OUTPUT_BASE = 4, 8
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Cause, Isa
-from weft.hw.reports import isa_text
-from weft.tb.golden.dram import Dram
-from weft.tb.golden.machine import Machine
-from weft.tb.lib.trace import OPERATION
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, Isa
+from weft.hw.flow.reports import isa_text
+from weft.simulate.trace import OPERATION
 
 Weft = Callable[..., Any]
 VECTORS = np.arange(8, dtype=np.int16).reshape(4, 2) - 3
@@ -96,9 +96,9 @@ class StandIn:
 @pytest.fixture
 def rtl(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
-    module = types.ModuleType("weft.tb.lib.rtl")
+    module = types.ModuleType("weft.simulate.rtl")
     module.run_on_rtl = stand_in  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "weft.tb.lib.rtl", module)
+    monkeypatch.setitem(sys.modules, "weft.simulate.rtl", module)
     return stand_in
 
 

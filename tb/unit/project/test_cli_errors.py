@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from weft.hw.arch import Arch
-from weft.hw.isa import Instruction, Isa
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Instruction, Isa
 
 Weft = Callable[..., Any]
 VECTORS = np.zeros((4, 2), np.int16)

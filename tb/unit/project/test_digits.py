@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.hw.arch import Arch
-from weft.hw.reports import c_header, summary
-from weft.hw.verilog import TOP_NAME
+from weft.hw.contract.arch import Arch
+from weft.hw.flow.reports import c_header, summary
+from weft.hw.flow.verilog import TOP_NAME
 
 Weft = Callable[..., Any]
 ROOT = Path(__file__).parents[3]

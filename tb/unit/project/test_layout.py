@@ -1,6 +1,7 @@
 """The house rules that a program can check: packages, imports, and what the README promises."""
 
 import ast
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -9,21 +10,27 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-TOOL = PROJECT["tool"]["setuptools"]
+FIND = PROJECT["tool"]["setuptools"]["packages"]["find"]
+ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "cli", "boards", "tb")
+"""Folders of the project that are links in the package ``weft``."""
 
-DATA_PACKAGES = {"weft.hw.presets"}
-"""Packages of the wheel that hold data only."""
-
-CONTRACT = {f"weft.hw.{name}" for name in ("arch", "cache", "csr", "errors", "isa", "numerics", "timing", "units")}
-GENERATORS = {"weft.hw.verilog"}
-"""What the running part may take of the hardware besides the contract."""
+CONTRACT = "weft.hw.contract"
+SHIPS = {"arch": "weft.presets", **{room: f"weft.{room}" for room in ROOMS if room != "tb"}}
+"""Folder of the project -> package of the wheel."""
 
 
-def test_every_package_is_listed_and_nothing_else() -> None:
-    tops = {name: folder for name, folder in TOOL["package-dir"].items() if name not in DATA_PACKAGES}
-    found = {".".join([name, *path.parent.relative_to(ROOT / folder).parts])
-             for name, folder in tops.items() for path in (ROOT / folder).rglob("__init__.py")}
-    assert found == set(TOOL["packages"]) - DATA_PACKAGES
+def test_the_package_is_a_link_for_each_room() -> None:
+    links = {path.name: os.readlink(path) for path in (ROOT / "weft").iterdir() if path.is_symlink()}
+    assert links == {**{room: f"../{room}" for room in ROOMS}, "presets": "../arch"}
+
+
+def test_every_room_but_the_test_bench_ships() -> None:
+    from setuptools import find_packages
+
+    found = set(find_packages(str(ROOT), include=FIND["include"], exclude=FIND["exclude"]))
+    rooms = {".".join([package, *path.parent.relative_to(ROOT / folder).parts])
+             for folder, package in SHIPS.items() for path in (ROOT / folder).rglob("__init__.py")}
+    assert found == rooms | {"weft"}
 
 
 # -- imports -----------------------------------------------------------------------------------------------------------
@@ -52,25 +59,27 @@ def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
+MAY_IMPORT = {
+    CONTRACT: (CONTRACT,),
+    "weft.hw.flow.reports": (CONTRACT,),
+    "weft.hw": ("weft.hw",),
+    "weft.golden": (CONTRACT, "weft.golden"),
+    "weft.simulate": ("weft.hw", "weft.golden", "weft.simulate"),
+    "weft.runtime": (CONTRACT, "weft.runtime", "weft.golden", "weft.simulate"),
+    "weft.compiler": (CONTRACT, "weft.runtime", "weft.compiler"),
+    "weft.boards": (CONTRACT, "weft.boards"),
+    "weft.cli": ("weft.hw", "weft.golden", "weft.simulate", "weft.runtime", "weft.compiler", "weft.boards", "weft.cli"),
+    "weft.tb": ("weft",),
+}
+"""Room -> what it may import; of several rows the first that fits counts."""
+
+
 def allowed(name: str, module: str) -> bool:
-    """Whether the module ``name`` may import ``module`` (house.md, Layout)."""
-    if name in CONTRACT or name == "weft.hw.reports":
-        return module in CONTRACT
-    if within(name, "weft.hw"):
-        return within(module, "weft.hw")
-    if within(name, "weft.tb.golden"):
-        return module in CONTRACT or within(module, "weft.tb.golden")
-    if within(name, "weft.compiler.cli", "weft.compiler.run"):
-        hardware = CONTRACT | GENERATORS | {"weft.hw.reports"}
-        return module in hardware or within(module, "weft.compiler", "weft.tb.golden", "weft.tb.lib", "weft.boards")
-    if within(name, "weft.compiler"):
-        return module in CONTRACT or within(module, "weft.compiler") and not within(module, "weft.compiler.run")
-    if within(name, "weft.tb.lib"):
-        return within(module, "weft.hw", "weft.tb.lib", "weft.tb.golden")
-    return True
+    """Whether the module ``name`` may import ``module``. Nothing but the test bench imports the test bench."""
+    return within(module, *next(rooms for room, rooms in MAY_IMPORT.items() if within(name, room)))
 
 
-SOURCES = [path for top in ("hw", "compiler", "tb", "boards") for path in sorted((ROOT / top).rglob("*.py"))]
+SOURCES = [path for top in ROOMS for path in sorted((ROOT / top).rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -80,17 +89,20 @@ def test_imports_keep_the_rules(path: Path) -> None:
 
 
 def test_the_rules_can_be_broken() -> None:
-    assert not allowed("weft.hw.isa", "weft.hw.core")
-    assert not allowed("weft.tb.golden.machine", "weft.hw.simd.alu")
-    assert not allowed("weft.tb.golden.machine", "weft.compiler.manifest")
-    assert not allowed("weft.compiler.pipeline", "weft.tb.golden.machine")
-    assert not allowed("weft.compiler.pipeline", "weft.hw.verilog")
-    assert not allowed("weft.tb.lib.rtl", "weft.compiler.manifest")
+    assert not allowed("weft.hw.contract.isa", "weft.hw.core")
+    assert not allowed("weft.hw.flow.reports", "weft.hw.core")
+    assert not allowed("weft.golden.machine", "weft.hw.simd.alu")
+    assert not allowed("weft.golden.machine", "weft.runtime.manifest")
+    assert not allowed("weft.compiler.pipeline", "weft.golden.machine")
+    assert not allowed("weft.compiler.pipeline", "weft.hw.flow.verilog")
+    assert not allowed("weft.simulate.rtl", "weft.runtime.manifest")
+    assert not allowed("weft.runtime.session", "weft.compiler.pipeline")
+    assert not allowed("weft.cli.main", "weft.tb.shared")
 
 
 def test_import_statements_are_all_seen() -> None:
-    assert imports(ROOT / "tb" / "golden" / "dram.py") == {"weft.hw.arch", "weft.hw.errors", "weft.hw.isa"}
-    assert "weft.tb.lib.toolchain" in imports(ROOT / "tb" / "lib" / "build.py")
+    assert imports(ROOT / "golden" / "dram.py") == {f"{CONTRACT}.{name}" for name in ("arch", "errors", "isa")}
+    assert "weft.simulate.toolchain" in imports(ROOT / "simulate" / "build.py")
 
 
 # -- what the README promises ------------------------------------------------------------------------------------------
@@ -104,7 +116,7 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_commands_and_options_of_the_readme_exist() -> None:
-    from weft.compiler.cli import app
+    from weft.cli.main import app
     commands = {info.name or info.callback.__name__: info.callback for info in app.registered_commands}
     lines = re.findall(r"^ {4}(?:\S*/)?weft ([a-z]+)([^\n#]*)", README, re.M)
     assert {name for name, _ in lines} == set(commands)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.hw import csr
-from weft.hw.arch import Arch, presets
-from weft.hw.isa import OPERATIONS, Cause, Isa, Opcode, Register, SimdOpcode
-from weft.hw.reports import c_header, isa_text, summary
+from weft.hw.contract import csr
+from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.isa import OPERATIONS, Cause, Isa, Opcode, Register, SimdOpcode
+from weft.hw.flow.reports import c_header, isa_text, summary
 
 WITH_LUT = {"simd_registers_depth": 8, "lut_count": 2}
 MACHINES = {name: Arch.load(name) for name in presets()} | {"lut": Arch.load("arty").replace(**WITH_LUT)}

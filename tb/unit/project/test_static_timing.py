@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.hw.static_timing import long_paths, summary
+from weft.hw.flow.static_timing import long_paths, summary
 
 SDF = """(DELAYFILE
   (CELL

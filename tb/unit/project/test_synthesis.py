@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.hw import synthesis
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.flow import synthesis
 
 ROOT = Path(__file__).parents[3]
-BASELINES = sorted((ROOT / "hw" / "baseline").glob("synth_*.json"))
+BASELINES = sorted((ROOT / "hw" / "flow" / "baseline").glob("synth_*.json"))
 
 
 @pytest.fixture(scope="module", params=("arty", "pynq"))

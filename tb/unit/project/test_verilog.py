@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from amaranth.back import verilog
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
 from weft.hw.control.supervisor import Supervisor
-from weft.hw.errors import WeftError
+from weft.hw.flow.synthesis import run_yosys
+from weft.hw.flow.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten
 from weft.hw.simd.sequencer import Sequencer
-from weft.hw.synthesis import run_yosys
 from weft.hw.top import with_ports
-from weft.hw.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten
-from weft.tb.lib import toolchain
+from weft.simulate import toolchain
 
 
 @pytest.mark.parametrize(("text", "shorter"), [

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TOPS = {**{top: f"weft/{top}" for top in ("hw", "compiler", "tb", "boards")}, "arch": "weft/hw/presets"}
+ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "cli", "boards")
+TOPS = {**{top: f"weft/{top}" for top in ROOMS}, "arch": "weft/presets"}
 SUFFIXES = {".sv", ".cpp", ".h", ".tarch"}
 
 pytestmark = pytest.mark.slow
@@ -21,8 +22,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", *TOPS):
-        subprocess.run(["cp", "-r", str(ROOT / name), str(source)], check=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "weft", "tb", *TOPS):
+        subprocess.run(["cp", "-rP", str(ROOT / name), str(source)], check=True)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -40,7 +41,7 @@ def test_wheel_holds_packages_presets_and_simulation_sources(wheel: Path) -> Non
     expected = {f"{inside}/{path.relative_to(ROOT / top)}" for top, inside in TOPS.items()
                 for path in (ROOT / top).rglob("*.*") if path.is_file() and shipped(path)}
     assert expected - names == set()
-    assert {"weft/hw/presets/pynq.tarch", "weft/tb/lib/sv/axi_dram.sv", "weft/tb/lib/sv/dram.cpp"} <= names
+    assert {"weft/presets/pynq.tarch", "weft/simulate/sv/axi_dram.sv", "weft/simulate/sv/dram.cpp"} <= names
 
 
 def test_wheel_holds_nothing_of_other_people(wheel: Path) -> None:
@@ -53,7 +54,7 @@ def test_installed_wheel_finds_its_presets(wheel: Path, tmp_path: Path) -> None:
     """Unpacked apart from the checkout, with the packages of this environment."""
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = ("import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
-            "import weft.hw.arch as a; print(a.__file__, sorted(a.presets()), a.Arch.load('tiny').array_size)")
+            "import weft.hw.contract.arch as a; print(a.__file__, sorted(a.presets()), a.Arch.load('tiny').array_size)")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(tmp_path))
     assert "'arty', 'ecpix5', 'pynq', 'tiny', 'ultra96', 'zcu104'" in done.stdout and done.stdout.strip().endswith(" 2")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw import numerics
-from weft.hw.arch import Arch
-from weft.hw.isa import SimdOpcode as Op
-from weft.hw.operations import SimdKind
+from weft.hw.contract import numerics
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.hw.parts.operations import SimdKind
 from weft.hw.simd.reference import SimdLoop, SimdOperation, SimdProgram, SimdReference, TableLoad
 from weft.hw.simd.simd_unit import SimdUnit
-from weft.hw.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 
 
 def machine(**changes) -> Arch:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw.isa import SimdOpcode
-from weft.hw.numerics import DataType
+from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.numerics import DataType
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.reference import simd_reference
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.simd.lut import LookupTables
 from weft.hw.simd.reference import LookupReference
 

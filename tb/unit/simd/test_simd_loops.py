@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw.arch import Arch
-from weft.hw.isa import SimdOpcode as Op
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.timing import SIMD_SLOTS
 from weft.hw.simd.loop_order import LoopOrder
 from weft.hw.simd.reference import SimdLoop, SimdOperation, TableLoad
-from weft.hw.timing import SIMD_SLOTS
 
 
 def random_body(simd: SimpleNamespace, arch: Arch, rng: np.random.Generator, iterations: int,

@@ -12,7 +12,7 @@ import pytest
 from amaranth.back import rtlil
 from amaranth.hdl import Signal, Value
 
-from weft.hw.arch import Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.simd.simd_unit import SimdUnit
 
 # Up to the cell mapping: DSP blocks and memories are placed by then, and no LUT mapper is needed.

@@ -1,0 +1,306 @@
+"""What layers compute, by numpy alone: in real numbers, and bit for bit in the machine's fixed point.
+
+A second opinion on the compiler: it follows the layers' own meaning, one whole tensor after the other, and knows no
+tiles, no order of partial sums and no instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers.hir import (
+    Add,
+    Layer,
+    LeakyRelu,
+    Load,
+    Lookup,
+    MatMul,
+    MaxPool,
+    Minimum,
+    Multiply,
+    Operation,
+    Product,
+    Relu,
+    Save,
+    Var,
+)
+from weft.compiler.memory.consts import Consts, LayerConsts, layer_operands
+from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.places import Place
+from weft.compiler.quantize.points import LayerPoints, Points
+from weft.compiler.quantize.tables import function_of
+from weft.golden import alu
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.numerics import enter, integer_dtype, leave, round_half_even, saturate
+from weft.runtime.window import Window
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+class Tensors:
+    """Vars in memory, [tiles, pixels, lanes] each; with a ``layout`` at the places which that gives them, so that what
+    overlaps there overlaps here."""
+
+    def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: Layout | None = None) -> None:
+        self.graph, self.lanes, self.dtype, self.layout = graph, arch.array_size, dtype, layout
+        self.roots: dict[str, np.ndarray] = {}
+        places = () if layout is None else (layout.dram0, layout.local)
+        self.memories: list[tuple[Mapping[str, Place], np.ndarray]] = []
+        for kind in places:
+            depth = max((place.base + place.size for place in kind.values()), default=0)
+            self.memories.append((kind, np.zeros((depth, self.lanes), dtype)))
+
+    def _root(self, name: str) -> np.ndarray:
+        if name not in self.roots:
+            _, channels, height, width = self.graph.shapes[name]
+            shape = (-(-channels // self.lanes), height * width, self.lanes)
+            self.roots[name] = self._placed(name, shape) if self.layout else np.zeros(shape, self.dtype)
+        return self.roots[name]
+
+    def _placed(self, name: str, shape: tuple[int, int, int]) -> np.ndarray:
+        kind, memory = next(entry for entry in self.memories if name in entry[0])
+        return memory[kind[name].base:kind[name].base + kind[name].size].reshape(shape)
+
+    def _walk(self, var: Var) -> tuple[slice, np.ndarray]:
+        """Channel tiles, and the pixel of each (y, x), of a Var in its root."""
+        part = var.part
+        tile, offset, pitch, step = (part.tile, part.offset, part.pitch, part.step) if part else (0, 0, var.width, 1)
+        pixels = offset + pitch * np.arange(var.height)[:, None] + step * np.arange(var.width)
+        return slice(tile, tile + var.tiles(self.lanes)), pixels
+
+    def read(self, var: Var) -> np.ndarray:
+        """[channels, height, width]."""
+        tiles, pixels = self._walk(var)
+        found = self._root(var.root)[tiles][:, pixels].transpose(0, 3, 1, 2)
+        return found.reshape(-1, *var.size)[:var.channels]
+
+    def write(self, var: Var, values: np.ndarray) -> None:
+        """values [channels, height, width] or one for all; lanes beyond the last channel become zero."""
+        tiles, pixels = self._walk(var)
+        full: np.ndarray = np.zeros((var.tiles(self.lanes) * self.lanes, *var.size), self.dtype)
+        full[:var.channels] = values
+        self._root(var.root)[tiles, pixels] = full.reshape(-1, self.lanes, *var.size).transpose(0, 2, 3, 1)
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+class Real:
+    """Layers in double precision."""
+
+    dtype: type = np.float64
+
+    def __init__(self, constants: Mapping[str, np.ndarray], opset: int) -> None:
+        self.constants, self.opset = constants, opset
+
+    def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
+        """All layers, in order, on ``tensors``."""
+        for number, layer in enumerate(layers):
+            value = np.zeros(0)
+            for operation in layer.operations:
+                value = self.step(number, operation, value, tensors)
+
+    def step(self, number: int, operation: Operation, value: np.ndarray, tensors: Tensors) -> np.ndarray:
+        """What the Temp holds after an operation of layer ``number``."""
+        match operation:
+            case MatMul():
+                weights, bias = (self.constants[name].astype(np.float64)
+                                 for name in (operation.weights, operation.bias))
+                sums = convolve(tensors.read(operation.input), weights, operation)
+                return sums + bias[:, None, None]
+            case Product():
+                return convolve(tensors.read(operation.input), as_weights(operation, tensors), operation)
+            case Load():
+                return tensors.read(operation.input)
+            case Add():
+                return value + tensors.read(operation.input)
+            case Multiply():
+                return value * tensors.read(operation.input)
+            case Lookup():
+                function = function_of(operation, self.opset)
+                return function(value.ravel()).reshape(value.shape)
+            case MaxPool():
+                return pool(value, operation.window, operation.size)
+            case Minimum():
+                return np.minimum(value, operation.value)
+            case LeakyRelu():
+                return np.maximum(value, value * operation.slope)
+            case Relu():
+                return np.maximum(value, 0)
+            case Save():
+                tensors.write(operation.output, value)
+        return value
+
+
+@dataclass(frozen=True)
+class LayerIntegers:
+    """One layer's constants as the machine has them: weights [out, in / group, height, width] and bias, operands of
+    the SIMD unit, value tables [keys, values, slopes]."""
+
+    weights: np.ndarray | None
+    bias: np.ndarray | None
+    group: int
+    operands: tuple[int, ...]
+    tables: np.ndarray | None
+
+
+class Fixed:
+    """Layers in fixed point; a Temp holds accumulators [channels, height, width]."""
+
+    dtype: type = np.int64
+
+    def __init__(self, arch: Arch, points: Points, integers: Sequence[LayerIntegers]) -> None:
+        self.arch, self.points, self.integers = arch, points, integers
+        self.every_step = arch.mac_rounding == EVERY_STEP
+
+    def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
+        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless it rounds every step:
+        then the order of its sums matters, and here they are rounded once."""
+        for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
+            value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
+            for var in layer.outputs:  # the machine writes before it has read everything
+                tensors.write(var, np.zeros(1, np.int64))
+            leaves = list(numbers.leave_shifts)
+            for operation in layer.operations:
+                if isinstance(operation, Save):
+                    tensors.write(operation.output, self._leave(value, leaves.pop(0)))
+                elif isinstance(operation, MatMul | Product | Load):
+                    value = self._core(operation, tensors, numbers, own)
+                elif isinstance(operation, Add):
+                    value = self._clip(value + self._enter(tensors.read(operation.input), shifts.pop(0)))
+                elif isinstance(operation, Relu):
+                    value = np.maximum(value, 0)
+                else:  # the SIMD unit: out of the accumulators and in again
+                    scalars = self._simd(operation, self._leave(value, leaves[0]), tensors, numbers, own)
+                    value = self._enter(scalars, leaves[0])
+
+    def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints,
+              own: LayerIntegers) -> np.ndarray:
+        if isinstance(core, Load):
+            return self._enter(tensors.read(core.input), numbers.core_shift)
+        weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
+        assert weights is not None
+        bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
+        sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
+        sums = round_half_even(sums, self.arch.number.point) if self.every_step else sums
+        return self._clip(sums + self._enter(bias, numbers.core_shift)[:, None, None])
+
+    def _simd(self, operation: Operation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
+              own: LayerIntegers) -> np.ndarray:
+        number = self.arch.number
+        match operation:
+            case Multiply():
+                other = self._enter(tensors.read(operation.input), numbers.add_shifts[0])
+                return np.asarray(number.multiply(value, self._leave(other, numbers.leave_shift)))
+            case MaxPool():
+                return pool(value, operation.window, operation.size)
+            case Minimum():
+                return np.minimum(value, own.operands[0])
+            case LeakyRelu():
+                shrunk = number.multiply(number.multiply(value, own.operands[0]), own.operands[1])
+                return np.maximum(value, shrunk)
+            case Lookup():
+                assert own.tables is not None
+                distance, height, slope = alu.lookup(number, own.tables[..., None], value[..., None])[:3]
+                return np.asarray(number.saturate(number.multiply(distance, slope) + height))[..., 0]
+        raise TypeError(f"no meaning for {operation}")
+
+    def _clip(self, value: np.ndarray) -> np.ndarray:
+        return np.asarray(saturate(value, self.arch.accumulator_bits))
+
+    def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
+        return np.asarray(enter(scalars, 0 if self.every_step else shift, self.arch.accumulator_bits))
+
+    def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
+        return np.asarray(leave(value, 0 if self.every_step else shift, self.arch.number.width)).astype(np.int64)
+
+
+def as_weights(core: Product, tensors: Tensors) -> np.ndarray:
+    """The second factor as [out, in, 1, 1]."""
+    return tensors.read(core.weights)[..., None]
+
+
+def convolve(image: np.ndarray, weights: np.ndarray, core: MatMul | Product, group: int | None = None,
+             width: int | None = None) -> np.ndarray:
+    """[channels, height, width] with weights [out, in / group, height, width]; exact for integers of ``width`` bits."""
+    group = core.group if group is None else group
+    outputs, per_group = weights.shape[:2]
+    bits = 0 if width is None else 2 * width - 1 + weights[0].size.bit_length()
+    exact: type = np.float64 if bits <= 53 else integer_dtype(bits)
+    sums: np.ndarray = np.zeros((outputs, *core.size), exact)
+    for y, x in core.window.taps():
+        rows, columns = (core.window.outputs(axis, tap, 0, core.size[axis], image.shape[axis + 1])
+                         for axis, tap in enumerate((y, x)))
+        taken = _walk(core.window, 0, y, rows), _walk(core.window, 1, x, columns)
+        patch: np.ndarray = image[:group * per_group, taken[0][:, None], taken[1]].astype(exact)
+        factors: np.ndarray = weights[:, :, y, x].astype(exact).reshape(group, -1, per_group)
+        product = factors @ patch.reshape(group, per_group, -1)
+        sums[:, slice(*rows), slice(*columns)] += product.reshape(outputs, len(taken[0]), len(taken[1]))
+    return sums if width is None or exact is not np.float64 else sums.astype(np.int64)
+
+
+def _walk(window: Window, axis: int, tap: int, outputs: tuple[int, int]) -> np.ndarray:
+    """The input positions that a tap reads for a range of outputs."""
+    return np.arange(*outputs) * window.strides[axis] - window.pads[axis] + tap * window.dilations[axis]
+
+
+def pool(value: np.ndarray, window: Window, size: tuple[int, int]) -> np.ndarray:
+    """The maximum of every window; padding is left out."""
+    least = -np.inf if value.dtype.kind == "f" else np.iinfo(np.int64).min
+    result = np.full((len(value), *size), least, value.dtype)
+    for y, x in window.taps():
+        rows, columns = (window.outputs(axis, tap, 0, size[axis], value.shape[axis + 1])
+                         for axis, tap in enumerate((y, x)))
+        taken = value[:, _walk(window, 0, y, rows)[:, None], _walk(window, 1, x, columns)]
+        where = (slice(None), slice(*rows), slice(*columns))
+        result[where] = np.maximum(result[where], taken)
+    return result
+
+
+# -- constants ---------------------------------------------------------------------------------------------------------
+def quantised(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points,
+              arch: Arch) -> list[LayerIntegers]:
+    """The layers' constants, rounded at their points."""
+    found = []
+    for layer, numbers in zip(layers, points.layers, strict=True):
+        weights = bias = None
+        if isinstance(layer.core, MatMul):
+            weights = arch.number.quantize(constants[layer.core.weights], numbers.weights)
+            bias = arch.number.quantize(constants[layer.core.bias], numbers.bias)
+        tables = points.tables.get(layer.output.name) if layer.lookup is not None else None
+        found.append(LayerIntegers(weights, bias, layer.core.group if isinstance(layer.core, MatMul) else 1,
+                                   tuple(layer_operands(layer, points, arch)),
+                                   None if tables is None else np.array(tables)))
+    return found
+
+
+def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerIntegers]:
+    """The same, read back from the vectors of DRAM1."""
+    found = []
+    for layer, own in zip(layers, consts.layers, strict=True):
+        weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
+        operands = consts.vectors[own.operand:own.operand + own.operands, 0]
+        tables = consts.vectors[own.operand:own.operand + own.tables * arch.lut_depth, 0]
+        found.append(LayerIntegers(weights, bias, 1, tuple(operands.tolist()),
+                                   tables.reshape(own.tables, -1) if own.tables else None))
+    return found
+
+
+def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
+           lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Weights without groups and bias, out of their tiles."""
+    core, outputs = layer.core, layer.output.channels
+    if not isinstance(core, MatMul):
+        return None, None
+    tiles = core.input.tiles(lanes)
+    weights = np.zeros((len(own.blocks), lanes, tiles, lanes, *core.window.kernel), np.int64)
+    bias = np.zeros((len(own.blocks), lanes), np.int64)
+    for output, block in enumerate(own.blocks):
+        bias[output] = vectors[own.base + block.bias]
+        for tile in (entry for entries in block.tiles for entry in entries):
+            first = own.base + tile.offset
+            weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] = \
+                vectors[first:first + tile.rows].T
+    dense = weights.reshape(len(own.blocks) * lanes, tiles * lanes, *core.window.kernel)
+    return dense[:outputs, :core.input.channels], bias.ravel()[:outputs]

@@ -1,0 +1,68 @@
+"""LIR on the golden machine's memories, without instructions: what the schedule means before it is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from weft.compiler import lir
+from weft.compiler.backend.encode import FLOWS
+from weft.golden import decode
+from weft.golden.decode import Span
+from weft.golden.machine import EXECUTE, Machine
+from weft.hw.contract.isa import Register
+
+
+def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
+    """Operations, one after another. Addresses must be inside their memories (the verifier sees to it)."""
+    for operation in operations:
+        golden = MEANING[type(operation)](machine, operation)
+        EXECUTE[type(golden)](machine, golden)
+
+
+def _shifts(machine: Machine, enter: int | None = None, leave: int | None = None) -> None:
+    for register, value in ((Register.ENTER_SHIFT, enter), (Register.LEAVE_SHIFT, leave)):
+        if value is not None:
+            machine.registers[register] = value
+
+
+def _mat_mul(machine: Machine, operation: lir.MatMul) -> decode.MatMul:
+    _shifts(machine, enter=operation.shift)
+    local = None if operation.local is None else Span(operation.local.offset, operation.local_stride, operation.size,
+                                                      operation.rows, operation.local_pitch)
+    accumulator = Span(operation.accumulator.offset, operation.accumulator_stride, operation.size, operation.rows,
+                       operation.accumulator_pitch)
+    return decode.MatMul(local, accumulator, operation.accumulate)
+
+
+def _load_weight(machine: Machine, operation: lir.LoadWeight) -> decode.LoadWeight:
+    return decode.LoadWeight(Span(operation.local.offset, 1, operation.size), operation.size, operation.zero_bias)
+
+
+def _data_move(machine: Machine, operation: lir.DataMove) -> decode.DataMove:
+    _shifts(machine, **{"leave" if operation.to_local else "enter": operation.shift})
+    flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
+    local = Span(operation.local.offset, operation.local_stride, operation.size, operation.rows, operation.local_pitch)
+    far = Span(operation.far.offset, operation.far_stride, operation.size, operation.rows, operation.far_pitch)
+    return decode.DataMove(flow, local, far)
+
+
+def _simd(machine: Machine, operation: lir.Simd) -> decode.Simd:
+    _shifts(machine, operation.shift, operation.shift)
+    return decode.Simd(operation.read.offset if operation.read else None,
+                       operation.write.offset if operation.write else None, False,
+                       0 if operation.hold else operation.read_stride, operation.write_stride, operation.opcode,
+                       operation.left, operation.right, operation.destination)
+
+
+def _simd_loop(machine: Machine, operation: lir.SimdLoop) -> decode.SimdLoop:
+    return decode.SimdLoop(operation.iterations, operation.body)
+
+
+def _load_lut(machine: Machine, operation: lir.LoadLut) -> decode.LoadLut:
+    return decode.LoadLut(Span(operation.local.offset, 1, operation.size), operation.table)
+
+
+MEANING: dict[type, Callable[..., decode.Operation]] = {
+    lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+    lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+}

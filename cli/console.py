@@ -1,0 +1,163 @@
+"""What a person sees: progress bars on standard error, tables on standard output, and the object of ``--json``."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from weft.cli.check.checker import Verdict
+    from weft.compiler.backend.report import CompileReport
+    from weft.runtime.session import Progress as Tell
+    from weft.runtime.session import RunResult
+
+
+WANTED_DECIBELS = 45
+"""Signal to noise below which a report gives advice."""
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Tell]:
+    """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    error = Console(stderr=True)
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
+        task = bars.add_task("", total=None)
+
+        def tell(stage: str, done: int, total: int) -> None:
+            bars.update(task, description=stage, completed=done, total=total or None)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def working(stage: str) -> Iterator[None]:
+    """A bar for one thing whose end is not known."""
+    with progress() as tell:
+        tell(stage, 0, 0)
+        yield
+
+
+def print_table(title: str, rows: dict[str, str]) -> None:
+    """Two columns as wide as the terminal; the second wraps."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    indent = max(map(len, rows)) + 2
+    print(title)
+    for name, value in rows.items():
+        lines = textwrap.wrap(value, max(width - indent, 20)) or [""]
+        print(name.ljust(indent) + f"\n{' ' * indent}".join(lines))
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+def as_object(result: RunResult) -> dict[str, Any]:
+    """What ``weft run --json`` prints. ``cycles`` and ``utilization`` are null on golden."""
+    check = result.comparison
+    return {
+        "cycles": result.cycles,
+        "instructions": result.instructions,
+        "macs": result.macs,
+        "utilization": result.utilization,
+        "seconds": round(result.seconds, 6),
+        "images": result.images,
+        "outputs": {name: array.tolist() for name, array in result.outputs.items()},
+        "check": None if check is None else {"words": check.words, "equal": check.equal,
+                                             "first_difference": str(check.first) if check.first else None},
+    }
+
+
+def print_run(name: str, on: str, result: RunResult) -> None:
+    """The same for a person."""
+    rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
+    if result.macs is not None:
+        rows["MACs"] = f"{result.macs:,}"
+    if result.cycles is not None:
+        rows["cycles"] = f"{result.cycles:,}" + (f" ({result.cycles // result.images:,} an image)"
+                                                 if result.images > 1 else "")
+    if result.utilization is not None:
+        rows["utilization"] = f"{100 * result.utilization:.1f} %"
+    rows["seconds"] = f"{result.seconds:.2f}"
+    for output, array in result.outputs.items():
+        shape = "x".join(map(str, array.shape))
+        rows[f"output {output}"] = f"{shape} {array.dtype}, {array.min():.6g} .. {array.max():.6g}"
+    if result.comparison:
+        rows["RTL equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+    print_table(f"{name} on {on}", rows)
+
+
+def print_compiled(report: CompileReport) -> None:
+    """What ``weft compile`` says at the end: the files and their size; warnings on standard error."""
+    for warning in report.warnings:
+        print(f"weft: warning: {warning}", file=sys.stderr)
+    print_table(report.name, {
+        "layers": str(len(report.layers)),
+        "MACs": f"{report.macs:,}",
+        "instructions": f"{report.instructions:,}",
+        **({} if report.host is None else {"on the host": report.host.text()}),
+        **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
+    })
+
+
+def print_layers(rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each layer: what ``--report`` found. Advice where a layer loses most."""
+    table = [("layer", "kind", "range", "point", "saturations", "SNR dB")]
+    for row in rows:
+        decibels = row["signal_to_noise"]
+        table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
+                      str(row["points"]["output"]), str(row["saturations"]),
+                      "exact" if decibels is None else f"{decibels:.1f}"))
+    _print_columns(table)
+    for text in advice(rows):
+        print(text)
+
+
+def _print_columns(table: Sequence[Sequence[str]]) -> None:
+    """Rows of as many columns each, each column as wide as its widest."""
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    for line in table:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_check(verdicts: Sequence[Verdict]) -> None:
+    """A line for each step: what ``--check`` found."""
+    table = [("step", "what ran", "SNR dB to the step before", "allowed", "verdict")]
+    for verdict in verdicts:
+        decibels = "equal" if verdict.decibels is None else f"{verdict.decibels:.1f}"
+        table.append((verdict.step, verdict.runs, decibels, verdict.allowed, "DIFFERS" if verdict.problem else "ok"))
+    _print_columns(table)
+
+
+def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
+                    verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """What ``weft compile --json`` prints: ``check`` is null without ``--check``."""
+    first = next((verdict.step for verdict in verdicts if verdict.problem), None)
+    check = {"first_difference": first, "steps": [verdict.to_json() for verdict in verdicts]}
+    return {
+        "name": report.name, "macs": report.macs, "instructions": report.instructions,
+        "files": [str(path) for path in (report.model_path, report.program_path, report.data_path)],
+        "host": None if report.host is None else {
+            "nodes": report.host.nodes, "operators": report.host.operators, "inputs": report.host.inputs},
+        "warnings": report.warnings, "layers": rows,
+        "check": check if verdicts else None,
+    }
+
+
+def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What would help most, in words."""
+    found = []
+    saturated = [row["name"] for row in rows if row["saturations"]]
+    if saturated:
+        found.append(f"{len(saturated)} layers saturate, first {saturated[0]!r}: give calibration inputs that show "
+                     "their whole range")
+    noisy = [row for row in rows if row["signal_to_noise"] is not None]
+    worst = min(noisy, key=lambda row: float(row["signal_to_noise"]), default=None)
+    if worst is not None and worst["signal_to_noise"] < WANTED_DECIBELS:
+        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {WANTED_DECIBELS}: a "
+                     "wider data type would help")
+    return found

@@ -1,0 +1,74 @@
+"""Where the cycles of a compiled model went, as data: from the estimator, or from a run on the simulated hardware."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from weft.compiler.estimator.program import read_program
+from weft.compiler.estimator.waits import CAUSES, NO_LAYER, Waits, analyse
+from weft.runtime.manifest import TModel
+
+TABLE_WIDTH = 150
+"""Of a table that goes to a file."""
+
+
+def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
+    """``operations``: when each of the program's operations ran. Where the model's file does not say which layer an
+    instruction belongs to, all belong to one."""
+    program = read_program(model.program, model.arch)
+    known: np.ndarray = np.zeros(program.instructions, np.int64)
+    if model.instruction_layers is not None:
+        known = model.instruction_layers
+    layers = np.full(program.instructions, NO_LAYER)
+    layers[:len(known)] = known[:program.instructions]
+    return analyse(program, operations, cycles, layers[program.work["instruction"]], model.arch)
+
+
+def layer_rows(model: TModel, waits: Waits) -> list[dict[str, Any]]:
+    """One object a layer, for ``--json`` and tables. ``cycles``: those of its MatMuls, waits included; ``utilization``:
+    useful multiply-accumulates per multiplier and cycle, null without cycles."""
+    rows = []
+    for number, layer in enumerate(model.layers[:len(waits.vectors)]):
+        causes = dict(zip(CAUSES, map(int, waits.waits[number]), strict=True))
+        cycles = int(waits.vectors[number]) + sum(causes.values())
+        rows.append({
+            "name": layer["name"], "kind": layer["kind"], "cycles": cycles, "macs": layer["macs"],
+            "utilization": layer["macs"] / (model.arch.array_size**2 * cycles) if cycles else None,
+            "vectors": int(waits.vectors[number]), "waits": causes,
+            "dram0_bytes": int(waits.dram_bytes[number, 0]), "dram1_bytes": int(waits.dram_bytes[number, 1]),
+        })
+    return rows
+
+
+def cycles_object(model: TModel, waits: Waits) -> dict[str, Any]:
+    """The whole program: totals of ``layer_rows``, and ``tail``, the cycles behind the last MatMul."""
+    rows = layer_rows(model, waits)
+    return {
+        "cycles": waits.cycles, "macs": model.macs,
+        "utilization": model.macs / (model.arch.array_size**2 * waits.cycles) if model.macs and waits.cycles else None,
+        "vectors": int(waits.vectors.sum()), "waits": dict(zip(CAUSES, map(int, waits.waits.sum(0)), strict=True)),
+        "tail": waits.tail, "dram0_bytes": int(waits.dram_bytes[:, 0].sum()),
+        "dram1_bytes": int(waits.dram_bytes[:, 1].sum()), "program_bytes": len(model.program), "layers": rows,
+    }
+
+
+def print_cycles(found: dict[str, Any]) -> None:
+    """A row for each layer, in percent of all cycles what is waiting; the last row is the sum."""
+    total = max(found["cycles"], 1)
+    causes = [cause for cause, cycles in found["waits"].items() if cycles]
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in ("layer", "cycles", "MACs", "util %", *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB",
+                 "DRAM1 KB"):
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for row in (*found["layers"], {**found, "name": "all"}):
+        share = [f"{100 * row['waits'][cause] / total:.2f}" if row["waits"][cause] else "" for cause in causes]
+        table.add_row(row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
+                      "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
+                      *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes")))
+    Console(width=max(shutil.get_terminal_size().columns, TABLE_WIDTH)).print(table)
+    print(f"tail {found['tail']:,} cycles, program {found['program_bytes']:,} bytes")

@@ -1,0 +1,56 @@
+"""The SIMD operations on scalars of the data type, lane by lane (architecture.md, sections 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.numerics import DataType
+
+Vectors = np.ndarray
+"""int64 of shape [..., lanes]."""
+
+
+def logical(number: DataType, truth: np.ndarray) -> Vectors:
+    return truth.astype(np.int64) << number.point
+
+
+OPERATIONS: dict[SimdOpcode, Callable[..., Vectors]] = {
+    SimdOpcode.NO_OP: lambda number, input: input,
+    SimdOpcode.ZERO: lambda number, input: np.zeros_like(input),
+    SimdOpcode.MOVE: lambda number, left: left,
+    SimdOpcode.NOT: lambda number, left: logical(number, left == 0),
+    SimdOpcode.AND: lambda number, left, right: logical(number, (left != 0) & (right != 0)),
+    SimdOpcode.OR: lambda number, left, right: logical(number, (left != 0) | (right != 0)),
+    SimdOpcode.INCREMENT: lambda number, left: number.saturate(left + number.one),
+    SimdOpcode.DECREMENT: lambda number, left: number.saturate(left - number.one),
+    SimdOpcode.ADD: lambda number, left, right: number.saturate(left + right),
+    SimdOpcode.SUBTRACT: lambda number, left, right: number.saturate(left - right),
+    SimdOpcode.MULTIPLY: lambda number, left, right: number.multiply(left, right),
+    SimdOpcode.ABS: lambda number, left: number.saturate(np.abs(left)),
+    SimdOpcode.GREATER_THAN: lambda number, left, right: logical(number, left > right),
+    SimdOpcode.GREATER_THAN_EQUAL: lambda number, left, right: logical(number, left >= right),
+    SimdOpcode.MIN: lambda number, left, right: np.minimum(left, right),
+    SimdOpcode.MAX: lambda number, left, right: np.maximum(left, right),
+}
+"""Of the data type and the sources; NoOp and Zero, which have none, get the input. Lookup is a function of its own."""
+
+
+def lookup(number: DataType, luts: np.ndarray, argument: Vectors) -> list[Vectors]:
+    """[difference to the nearest key, the value of each table there]. ``luts`` [1 + tables, entries, lanes], keys
+    first; the keys' spacing is the lowest power of two in key 1 - key 0."""
+    lanes = np.arange(luts.shape[2])
+    first = luts[0, 0]
+    shift = spacing_log2(luts[0, 1] - first, number.width)
+    index = (argument - first + ((1 << shift) >> 1)) >> shift
+    index = np.clip(index, 0, luts.shape[1] - 1)
+    difference = number.saturate(argument - (first + (index << shift)))
+    return [difference, *(table[index, lanes] for table in luts[1:])]
+
+
+def spacing_log2(difference: Vectors, width: int) -> Vectors:
+    """Trailing zeros of key 1 - key 0; width - 1 where they are equal."""
+    difference = np.where(difference == 0, 1 << (width - 1), difference)
+    return np.bitwise_count((difference & -difference) - 1).astype(np.int64)

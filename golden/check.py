@@ -1,0 +1,168 @@
+"""Whether an instruction is legal, and how the machine stops when it is not (the lowest Cause counts)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from weft.golden.decode import (
+    Configure,
+    DataMove,
+    Decoder,
+    LoadLut,
+    LoadWeight,
+    MatMul,
+    NoOp,
+    Operation,
+    Simd,
+    SimdLoop,
+    Span,
+)
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.isa import (
+    CAUSE_TEXTS,
+    Cause,
+    Instruction,
+    Isa,
+    Opcode,
+    Register,
+    SimdOpcode,
+    illegal_register_value,
+    simd_argument_count,
+)
+
+
+class MachineStop(WeftError):
+    """The machine refused an instruction; nothing of it has happened. ``instruction`` is its text."""
+
+    def __init__(self, cause: Cause, program_counter: int, instruction: str, allowed: str) -> None:
+        super().__init__(explain(f"instruction {program_counter} ({instruction})", f"{CAUSE_TEXTS[cause]} "
+                                 f"({cause.name})", allowed, "assemble the program for this machine's .tarch"))
+        self.cause = cause
+        self.program_counter = program_counter
+        self.instruction = instruction
+
+
+RANGE_CAUSES = {"local": Cause.LOCAL_RANGE, "accumulator": Cause.ACCUMULATOR_RANGE,
+                "dram0": Cause.DRAM0_RANGE, "dram1": Cause.DRAM1_RANGE}
+
+
+class Checker:
+    """Legality of single instructions on one machine."""
+
+    def __init__(self, isa: Isa, decoder: Decoder) -> None:
+        self.isa, self.arch = isa, isa.arch
+        self.decoder = decoder
+        self.depths = {memory: getattr(isa.arch, f"{memory}_depth") for memory in RANGE_CAUSES}
+        self.legal_flags = {opcode: isa.legal_flags(opcode) for opcode in isa.opcodes()}
+        self.reserved = {opcode: self._reserved_bits(opcode) for opcode in isa.opcodes()}
+
+    def _reserved_bits(self, opcode: Opcode) -> tuple[int, ...]:
+        """Per operand, the bits that must be zero."""
+        isa = self.isa
+        unused = ~isa.used_mask(opcode)
+        return tuple(unused >> offset & ((1 << width) - 1)
+                     for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
+
+    def check(self, instruction: Instruction, iterations: int | None = None) -> Operation | Cause:
+        """The operation when it is legal, else why not. ``iterations`` of the loop whose body it belongs to, if any."""
+        if instruction.opcode not in self.legal_flags:
+            return Cause.OPCODE
+        opcode = Opcode(instruction.opcode)
+        in_body = iterations is not None
+        if instruction.flags not in self.legal_flags[opcode] and not (in_body and opcode is Opcode.SIMD):
+            return Cause.FLAGS
+        if any(bits & raw for bits, raw in zip(self.reserved[opcode], instruction.operands, strict=True)):
+            return Cause.RESERVED_BITS
+        operation = self.decoder.decode(instruction)
+        if isinstance(operation, Simd):
+            cause = min(self.simd(operation, iterations or 1), default=Cause.NONE)
+        else:
+            cause = min(CHECK[type(operation)](self, operation), default=Cause.LOOP_BODY if in_body else Cause.NONE)
+        return cause or operation
+
+    # -- one function per instruction: every cause that applies ----------------------------------------------------
+    def no_op(self, operation: NoOp) -> Iterator[Cause]:
+        yield from ()
+
+    def span(self, memory: str, span: Span | None) -> Iterator[Cause]:
+        if span is not None and span.last >= self.depths[memory]:
+            yield RANGE_CAUSES[memory]
+
+    def mat_mul(self, operation: MatMul) -> Iterator[Cause]:
+        yield from self.span("local", operation.local)
+        yield from self.span("accumulator", operation.accumulator)
+
+    def data_move(self, operation: DataMove) -> Iterator[Cause]:
+        yield from self.span("local", operation.local)
+        yield from self.span(operation.flow.far_memory, operation.far)
+
+    def load_weight(self, operation: LoadWeight) -> Iterator[Cause]:
+        yield from self.span("local", operation.local)
+
+    def simd(self, operation: Simd, iterations: int) -> Iterator[Cause]:
+        """Addresses as of the last iteration."""
+        read, write = operation.read, operation.write
+        depth = self.arch.accumulator_depth
+        if read is not None and read + (iterations - 1) * operation.read_stride >= depth:
+            yield Cause.ACCUMULATOR_RANGE
+        if write is not None and write + (iterations - 1) * operation.write_stride >= depth:
+            yield Cause.ACCUMULATOR_RANGE
+        if operation.opcode not in SIMD_OPCODES:
+            yield Cause.SIMD_OPCODE
+        elif self._highest_register(operation) > self.arch.simd_registers_depth:
+            yield Cause.SIMD_REGISTER
+
+    def _highest_register(self, operation: Simd) -> int:
+        opcode = SIMD_OPCODES[operation.opcode]
+        read = (operation.left, operation.right)[:simd_argument_count(opcode)]
+        written = operation.destination + (self.arch.lut_count if opcode is SimdOpcode.LOOKUP else 0)
+        return max(written, *read, 0)
+
+    def load_lut(self, operation: LoadLut) -> Iterator[Cause]:
+        yield from self.span("local", operation.local)
+        if operation.table > self.arch.lut_count:
+            yield Cause.LUT_TABLE
+
+    def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
+        if operation.body > self.arch.simd_loop_depth:
+            yield Cause.LOOP_BODY
+
+    def configure(self, operation: Configure) -> Iterator[Cause]:
+        if operation.register not in REGISTERS:
+            yield Cause.REGISTER
+        elif illegal_register_value(self.arch, Register(operation.register), operation.value):
+            yield Cause.REGISTER_VALUE
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+    def allowed(self, cause: Cause) -> str:
+        """What this machine allows where it reports ``cause``."""
+        arch = self.arch
+        for memory, range_cause in RANGE_CAUSES.items():
+            if cause is range_cause:
+                return f"{memory} addresses 0..{self.depths[memory] - 1}, strides and rows included"
+        return {
+            Cause.OPCODE: ", ".join(opcode.name for opcode in self.isa.opcodes()),
+            Cause.FLAGS: "the flags of the instruction table; hold only in a loop body",
+            Cause.RESERVED_BITS: "zero in every bit that no field names",
+            Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in Register),
+            Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
+            Cause.SIMD_OPCODE: f"SIMD operations 0..{16 if arch.lut_count else 15}",
+            Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
+            Cause.LUT_TABLE: f"tables 0..{arch.lut_count}",
+            Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
+        }[cause]
+
+
+REGISTERS = frozenset(Register)
+SIMD_OPCODES = {int(opcode): opcode for opcode in SimdOpcode}
+
+CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
+    NoOp: Checker.no_op,
+    MatMul: Checker.mat_mul,
+    DataMove: Checker.data_move,
+    LoadWeight: Checker.load_weight,
+    LoadLut: Checker.load_lut,
+    SimdLoop: Checker.simd_loop,
+    Configure: Checker.configure,
+}

@@ -1,0 +1,222 @@
+"""The golden machine: the memory that a program leaves when its instructions run one after another.
+
+This is the definition the hardware is compared with (architecture.md, sections 1, 3 and 4; hw/README.md).
+``EXECUTE`` names one small method per instruction; ``decode`` says what an instruction names, ``check`` whether it
+is legal, ``simd`` and ``alu`` what the SIMD unit computes, ``dram`` what lies behind a DRAM port.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.golden import simd
+from weft.golden.check import Checker, MachineStop
+from weft.golden.decode import (
+    Configure,
+    DataMove,
+    Decoder,
+    LoadLut,
+    LoadWeight,
+    MatMul,
+    NoOp,
+    Simd,
+    SimdLoop,
+    Span,
+)
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
+from weft.hw.contract.numerics import enter, integer_dtype, leave, mac_every_step, mac_once, saturate
+
+PROGRESS_INSTRUCTIONS = 1000
+PROGRAM_COUNTERS = 1 << 32
+
+
+class Machine:
+    """All state of one machine, zero after power-up. Memories are arrays [depth, lanes] of signed integers.
+
+    ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys.
+    """
+
+    def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
+        self.arch, self.isa = arch, Isa(arch)
+        lanes = arch.array_size
+        self.drams = {"dram0": dram0 or Dram(arch), "dram1": dram1 or Dram(arch)}
+        self.local = np.zeros((arch.local_depth, lanes), np.int64)
+        self.accumulators: np.ndarray = np.zeros((arch.accumulator_depth, lanes), integer_dtype(arch.accumulator_bits))
+        self.weights = np.zeros((lanes + 1, lanes), np.int64)
+        self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
+        self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)
+        self.registers: dict[Register, int] = {}
+        self.program_counter = 0
+        self.counters: Counter[str] = Counter()
+        self.stopped: MachineStop | None = None
+        self._loop: tuple[SimdLoop, list[Simd]] | None = None
+        self._checker = Checker(self.isa, Decoder(self.isa, self.registers))
+        self._reset_registers()
+
+    @property
+    def dram0(self) -> Dram:
+        return self.drams["dram0"]
+
+    @property
+    def dram1(self) -> Dram:
+        return self.drams["dram1"]
+
+    def soft_reset(self) -> None:
+        """Clear registers, an unfinished loop and the error; memories, weights and tables stay."""
+        self._reset_registers()
+        self.simd_registers[...] = 0
+        self.stopped = self._loop = None
+        self.program_counter = 0
+
+    def _reset_registers(self) -> None:
+        self.registers.update({register: spec.reset for register, spec in self.isa.registers.items()})
+
+    # -- running ---------------------------------------------------------------------------------------------------
+    def run(self, program: bytes, progress: Callable[[int, int], None] | None = None) -> None:
+        """Run a ``.tprog``. ``progress(done, total)`` is called now and then. Raises MachineStop at an illegal
+        instruction, and again until :meth:`soft_reset`. A loop body may continue in the next program."""
+        rows = self.isa.split(program).T.tolist()
+        for done, row in enumerate(rows):
+            if progress and done % PROGRESS_INSTRUCTIONS == 0:
+                progress(done, len(rows))
+            self.step(Instruction(*row))
+        if progress:
+            progress(len(rows), len(rows))
+
+    def step(self, instruction: Instruction) -> None:
+        """Check and run one instruction."""
+        if self.stopped:
+            raise self.stopped
+        operation = self._checker.check(instruction, self._loop[0].iterations if self._loop else None)
+        if isinstance(operation, Cause):
+            self.stopped = MachineStop(operation, self.program_counter, self.isa.text(instruction),
+                                       self._checker.allowed(operation))
+            raise self.stopped
+        self.program_counter = (self.program_counter + 1) % PROGRAM_COUNTERS
+        self.counters["instructions"] += 1
+        EXECUTE[type(operation)](self, operation)
+
+    # -- ways into and out of the accumulators ---------------------------------------------------------------------
+    def leave(self, values: np.ndarray) -> np.ndarray:
+        """Accumulators -> int64 scalars."""
+        shift = 0 if self.arch.mac_rounding == EVERY_STEP else self.registers[Register.LEAVE_SHIFT]
+        return leave(values, shift, self.arch.number.width).astype(np.int64)
+
+    def enter(self, scalars: np.ndarray) -> np.ndarray:
+        """Scalars -> accumulator values."""
+        shift = 0 if self.arch.mac_rounding == EVERY_STEP else self.registers[Register.ENTER_SHIFT]
+        return enter(scalars, shift, self.arch.accumulator_bits)
+
+    def store(self, where: slice | int | np.ndarray, values: np.ndarray, accumulate: bool) -> None:
+        """Overwrite or add, with one saturation; no address may come twice in ``where``."""
+        if accumulate:  # exact: int64 holds the sum of two numbers of 63 bits, and all that is wider is of Python ints
+            values = self.accumulators[where] + values
+        self.accumulators[where] = saturate(values, self.arch.accumulator_bits)
+
+    # -- one method per instruction --------------------------------------------------------------------------------
+    def no_op(self, operation: NoOp) -> None:
+        pass
+
+    def mat_mul(self, operation: MatMul) -> None:
+        span = operation.accumulator
+        values = self._column_sums(operation.local, span.size * span.rows)
+        for row, where in enumerate(span.slices()):
+            self.store(where, values[row * span.size:(row + 1) * span.size], operation.accumulate)
+        self.counters["mat_mul_vectors"] += len(values)
+
+    def _column_sums(self, local: Span | None, size: int) -> np.ndarray:
+        """Bias plus input times weights for each vector; the bias alone for zero input."""
+        bias = self.enter(self.weights[0])
+        if local is None:
+            return np.broadcast_to(bias, (size, len(bias)))
+        inputs = np.concatenate([self.local[where] for where in local.slices()])
+        if self.arch.mac_rounding == EVERY_STEP:
+            return mac_every_step(inputs, self.weights[1:], bias, self.arch.number)
+        return mac_once(inputs, self.weights[1:], bias, self.arch.number.width)
+
+    def data_move(self, operation: DataMove) -> None:
+        move = MOVE[operation.flow]
+        for local, far in zip(operation.local.slices(), operation.far.slices(), strict=True):
+            move(self, operation.flow, local, far)
+        self.counters["moved_vectors"] += operation.local.size * operation.local.rows
+
+    def _from_dram(self, flow: DataFlow, local: slice, far: slice) -> None:
+        dram, offset = self._dram(flow)
+        self.local[local] = dram.read(far.start, len(range(far.start, far.stop, far.step)), offset, far.step)
+
+    def _to_dram(self, flow: DataFlow, local: slice, far: slice) -> None:
+        dram, offset = self._dram(flow)
+        dram.write(far.start, self.local[local], offset, far.step)
+
+    def _dram(self, flow: DataFlow) -> tuple[Dram, int]:
+        """The port's memory and where its window starts."""
+        offset = Register.DRAM0_OFFSET if flow.far_memory == "dram0" else Register.DRAM1_OFFSET
+        return self.drams[flow.far_memory], self.registers[offset]
+
+    def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
+        scalars = self.leave(self.accumulators[far])
+        relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
+        self.local[local] = np.maximum(scalars, 0) if relu else scalars
+
+    def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
+        self.store(far, self.enter(self.local[local]), flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
+
+    def load_weight(self, operation: LoadWeight) -> None:
+        """Shift rows in from the bias' end, the lowest address last."""
+        rows = np.zeros((min(operation.size, len(self.weights)), self.arch.array_size), np.int64)
+        if operation.local is not None:
+            rows = np.concatenate([self.local[where] for where in operation.local.slices()])
+        bias = np.zeros((int(operation.zero_bias), self.arch.array_size), np.int64)
+        self.weights = np.concatenate([bias, rows, self.weights])[:len(self.weights)]
+
+    def simd(self, operation: Simd) -> None:
+        if self._loop is None:
+            simd.run_once(self, operation, self.simd_registers)
+            return
+        loop, body = self._loop
+        body.append(operation)
+        if len(body) == loop.body:
+            simd.run_loop(self, loop.iterations, body)
+            self._loop = None
+
+    def simd_loop(self, operation: SimdLoop) -> None:
+        self._loop = operation, []
+
+    def load_lut(self, operation: LoadLut) -> None:
+        for where in operation.local.slices():
+            self.luts[operation.table] = self.local[where]
+
+    def configure(self, operation: Configure) -> None:
+        register = Register(operation.register)
+        self.registers[register] = operation.value
+        if register is Register.PROGRAM_COUNTER:
+            self.program_counter = operation.value
+
+
+MOVE: dict[DataFlow, Callable[[Machine, DataFlow, slice, slice], None]] = {
+    DataFlow.DRAM0_TO_LOCAL: Machine._from_dram,
+    DataFlow.LOCAL_TO_DRAM0: Machine._to_dram,
+    DataFlow.DRAM1_TO_LOCAL: Machine._from_dram,
+    DataFlow.LOCAL_TO_DRAM1: Machine._to_dram,
+    DataFlow.ACCUMULATOR_TO_LOCAL: Machine._from_accumulators,
+    DataFlow.LOCAL_TO_ACCUMULATOR: Machine._to_accumulators,
+    DataFlow.ACCUMULATOR_TO_LOCAL_RELU: Machine._from_accumulators,
+    DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: Machine._to_accumulators,
+}
+
+EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
+    NoOp: Machine.no_op,
+    MatMul: Machine.mat_mul,
+    DataMove: Machine.data_move,
+    LoadWeight: Machine.load_weight,
+    Simd: Machine.simd,
+    SimdLoop: Machine.simd_loop,
+    LoadLut: Machine.load_lut,
+    Configure: Machine.configure,
+}

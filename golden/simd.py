@@ -1,0 +1,75 @@
+"""SIMD instructions and SIMD loops on the accumulators."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.golden import alu
+from weft.golden.decode import Simd
+from weft.hw.contract.isa import SimdOpcode, simd_argument_count
+
+if TYPE_CHECKING:
+    from weft.golden.machine import Machine
+
+
+def run_once(machine: Machine, simd: Simd, registers: np.ndarray, iteration: int = 0) -> None:
+    """One instruction, as in iteration ``iteration`` of a loop; registers [simd_registers_depth, lanes]."""
+    input = np.zeros(machine.arch.array_size, np.int64)
+    if simd.read is not None:
+        input = machine.leave(machine.accumulators[simd.read + iteration * simd.read_stride])
+    result = compute(machine, simd, input, registers)
+    if simd.write is not None:
+        machine.store(simd.write + iteration * simd.write_stride, machine.enter(result), simd.accumulate)
+
+
+def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarray) -> np.ndarray:
+    """The output; registers [simd_registers_depth, ..., lanes] change in place."""
+    number, opcode, destination = machine.arch.number, SimdOpcode(simd.opcode), simd.destination
+    sources = (simd.left, simd.right)[:simd_argument_count(opcode)] or (0,)
+    arguments = [input if source == 0 else registers[source - 1] for source in sources]
+    if opcode is SimdOpcode.LOOKUP:
+        result, *values = alu.lookup(number, machine.luts, arguments[0])
+        registers[destination:destination + len(values)] = values
+    else:
+        result = alu.OPERATIONS[opcode](number, *arguments)
+    if destination:
+        registers[destination - 1] = result
+    return result
+
+
+def run_loop(machine: Machine, iterations: int, body: list[Simd]) -> None:
+    """Iterations start with the registers as they are and leave them so; accumulators keep the sequential meaning."""
+    if iterations_are_independent(iterations, body):
+        run_iterations_together(machine, iterations, body)
+        return
+    for iteration in range(iterations):
+        registers = machine.simd_registers.copy()
+        for simd in body:
+            run_once(machine, simd, registers, iteration)
+
+
+def run_iterations_together(machine: Machine, iterations: int, body: list[Simd]) -> None:
+    """Each instruction for all iterations before the next one; registers [simd_registers_depth, iterations, lanes]."""
+    registers = np.repeat(machine.simd_registers[:, None], iterations, axis=1)
+    step = np.arange(iterations)
+    for simd in body:
+        input = np.zeros((iterations, machine.arch.array_size), np.int64)
+        if simd.read is not None:
+            input = machine.leave(machine.accumulators[simd.read + step * simd.read_stride])
+        result = compute(machine, simd, input, registers)
+        if simd.write is not None:
+            machine.store(simd.write + step * simd.write_stride, machine.enter(result), simd.accumulate)
+
+
+def iterations_are_independent(iterations: int, body: list[Simd]) -> bool:
+    """Whether no iteration touches what another one writes: each write sequence is identical with or disjoint from
+    every other sequence. Strides of writes are 1 or more, so that a sequence never meets itself."""
+    step = np.arange(iterations)
+    writes = {(simd.write, simd.write_stride) for simd in body if simd.write is not None}
+    reads = {(simd.read, simd.read_stride) for simd in body if simd.read is not None}
+    pairs = [*combinations(writes, 2), *((write, read) for write in writes for read in reads if write != read)]
+    return not any(np.intersect1d(a + step * a_stride, b + step * b_stride, assume_unique=False).size
+                   for (a, a_stride), (b, b_stride) in pairs)

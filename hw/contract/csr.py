@@ -1,0 +1,104 @@
+"""Control and status registers behind the AXI4-Lite slave (architecture.md, section 6): the one register map.
+
+Offsets in bytes, registers of 32 bits. Drivers, test bench, C header and ``hw/bus/csr_slave.py`` read this table.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from weft.hw.contract.arch import EVERY_STEP, Arch
+
+IDENTITY = 0x5745_4654
+"""ASCII "WEFT"."""
+VERSION = 0x0001_0000
+ADDRESS_WIDTH = 12
+"""Bits of the byte address of ``s_axil``."""
+
+
+class Access(enum.Enum):
+    """READ_ONLY, READ_WRITE, COMMAND (writing 1 acts, reads 0), CLEAR (writing 1 clears that bit)."""
+
+    READ_ONLY = "read only"
+    READ_WRITE = "read/write"
+    COMMAND = "command"
+    CLEAR = "write 1 to clear"
+
+
+@dataclass(frozen=True)
+class ControlRegister:
+    offset: int
+    access: Access
+    meaning: str
+
+
+class Command(enum.IntEnum):
+    """Bits of CONTROL."""
+
+    START = 0
+    SOFT_RESET = 1
+
+
+class Status(enum.IntEnum):
+    """Bits of STATUS; bits DONE..TRACEPOINT are also those of INTERRUPT_ENABLE and INTERRUPT_STATUS."""
+
+    DONE = 0
+    ERROR = 1
+    TIMEOUT = 2
+    TRACEPOINT = 3
+    RUNNING = 4
+    IDLE = 5
+
+
+INTERRUPT_COUNT = 4
+
+CONTROL_REGISTERS: dict[str, ControlRegister] = {
+    "IDENTITY": ControlRegister(0x000, Access.READ_ONLY, "0x57454654, ASCII WEFT"),
+    "VERSION": ControlRegister(0x004, Access.READ_ONLY, "major in the high half, minor in the low half"),
+    "CONTROL": ControlRegister(0x008, Access.COMMAND,
+                               "bit 0 start: fetch and run PROGRAM_BYTES from PROGRAM_ADDRESS; bit 1 soft reset"),
+    "STATUS": ControlRegister(0x00C, Access.READ_ONLY,
+                              "bit 0 done, 1 error, 2 timeout, 3 tracepoint, 4 running, 5 idle (drained)"),
+    "ERROR_CAUSE": ControlRegister(0x010, Access.READ_ONLY, "isa.Cause of the error, 0 for none"),
+    "ERROR_PROGRAM_COUNTER": ControlRegister(0x014, Access.READ_ONLY, "number of the faulty instruction"),
+    "PROGRAM_COUNTER": ControlRegister(0x018, Access.READ_ONLY, "number of the next instruction"),
+    "INTERRUPT_ENABLE": ControlRegister(0x01C, Access.READ_WRITE, "bits as STATUS 3:0"),
+    "INTERRUPT_STATUS": ControlRegister(0x020, Access.CLEAR, "bits as STATUS 3:0, kept until cleared"),
+    "CYCLES_LOW": ControlRegister(0x024, Access.READ_ONLY,
+                                  "cycles from the first instruction accepted to the last write response"),
+    "CYCLES_HIGH": ControlRegister(0x028, Access.READ_ONLY, "high half of the cycle counter"),
+    "INSTRUCTIONS_LOW": ControlRegister(0x02C, Access.READ_ONLY, "instructions accepted since reset"),
+    "INSTRUCTIONS_HIGH": ControlRegister(0x030, Access.READ_ONLY, "high half of the instruction counter"),
+    "PROGRAM_ADDRESS_LOW": ControlRegister(0x034, Access.READ_WRITE,
+                                           "byte address of the program, a multiple of stream_width / 8"),
+    "PROGRAM_ADDRESS_HIGH": ControlRegister(0x038, Access.READ_WRITE, "high half of the program's address"),
+    "PROGRAM_BYTES": ControlRegister(0x03C, Access.READ_WRITE, "length of the program in bytes"),
+    "ARRAY_SIZE": ControlRegister(0x080, Access.READ_ONLY, "array_size"),
+    "DATA_TYPE": ControlRegister(0x084, Access.READ_ONLY,
+                                 "width 7:0, point 15:8, accumulator width 23:16, every_step 24"),
+    "LOCAL_DEPTH": ControlRegister(0x088, Access.READ_ONLY, "vectors"),
+    "ACCUMULATOR_DEPTH": ControlRegister(0x08C, Access.READ_ONLY, "vectors"),
+    "DRAM0_DEPTH_M1": ControlRegister(0x090, Access.READ_ONLY, "vectors - 1"),
+    "DRAM1_DEPTH_M1": ControlRegister(0x094, Access.READ_ONLY, "vectors - 1"),
+    "SIMD": ControlRegister(0x098, Access.READ_ONLY, "registers 7:0, lookup tables 15:8, loop depth 23:16"),
+    "STRIDES": ControlRegister(0x09C, Access.READ_ONLY, "stride0_depth 7:0, stride1_depth 15:8"),
+}
+
+
+def parameter_values(arch: Arch) -> dict[str, int]:
+    """The constant registers of one machine: name -> value."""
+    number = arch.number
+    return {
+        "IDENTITY": IDENTITY,
+        "VERSION": VERSION,
+        "ARRAY_SIZE": arch.array_size,
+        "DATA_TYPE": number.width | number.point << 8 | arch.accumulator_bits << 16
+                     | (arch.mac_rounding == EVERY_STEP) << 24,
+        "LOCAL_DEPTH": arch.local_depth,
+        "ACCUMULATOR_DEPTH": arch.accumulator_depth,
+        "DRAM0_DEPTH_M1": arch.dram0_depth - 1,
+        "DRAM1_DEPTH_M1": arch.dram1_depth - 1,
+        "SIMD": arch.simd_registers_depth | arch.lut_count << 8 | arch.simd_loop_depth << 16,
+        "STRIDES": arch.stride0_depth | arch.stride1_depth << 8,
+    }

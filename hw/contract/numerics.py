@@ -1,0 +1,189 @@
+"""Fixed-point arithmetic of the machine, bit for bit (architecture.md, section 3).
+
+All functions take and give integers (Python ints or numpy arrays); a scalar of value v at binary point p is the
+integer v * 2**p. Rounding is always HALF_EVEN and results always saturate; a function that does either says so.
+The hardware twin of these functions is ``hw/fixed_point.py``; both are tested against each other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.hw.contract.errors import ArchError
+
+Integers = Any
+"""A Python int or a numpy array of int64 or, for more than 63 bits, of Python ints (dtype object)."""
+
+
+def integer_dtype(bits: int) -> type:
+    """The numpy dtype which holds signed integers of ``bits`` bits exactly."""
+    return np.int64 if bits <= 63 else object
+
+
+def minimum(width: int) -> int:
+    return -(1 << (width - 1))
+
+
+def maximum(width: int) -> int:
+    return (1 << (width - 1)) - 1
+
+
+def saturate(value: Integers, width: int) -> Integers:
+    """Clip to the range of a signed ``width``-bit integer."""
+    low, high = minimum(width), maximum(width)
+    if isinstance(value, np.ndarray):
+        if value.dtype != object and width >= 8 * value.itemsize:
+            return value
+        return np.minimum(np.maximum(value, low), high)  # several times as fast as np.clip on single vectors
+    return min(max(value, low), high)
+
+
+def round_half_even(value: Integers, shift: int) -> Integers:
+    """value / 2**shift, rounded to the nearest integer, ties to the even one. No saturation.
+
+    The carry added below the cut is half minus one, plus one where the kept part is odd: exact in one addition.
+    """
+    if shift == 0:
+        return value
+    return (value + ((1 << (shift - 1)) - 1) + ((value >> shift) & 1)) >> shift
+
+
+def leave(value: Integers, shift: int, width: int) -> Integers:
+    """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits, saturate."""
+    return saturate(round_half_even(value, shift), width)
+
+
+def enter(value: Integers, shift: int, accumulator_width: int) -> Integers:
+    """Scalar -> accumulator: shift left, saturate at the accumulator's width."""
+    if isinstance(value, np.ndarray):
+        value = value.astype(integer_dtype(accumulator_width + shift))
+    return saturate(value << shift, accumulator_width)
+
+
+@dataclass(frozen=True)
+class DataType:
+    """A fixed-point type ``FP<width>BP<point>``: storage, limits, and what One is.
+
+    ``width`` 4..32 bits, ``point`` 1..width-2 bits of fraction.
+    """
+
+    width: int
+    point: int
+
+    PATTERN = re.compile(r"FP(\d+)BP?(\d+)")
+    WIDTHS = range(4, 33)
+
+    @classmethod
+    def parse(cls, name: str) -> DataType:
+        """From ``FP16BP8``, or the seed's spelling ``FP32B16``. Raises ArchError."""
+        match = cls.PATTERN.fullmatch(name) if isinstance(name, str) else None
+        if match is None:
+            raise ArchError("data_type", name, "FP<width>BP<point>, such as FP16BP8 or FP32BP16",
+                            "write the width in bits, then the binary point")
+        width, point = int(match[1]), int(match[2])
+        if width not in cls.WIDTHS or not 1 <= point <= width - 2:
+            raise ArchError("data_type", name, f"width {cls.WIDTHS[0]}..{cls.WIDTHS[-1]}, point 1..width-2 (One fits)",
+                            "choose a wider type or move its binary point")
+        return cls(width, point)
+
+    @property
+    def name(self) -> str:
+        return f"FP{self.width}BP{self.point}"
+
+    @property
+    def scalar_bytes(self) -> int:
+        """Bytes of one scalar in DRAM: the smallest power of two that holds it (18 bits take 4 bytes)."""
+        return next(size for size in (1, 2, 4) if 8 * size >= self.width)
+
+    @property
+    def storage_dtype(self) -> np.dtype:
+        """Little-endian numpy type of a scalar in DRAM; its unused high bits repeat the sign."""
+        return np.dtype(f"<i{self.scalar_bytes}")
+
+    @property
+    def one(self) -> int:
+        return 1 << self.point
+
+    @property
+    def minimum(self) -> int:
+        return minimum(self.width)
+
+    @property
+    def maximum(self) -> int:
+        return maximum(self.width)
+
+    def saturate(self, value: Integers) -> Integers:
+        return saturate(value, self.width)
+
+    def multiply(self, left: Integers, right: Integers) -> Integers:
+        """The ALU's Multiply: rounds by the type's point, saturates."""
+        return self.saturate(round_half_even(left * right, self.point))
+
+    def truncate(self, value: Integers) -> Integers:
+        """Keep the low ``width`` bits as a signed number: what storage of a type narrower than its bytes reads as."""
+        return ((value + (1 << (self.width - 1))) & ((1 << self.width) - 1)) - (1 << (self.width - 1))
+
+    def quantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:
+        """Floats -> int64 scalars at ``point`` (default: the type's own), HALF_EVEN, saturated."""
+        scaled = np.rint(np.asarray(value, np.float64) * 2.0 ** (self.point if point is None else point))
+        return np.clip(scaled, self.minimum, self.maximum).astype(np.int64)
+
+    def dequantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:
+        """Scalars at ``point`` -> float64."""
+        return np.asarray(value, np.float64) * 2.0 ** -(self.point if point is None else point)
+
+
+def multiply_exact(activations: np.ndarray, weights: np.ndarray, width: int) -> np.ndarray:
+    """Exact matrix product of ``width``-bit integers: [n, rows] x [rows, columns] -> [n, columns].
+
+    Through float64 (BLAS) while every partial sum is below 2**53, through Python ints beyond 63 bits.
+    """
+    bits = 2 * width - 1 + max(weights.shape[0], 1).bit_length()
+    if bits <= 53:
+        return np.rint(activations.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
+    dtype = integer_dtype(bits)
+    return activations.astype(dtype) @ weights.astype(dtype)
+
+
+def mac_once(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, width: int) -> np.ndarray:
+    """``mac_rounding = once``: bias + activations @ weights, exact (not yet saturated to the accumulator).
+
+    activations [n, rows], weights [rows, columns], bias [columns] already entered -> [n, columns].
+    """
+    return multiply_exact(activations, weights, width) + bias
+
+
+def mac_every_step(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, data_type: DataType) -> np.ndarray:
+    """``mac_rounding = every_step``: each multiply-accumulate rounds and saturates; bias first, lanes ascending.
+
+    Shapes as in :func:`mac_once`, bias a plain scalar row; the result is of the data type.
+    """
+    parts = range(0, max(len(activations), 1), PART_VECTORS)
+    return np.concatenate([_mac_every_step(activations[k:k + PART_VECTORS], weights, bias, data_type) for k in parts])
+
+
+PART_VECTORS = 64
+"""Vectors that ``mac_every_step`` takes at a time, so that their products stay in the cache."""
+
+
+def _mac_every_step(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, data_type: DataType) -> np.ndarray:
+    """HALF_EVEN of product + (total << point) is total + the product rounded half down, plus one where the product
+    lies half way and that sum is odd: so all but this last step is done for all products at once."""
+    width, point = data_type.width, data_type.point
+    # |x*w| <= 2**(2*width-2), so a product and half of One fit 2*width bits.
+    dtype = np.int32 if 2 * width <= 32 else np.int64
+    activations, weights = activations.astype(dtype), weights.astype(dtype)
+    half = data_type.one // 2
+    products = activations.T[:, :, None] * weights[:, None, :]
+    half_way = ((products & (data_type.one - 1)) == half).astype(dtype)
+    half_down = (products + (half - 1)) >> point
+    total = np.broadcast_to(bias.astype(dtype), products.shape[1:])
+    for lane in range(len(weights)):
+        total = total + half_down[lane]
+        total += total & half_way[lane]
+        total = saturate(total, width)
+    return total.astype(np.int64)

@@ -1,0 +1,88 @@
+"""The execution units by name: which operation each takes and which ranges of which memories it touches.
+
+The interlock, the core and the decoder's dispatch are built from this table.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.hw.contract.isa import DataFlow, Opcode
+
+
+class Memory(enum.Enum):
+    LOCAL = "local"
+    ACCUMULATORS = "accumulators"
+    DRAM0 = "dram0"
+    DRAM1 = "dram1"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Operand ``operand`` (0 or 1) of an operation is a range of ``memory``, read or written."""
+
+    operand: int
+    memory: Memory
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Unit:
+    """``outstanding``: how many of its operations may be issued and not done; ``queue``: how many may wait."""
+
+    accesses: tuple[Access, ...]
+    outstanding: int = 4
+    queue: int = 4
+
+
+def _reads(operand: int, memory: Memory) -> Access:
+    return Access(operand, memory, False)
+
+
+def _writes(operand: int, memory: Memory) -> Access:
+    return Access(operand, memory, True)
+
+
+UNITS: dict[str, Unit] = {
+    "load_weight": Unit((_reads(0, Memory.LOCAL),)),
+    "mat_mul": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS)), 8),
+    "simd": Unit((_writes(0, Memory.ACCUMULATORS), _reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)), 8),
+    "move_out": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.ACCUMULATORS))),
+    "move_in": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS))),
+    "dram0_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0))),
+    "dram0_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0))),
+    "dram1_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM1))),
+    "dram1_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM1))),
+}
+"""SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads."""
+
+UNIT_NAMES = tuple(UNITS)
+
+UNIT_OF_FLOW = {
+    DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
+    DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
+    DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
+    DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
+}
+UNIT_OF_OPCODE = {
+    Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
+    Opcode.SIMD_LOOP: "simd",
+}
+
+OPERATION = np.dtype([("program_counter", "<i8"), ("unit", "<i8"),
+                      ("issue_cycle", "<i8"), ("start_cycle", "<i8"), ("finish_cycle", "<i8")])
+"""When an operation ran: a row of the table that the trace and the estimator give. ``unit`` indexes ``UNIT_NAMES``;
+cycles count as the machine's own counter does, 0 is the one in which it accepts the program's first instruction. Every
+instruction but NoOp and Configure is one operation; of a SIMD loop the header and each instruction of the body, whose
+work ends with the last one's finish."""
+
+NEVER = -1
+"""Instead of a cycle: the program was stopped before."""
+
+
+def conflict(left: Access, right: Access) -> bool:
+    """Whether two accesses must keep their order if their ranges overlap."""
+    return left.memory is right.memory and (left.writes or right.writes)

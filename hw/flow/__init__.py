@@ -1,0 +1,1 @@
+"""From a machine to files: Verilog, synthesis counts, place and route, tables for people and drivers."""

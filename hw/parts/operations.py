@@ -1,0 +1,119 @@
+"""Macro-operations: what the decoder hands to the queue of each unit. Shapes only.
+
+A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, enum
+
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.isa import Isa
+
+DRAM_OFFSET_WIDTH = 32
+CACHE_WIDTH = 4
+
+
+def shift_width(arch: Arch) -> int:
+    """Bits of an enter or leave shift."""
+    return bits_to_count(arch.accumulator_bits)
+
+
+def stride_log2_width(arch: Arch) -> int:
+    """Bits of any stride_log2 field, the wider of the two operands'."""
+    return max(bits_to_count(arch.stride0_depth), bits_to_count(arch.stride1_depth), 1)
+
+
+def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
+    return data.StructLayout({
+        "base": unsigned(address_width),
+        "stride_log2": unsigned(stride_log2_width(arch)),
+        "pitch": unsigned(address_width),
+    })
+
+
+def size_width(arch: Arch) -> int:
+    """Bits of size_m1. A legal operation is no longer than an on-chip memory, or fills the weight column with
+    zeroes."""
+    return max(arch.local_address_width, arch.accumulator_address_width, bits_to_count(arch.array_size + 1))
+
+
+def tile(arch: Arch, **walks: int) -> dict[str, object]:
+    """Fields of an operation over rows of vectors: sizes, and a walk for each name -> address width."""
+    return {
+        "size_m1": unsigned(size_width(arch)),
+        "rows_m1": unsigned(arch.local_address_width),
+        **{name: walk_layout(arch, width) for name, width in walks.items()},
+    }
+
+
+def load_weight_layout(arch: Arch) -> data.StructLayout:
+    """``local.base`` is the last address, visited first; the stride is walked downwards."""
+    return data.StructLayout({**tile(arch, local=arch.local_address_width), "zeroes": 1, "zero_bias": 1})
+
+
+def mat_mul_layout(arch: Arch) -> data.StructLayout:
+    """``swap``: weights were loaded since the last MatMul; the first vector takes them over."""
+    return data.StructLayout({
+        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
+        "accumulate": 1, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch),
+    })
+
+
+def move_out_layout(arch: Arch) -> data.StructLayout:
+    """Accumulators to local memory."""
+    return data.StructLayout({
+        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
+        "relu": 1, "leave_shift": shift_width(arch),
+    })
+
+
+def move_in_layout(arch: Arch) -> data.StructLayout:
+    """Local memory to accumulators."""
+    return data.StructLayout({
+        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
+        "accumulate": 1, "enter_shift": shift_width(arch),
+    })
+
+
+def dram_layout(arch: Arch) -> data.StructLayout:
+    """DRAM to local memory or back. ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE."""
+    return data.StructLayout({
+        **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width),
+        "window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH,
+    })
+
+
+class SimdKind(enum.Enum, shape=2):
+    """INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, INSTRUCTIONs all, are its body.
+
+    LOAD_LUT: fill ``table`` from local memory.
+    """
+
+    INSTRUCTION = 0
+    LOOP = 1
+    LOAD_LUT = 2
+
+
+def simd_layout(arch: Arch) -> data.StructLayout:
+    """One entry of the SIMD unit's queue; which fields count depends on ``kind``."""
+    isa = Isa(arch)
+    return data.StructLayout({
+        "kind": SimdKind,
+        "read": 1, "write": 1, "accumulate": 1, "hold": 1,
+        "write_address": unsigned(arch.accumulator_address_width),
+        "write_stride_log2": unsigned(stride_log2_width(arch)),
+        "read_address": unsigned(arch.accumulator_address_width),
+        "read_stride_log2": unsigned(stride_log2_width(arch)),
+        "opcode": unsigned(5),
+        "left": unsigned(isa.simd_register_width),
+        "right": unsigned(isa.simd_register_width),
+        "destination": unsigned(isa.simd_register_width),
+        "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
+        "iterations_m1": unsigned(arch.accumulator_address_width),
+        "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
+        "table": unsigned(bits_to_count(arch.lut_count + 1)),
+        "local_base": unsigned(arch.local_address_width),
+        "local_stride_log2": unsigned(stride_log2_width(arch)),
+    })

@@ -1,0 +1,82 @@
+"""Shapes of vectors and the signatures of memory ports, as the client sees them.
+
+A request is a stream: it is taken in the cycle where valid and ready are high. Memories answer reads in order, a fixed
+number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept; while it
+is not valid its payload is zero. A write, once taken, is seen by every read taken in a later cycle.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.contract.arch import EVERY_STEP, Arch, bits_to_count
+
+
+def vector_layout(arch: Arch) -> data.ArrayLayout:
+    """A row of local memory: array_size scalars."""
+    return data.ArrayLayout(signed(arch.number.width), arch.array_size)
+
+
+def accumulator_layout(arch: Arch) -> data.ArrayLayout:
+    """A row of the accumulators: array_size scalars of accumulator_width bits."""
+    return data.ArrayLayout(signed(arch.accumulator_bits), arch.array_size)
+
+
+def partial_sum_width(arch: Arch) -> int:
+    """Bits of a column's exact sum: array_size products plus an entered bias; with every_step a scalar."""
+    width = arch.number.width
+    if arch.mac_rounding == EVERY_STEP:
+        return width
+    return max(2 * width - 2 + bits_to_count(arch.array_size), arch.accumulator_bits - 1) + 2
+
+
+def sum_layout(arch: Arch) -> data.ArrayLayout:
+    """A row that leaves the systolic array."""
+    return data.ArrayLayout(signed(partial_sum_width(arch)), arch.array_size)
+
+
+class ReadPort(wiring.Signature):
+    """``request`` an address; ``response`` the row, a fixed latency later."""
+
+    def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(unsigned(address_width))),
+            "response": In(stream.Signature(row, always_ready=True)),
+        })
+
+
+class WritePort(wiring.Signature):
+    """``request``: address and row."""
+
+    def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(data.StructLayout({"address": address_width, "data": row}))),
+        })
+
+
+class AccumulatePort(wiring.Signature):
+    """``request``: address, row, and whether to add to what is there (saturating) instead of replacing it."""
+
+    def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(data.StructLayout(
+                {"address": address_width, "accumulate": 1, "data": row}))),
+        })
+
+
+def local_read_port(arch: Arch) -> ReadPort:
+    return ReadPort(arch.local_address_width, vector_layout(arch))
+
+
+def local_write_port(arch: Arch) -> WritePort:
+    return WritePort(arch.local_address_width, vector_layout(arch))
+
+
+def accumulator_read_port(arch: Arch) -> ReadPort:
+    return ReadPort(arch.accumulator_address_width, accumulator_layout(arch))
+
+
+def accumulator_write_port(arch: Arch) -> AccumulatePort:
+    return AccumulatePort(arch.accumulator_address_width, accumulator_layout(arch))

@@ -1,0 +1,1 @@
+"""A compiled model on any machine: its files, the packing of inputs and outputs, a session on golden or RTL."""

@@ -1,0 +1,62 @@
+"""Where the elements of a user's array lie in memory: orders, strides, and vectors.
+
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+def scatter(values: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+    """Elements of a port's array -> the tensor of ``shape`` that has them at ``order``, zero elsewhere."""
+    if order is None:
+        return values.reshape(shape)
+    tensor = np.zeros(math.prod(shape), values.dtype)
+    tensor[list(order)] = values.ravel()
+    return tensor.reshape(shape)
+
+
+def gather(tensor: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+    """The inverse of :func:`scatter`: a port's array of ``shape`` out of the tensor that has it."""
+    flat = tensor.reshape(-1)
+    return (flat if order is None else flat[list(order)]).reshape(shape)
+
+
+def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+    """An array of ``shape`` in which every element is the sum of its indices times ``strides``."""
+    place: np.ndarray = np.zeros(shape, np.int64)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        place += stride * np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return place
+
+
+def strides_of(index: np.ndarray) -> list[int] | None:
+    """The strides of which :func:`positions` makes ``index``, None where it is not so regular."""
+    if not index.size:
+        return None
+    start = index.ravel()[0]
+    strides = [int(index.take(1, axis).ravel()[0] - start) if size > 1 else 0 for axis, size in enumerate(index.shape)]
+    return strides if np.array_equal(index, positions(index.shape, strides)) else None
+
+
+def pack(tensor: np.ndarray, lanes: int) -> np.ndarray:
+    """[channels, height, width] -> vectors [tiles x height x width, lanes], missing channels zero."""
+    channels, height, width = tensor.shape
+    tiles = -(-channels // lanes)
+    padded = np.zeros((tiles * lanes, height, width), tensor.dtype)
+    padded[:channels] = tensor
+    return padded.reshape(tiles, lanes, height, width).transpose(0, 2, 3, 1).reshape(-1, lanes)
+
+
+def unpack(vectors: np.ndarray, layout: tuple[int, int, int]) -> np.ndarray:
+    """The inverse of :func:`pack`."""
+    channels, height, width = layout
+    lanes = vectors.shape[1]
+    tiles = vectors.reshape(-1, height, width, lanes).transpose(0, 3, 1, 2)
+    return tiles.reshape(-1, height, width)[:channels]

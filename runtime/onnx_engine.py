@@ -1,0 +1,35 @@
+"""ONNX models on the host, with onnxruntime. The one module here that imports onnx: import it where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+WRONG_OPTIMIZERS = ["Pad_Fusion"]
+"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
+where they then exceed the kernel."""
+
+
+def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
+    """An onnxruntime session on one thread (the same result every time), quiet."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, they need not be printed too
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
+                                        disabled_optimizers=WRONG_OPTIMIZERS)
+
+
+def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All outputs by name: on onnxruntime, or ONNX's own evaluator for an opset that the former does not know."""
+    try:
+        engine = session(model)
+    except Exception:  # its errors have no common type
+        evaluator = ReferenceEvaluator(model)
+        return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
+    names = [entry.name for entry in engine.get_outputs()]
+    return dict(zip(names, engine.run(names, dict(given)), strict=True))

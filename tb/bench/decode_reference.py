@@ -1,0 +1,117 @@
+"""What the hardware's decoder must hand on for a program: the golden decoder and checks, without the machine behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.golden.check import Checker
+from weft.golden.decode import Configure, DataMove, Decoder, LoadLut, LoadWeight, MatMul, NoOp, Simd, SimdLoop, Span
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdSub
+from weft.hw.parts.operations import SimdKind, size_width
+
+UNIT_OF_FLOW = {
+    DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
+    DataFlow.DRAM1_TO_LOCAL: "dram1_read", DataFlow.LOCAL_TO_DRAM1: "dram1_write",
+    DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
+    DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
+}
+Fields = dict[str, Any]
+"""Dotted name of a field of ``issue_layout`` -> value, ``unit`` as a name; only the fields that mean something."""
+
+
+class DecodeReference:
+    """``step`` takes one raw instruction; ``program_counter`` and ``registers`` are those of the next one."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.arch, self.isa = arch, Isa(arch)
+        self.registers = {register: spec.reset for register, spec in self.isa.registers.items()}
+        self.checker = Checker(self.isa, Decoder(self.isa, self.registers))
+        self.program_counter = 0
+        self.loop: tuple[int, int] | None = None
+        """Iterations, body instructions still to come."""
+        self.weights_waiting = True
+        """Loaded since the last MatMul, or before the reset, which keeps them."""
+
+    def step(self, raw: int) -> Cause | Fields | None:
+        """The cause of an illegal instruction; None for one that ends in the decoder; else what is handed on."""
+        instruction = self.isa.decode(raw)
+        operation = self.checker.check(instruction, self.loop[0] if self.loop else None)
+        if isinstance(operation, Cause):
+            return operation
+        fields = getattr(self, f"_{type(operation).__name__}")(operation)
+        common = {"program_counter": self.program_counter, "flags": instruction.flags}
+        self.program_counter = (self.program_counter + 1) % (1 << 32)
+        if isinstance(operation, Configure) and operation.register == Register.PROGRAM_COUNTER:
+            self.program_counter = operation.value
+        if fields is None:
+            return None
+        nowhere = {"local0": 0, "accumulators0": 0, "range1": 0, "in_loop": 0, "rows_m1": 0}
+        return {**nowhere, **common, **fields}
+
+    @staticmethod
+    def _span(operand: int, span: Span) -> Fields:
+        name = f"operand{operand}"
+        walk = {"base": span.base, "stride_log2": span.stride.bit_length() - 1, "last": span.last}
+        if span.rows > 1:
+            walk["pitch"] = span.pitch
+        return {f"{name}.{key}": value for key, value in walk.items()}
+
+    def _shifts(self) -> Fields:
+        return {"enter_shift": self.registers[Register.ENTER_SHIFT],
+                "leave_shift": self.registers[Register.LEAVE_SHIFT]}
+
+    def _NoOp(self, operation: NoOp) -> None:
+        return None
+
+    def _Configure(self, operation: Configure) -> None:
+        self.registers[Register(operation.register)] = operation.value
+
+    def _MatMul(self, operation: MatMul) -> Fields:
+        swap, self.weights_waiting = self.weights_waiting, False
+        local = {"local0": 1, **self._span(0, operation.local)} if operation.local else {}
+        far = operation.accumulator
+        return {"unit": "mat_mul", "swap": swap, "range1": 1, **local, **self._span(1, far), **self._shifts(),
+                "size_m1": far.size - 1, "rows_m1": far.rows - 1}
+
+    def _DataMove(self, operation: DataMove) -> Fields:
+        far, memory = operation.far, operation.flow.far_memory.upper()
+        place = self._shifts() if memory == "ACCUMULATOR" else {
+            "window": self.registers[Register[f"{memory}_OFFSET"]],
+            "cache": self.registers[Register[f"{memory}_CACHE"]]}
+        return {"unit": UNIT_OF_FLOW[operation.flow], "local0": 1, "range1": 1, **place,
+                **self._span(0, operation.local), **self._span(1, far),
+                "size_m1": far.size - 1, "rows_m1": far.rows - 1}
+
+    def _LoadWeight(self, operation: LoadWeight) -> Fields:
+        """Zeros beyond a full column change nothing, so their number is cut there."""
+        self.weights_waiting = True
+        if operation.local is None:
+            return {"unit": "load_weight", "size_m1": min(operation.size - 1, self.arch.array_size)}
+        return {"unit": "load_weight", "local0": 1, **self._span(0, operation.local), "size_m1": operation.size - 1}
+
+    def _Simd(self, operation: Simd) -> Fields:
+        iterations, left = self.loop or (1, 0)
+        fields = {"unit": "simd", "simd_kind": SimdKind.INSTRUCTION.value, **self._shifts(), "in_loop": left > 0,
+                  "loop_last": left == 1,
+                  "sub": self.isa.pack_sub(SimdSub(*operation[5:]))}
+        if operation.write is not None:
+            fields |= {"accumulators0": 1, **self._span(0, Span(operation.write, operation.write_stride, iterations))}
+        if operation.read is not None:
+            fields["range1"] = 1
+            if operation.read_stride:
+                fields |= self._span(1, Span(operation.read, operation.read_stride, iterations))
+            else:
+                fields |= {"operand1.base": operation.read, "operand1.last": operation.read}
+        self.loop = (iterations, left - 1) if left > 1 else None
+        return fields
+
+    def _SimdLoop(self, operation: SimdLoop) -> Fields:
+        """More iterations than any memory has vectors are legal while no body instruction touches a memory."""
+        self.loop = operation.iterations, operation.body
+        return {"unit": "simd", "simd_kind": SimdKind.LOOP.value, "body_m1": operation.body - 1,
+                "size_m1": operation.iterations - 1 & (1 << size_width(self.arch)) - 1}
+
+    def _LoadLut(self, operation: LoadLut) -> Fields:
+        return {"unit": "simd", "simd_kind": SimdKind.LOAD_LUT.value, "table": operation.table, "local0": 1,
+                **self._span(0, operation.local)}

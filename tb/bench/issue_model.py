@@ -1,0 +1,227 @@
+"""The units as the interlock sees them: they take operations, run for a random time, and pulse ``done`` in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from amaranth.lib import data
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import UNITS, Memory, conflict
+from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
+from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.parts.operations import (
+    dram_layout,
+    load_weight_layout,
+    mat_mul_layout,
+    move_in_layout,
+    move_out_layout,
+    simd_layout,
+)
+from weft.tb.bench.block_bench import Model, Ports, Source, from_bits, to_bits
+
+
+def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
+    """Unit -> its operation, as the core takes them from the units themselves."""
+    return {
+        "load_weight": load_weight_layout(arch), "mat_mul": mat_mul_layout(arch), "simd": simd_layout(arch),
+        "move_out": move_out_layout(arch), "move_in": move_in_layout(arch),
+        **dict.fromkeys(DRAM_UNITS, dram_layout(arch)),
+    }
+
+
+Range = tuple[int, int]
+"""First and last address."""
+FREE_LATENCY = {name: 4 if name in SHARED_MEMORY else 3 for name in UNIT_NAMES}
+"""Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
+FETCH_CYCLES = {name: 3 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+"""From one operation taken to the next one there."""
+TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
+"""Other queues that may fetch from the same memory first."""
+
+
+@dataclass(eq=False)
+class Issued:
+    """One decoded instruction and the cycles of its life. ``range0`` is of local memory or of the accumulators."""
+
+    unit: str
+    fields: dict[str, Any]
+    range0: Range | None = None
+    accumulators0: bool = False
+    range1: Range | None = None
+    loop: int | None = None
+    """Number of the SIMD loop whose body it belongs to."""
+    ends: Issued | None = field(default=None, repr=False)
+    """The last operation of that loop; itself otherwise. When it is done, so is this one for all others."""
+    must: list[tuple[Issued, str]] = field(default_factory=list, repr=False)
+    """(Earlier operation, "done" or "swapped"): what must have happened in an earlier cycle."""
+    may: list[tuple[Issued, str]] = field(default_factory=list, repr=False)
+    """The same, ranges of a loop taken together: what it may wait for."""
+    before: Issued | None = field(default=None, repr=False)
+    """The operation issued to the same unit before this one."""
+    issued: int | None = None
+    offered: int | None = None
+    started: int | None = None
+    swapped: int | None = None
+    done: int | None = None
+
+    def accesses(self) -> list[tuple[Any, Range]]:
+        """By the table of ``units.py``."""
+        found = []
+        for access in UNITS[self.unit].accesses:
+            if access.operand == 1 and self.range1:
+                found.append((access, self.range1))
+            if access.operand == 0 and self.range0 and (access.memory is Memory.ACCUMULATORS) == self.accumulators0:
+                found.append((access, self.range0))
+        return found
+
+
+def overlap(left: list[tuple[Any, Range]], right: list[tuple[Any, Range]]) -> bool:
+    return any(conflict(a, b) and first[0] <= second[1] and second[0] <= first[1]
+               for a, first in left for b, second in right)
+
+
+def hull(operations: list[Issued]) -> list[tuple[Any, Range]]:
+    """All accesses of a loop's body, each access of the table with the range from its first to its last address."""
+    ranges: dict[Any, Range] = {}
+    for operation in operations:
+        for access, (first, last) in operation.accesses():
+            low, high = ranges.get(access, (first, last))
+            ranges[access] = min(low, first), max(high, last)
+    return list(ranges.items())
+
+
+def find_waits(program: list[Issued]) -> None:
+    """Fill in ``must``, ``may``, ``before`` and ``ends``."""
+    loops: dict[int, list[Issued]] = {}
+    for operation in program:
+        if operation.loop is not None:
+            loops.setdefault(operation.loop, []).append(operation)
+    hulls = {number: hull(body) for number, body in loops.items()}
+    newest: dict[str, Issued] = {}
+    for index, operation in enumerate(program):
+        operation.ends = operation if operation.loop is None else loops[operation.loop][-1]
+        operation.before, newest[operation.unit] = newest.get(operation.unit), operation
+        ours = operation.accesses()
+        for earlier in program[max(0, index - 200):index]:
+            if earlier.unit == operation.unit:
+                continue
+            if overlap(ours, earlier.accesses()):
+                operation.must.append((earlier.ends or earlier, "done"))
+            if overlap(ours, earlier.accesses() if earlier.loop is None else hulls[earlier.loop]):
+                operation.may.append((earlier.ends or earlier, "done"))
+            if operation.unit == "mat_mul" and earlier.unit == "load_weight":
+                operation.must.append((earlier, "done"))
+            if operation.unit == "load_weight" and earlier.unit == "mat_mul" and earlier.fields["swap"]:
+                operation.must.append((earlier, "swapped"))
+        operation.may += operation.must
+
+
+class Issue(Source):
+    """Gives the program to the interlock; ``ready`` must say exactly whether queue and tracker have room."""
+
+    def __init__(self, program: list[Issued], layout: Any, units: Units, rng: Random, rate: float) -> None:
+        super().__init__("i", [to_bits(layout, operation.fields) for operation in program], rng, rate)
+        self.program, self.units = program, units
+
+    def watch(self, ports: Ports) -> None:
+        if self.offered is not None:
+            unit = self.program[len(self.taken)].unit
+            queued, outstanding = self.units.queued[unit], self.units.outstanding[unit]
+            room = queued < UNITS[unit].queue and outstanding < UNITS[unit].outstanding
+            assert ports["i.ready"] == room, f"{unit}, cycle {ports.cycle}: a hazard must not hold the decoder"
+        super().watch(ports)
+
+    def on_taken(self, ports: Ports, item: int) -> None:
+        operation = self.program[len(self.taken) - 1]
+        operation.issued = ports.cycle
+        self.units.coming[operation.unit].append(operation)
+        self.units.changes.append((operation.unit, 1, 1))
+
+
+class Units(Model):
+    """Nine units. ``busy_cycles``: longest time of an operation; ``rate``: how readily they take one."""
+
+    def __init__(self, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random, busy_cycles: int,
+                 rate: float) -> None:
+        self.program, self.layouts, self.expected, self.rng = program, layouts, expected, rng
+        self.busy_cycles, self.rate = busy_cycles, rate
+        self.coming: dict[str, deque[Issued]] = {name: deque() for name in UNIT_NAMES}
+        self.running: dict[str, deque[tuple[Issued, int]]] = {name: deque() for name in UNIT_NAMES}
+        self.swapping: deque[tuple[Issued, int]] = deque()
+        self.queued = dict.fromkeys(UNIT_NAMES, 0)
+        self.outstanding = dict.fromkeys(UNIT_NAMES, 0)
+        self.changes: list[tuple[str, int, int]] = []
+        """(Unit, change of queued, change of outstanding) at the end of the cycle."""
+        self.blamed: int | None = None
+        """Which of DRAM_UNITS is asked for its program counter."""
+
+    @property
+    def finished(self) -> bool:
+        return all(operation.done is not None for operation in self.program)
+
+    def drive(self, ports: Ports) -> None:
+        for unit, queued, outstanding in self.changes:
+            self.queued[unit] += queued
+            self.outstanding[unit] += outstanding
+        self.changes.clear()
+        ports["swapped"] = bool(self.swapping) and self.swapping[0][1] <= ports.cycle
+        if ports["swapped"]:
+            self.swapping.popleft()[0].swapped = ports.cycle
+        for name in UNIT_NAMES:
+            ports[f"{name}.ready"] = self.rng.random() < self.rate
+            running = self.running[name]
+            ends = bool(running) and running[0][1] <= ports.cycle
+            ports[f"{name}_done"] = ends
+            if ends:
+                running.popleft()[0].done = ports.cycle
+                self.changes.append((name, 0, -1))
+        self.blamed = next((index for index, name in enumerate(DRAM_UNITS) if ports[f"{name}_done"]), None)
+        ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
+
+    def watch(self, ports: Ports) -> None:
+        assert ports["idle"] == (not any(self.outstanding.values()))
+        if self.blamed is not None:
+            self._program_counter(ports, DRAM_UNITS[self.blamed])
+        for name in UNIT_NAMES:
+            if not ports[f"{name}.valid"]:
+                continue
+            assert self.coming[name], f"{name} is offered an operation that was never issued"
+            operation = self.coming[name][0]
+            if operation.offered is None:
+                self._offered(ports, name, operation)
+            if ports[f"{name}.ready"]:
+                self._start(ports, name, self.coming[name].popleft())
+
+    def _offered(self, ports: Ports, name: str, operation: Issued) -> None:
+        now = operation.offered = ports.cycle
+        for earlier, event in operation.must:
+            when = getattr(earlier, event)
+            assert when is not None and when < now, (
+                f"{name} starts at {now}, but {earlier.unit} is {event} at {when}: {operation.fields} {earlier.fields}")
+        seen = [getattr(earlier, event) for earlier, event in operation.may]
+        there = [operation.issued + FREE_LATENCY[name],
+                 *([operation.before.started + FETCH_CYCLES[name]] if operation.before else [])]
+        free = [max(there) + TURNS[name], *(when + 1 for when in seen if when is not None)]
+        assert now <= max(free), f"{name} could have started at {max(free)}, not {now}"
+        found = from_bits(self.layouts[name], ports[f"{name}.payload"])
+        wrong = {key: (found[key], value) for key, value in self.expected(operation).items() if found[key] != value}
+        assert not wrong, f"{name}: (found, right) {wrong}"
+
+    def _start(self, ports: Ports, name: str, operation: Issued) -> None:
+        now = operation.started = ports.cycle
+        self.changes.append((name, -1, 0))
+        earliest = self.running[name][-1][1] if self.running[name] else now
+        swap = name == "mat_mul" and operation.fields["swap"]
+        if swap:
+            first = self.swapping[-1][1] if self.swapping else now
+            self.swapping.append((operation, max(first, now) + 1 + self.rng.randrange(self.busy_cycles)))
+            earliest = max(earliest, self.swapping[-1][1])
+        self.running[name].append((operation, max(earliest, now) + 1 + self.rng.randrange(self.busy_cycles)))
+
+    def _program_counter(self, ports: Ports, name: str) -> None:
+        done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
+        assert ports["blamed_program_counter"] == done.fields["program_counter"]

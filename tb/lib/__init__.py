@@ -1,1 +1,0 @@
-"""The simulation: tools, builds, memories, drivers, and the programs that tests run."""

@@ -1,0 +1,1 @@
+"""Random programs and networks, each decided by a seed, and the rule by which each passes."""

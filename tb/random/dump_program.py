@@ -1,0 +1,99 @@
+"""A program that writes a machine's local memory, accumulators and weights (by their effect) to DRAM, without loss.
+
+Golden machine and hardware run it after the program under test; a difference of any one bit then shows in DRAM.
+
+An accumulator of W bits leaves as a scalar of w bits, rounded and saturated, so one look is not enough. The dump looks
+at the highest w bits first (leave shift W - w), subtracts what it saw (SIMD Subtract from a register that holds
+zero, accumulating, with the same enter shift), and looks at the rest w - 2 bits further down, until shift 0 shows the
+last bits exactly. The two bits of overlap are room for the carry of rounding and for the one value whose negative
+saturates. Every step can be undone by arithmetic on what was seen, so equal dumps mean equal accumulators. Without
+SIMD registers nothing can be subtracted: then the same shifts are looked at, and low bits of large values stay unseen.
+With ``every_step`` an accumulator is a scalar: one look shows it all.
+
+The weights show as the products of local memory's first vectors with them: fully, when these are of full rank and the
+sums do not saturate. SIMD registers and lookup tables are not dumped (register 1 is lost).
+"""
+
+from __future__ import annotations
+
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import DataFlow, Isa, Register, SimdOpcode, SimdSub
+from weft.tb.random.program_maker import Program
+
+
+def dump_shifts(arch: Arch) -> list[int]:
+    """The leave shifts at which accumulators are looked at."""
+    width = arch.number.width
+    if arch.mac_rounding == EVERY_STEP:
+        return [arch.number.point]
+    return [*range(arch.accumulator_bits - width, 0, 2 - width), 0]
+
+
+def probe_vectors(arch: Arch) -> int:
+    """How many of local memory's vectors are multiplied to show the weights."""
+    return min(arch.local_depth, arch.accumulator_depth)
+
+
+def dump_vectors(arch: Arch) -> int:
+    """Vectors that the dump writes: local memory, the accumulators at each shift, the products at each shift."""
+    return arch.local_depth + len(dump_shifts(arch)) * (arch.accumulator_depth + probe_vectors(arch))
+
+
+def default_offset_blocks(arch: Arch) -> int:
+    """Half way up the address space: away from the windows that random programs use."""
+    return min(Isa(arch).registers[Register.DRAM1_OFFSET].maximum, (1 << 24) - 1) // 2
+
+
+def dump_program(arch: Arch, dram: int = 1, base: int = 0, offset_blocks: int | None = None) -> Program:
+    """Dump to vectors base.. of port ``dram``'s window at ``offset_blocks``. Raises ValueError when it is too small."""
+    depth = (arch.dram0_depth, arch.dram1_depth)[dram]
+    if base + dump_vectors(arch) > depth:
+        raise ValueError(f"the dump takes {dump_vectors(arch)} vectors from {base}; dram{dram}_depth is {depth}")
+    return _Dump(arch, dram, default_offset_blocks(arch) if offset_blocks is None else offset_blocks).run(base)
+
+
+class _Dump:
+    def __init__(self, arch: Arch, dram: int, offset_blocks: int) -> None:
+        self.arch, self.isa = arch, Isa(arch)
+        self.to_dram = (DataFlow.LOCAL_TO_DRAM0, DataFlow.LOCAL_TO_DRAM1)[dram]
+        self.from_dram = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM1_TO_LOCAL)[dram]
+        offset = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)[dram]
+        self.program: Program = [
+            self.isa.configure(register, value) for register, value in
+            ((Register.MAT_MUL_ROWS, 0), (Register.MOVE_ROWS, 0), (offset, offset_blocks))]
+
+    def run(self, base: int) -> Program:
+        local, accumulators, probe = self.arch.local_depth, self.arch.accumulator_depth, probe_vectors(self.arch)
+        self.program.append(self.isa.data_move(self.to_dram, 0, base, local))
+        end = self.accumulators(base + local, accumulators)
+        self.program.append(self.isa.data_move(self.from_dram, 0, base, local))
+        self.shifts(dump_shifts(self.arch)[-1])
+        self.program.append(self.isa.mat_mul(0, 0, probe))
+        self.accumulators(end, probe)
+        return self.program
+
+    def accumulators(self, base: int, count: int) -> int:
+        """The first ``count`` accumulators to DRAM from ``base`` on, once a shift; where the next thing goes."""
+        for shift in dump_shifts(self.arch):
+            self.shifts(shift)
+            for start in range(0, count, self.arch.local_depth):
+                size = min(self.arch.local_depth, count - start)
+                self.program += [self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
+                                 self.isa.data_move(self.to_dram, 0, base + start, size)]
+            if shift and self.arch.mac_rounding != EVERY_STEP and self.arch.simd_registers_depth:
+                self.subtract_seen(count)
+            base += count
+        return base
+
+    def shifts(self, shift: int) -> None:
+        self.program += [self.isa.configure(Register.ENTER_SHIFT, shift),
+                         self.isa.configure(Register.LEAVE_SHIFT, shift)]
+
+    def subtract_seen(self, count: int) -> None:
+        """accumulator += (0 - leave(accumulator)) << shift, for each."""
+        self.program.append(self.isa.simd(SimdSub(SimdOpcode.ZERO, destination=1)))
+        subtract = SimdSub(SimdOpcode.SUBTRACT, left=1)
+        if self.arch.simd_loop_depth:
+            self.program += [self.isa.simd_loop(count, 1), self.isa.simd(subtract, read=0, write=0, accumulate=True)]
+            return
+        self.program += [self.isa.simd(subtract, read=k, write=k, accumulate=True) for k in range(count)]

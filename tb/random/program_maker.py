@@ -1,0 +1,226 @@
+"""Builds random legal programs action by action; ``random_program`` is the way in."""
+
+from __future__ import annotations
+
+import random
+
+from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub, simd_argument_count
+
+MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
+"""tb/golden/dram.py cuts its address space here."""
+MOST_VECTORS = 48
+"""Longest usual range of one row."""
+LONG_VECTORS = 300
+"""Longest range that comes now and then."""
+
+Program = list[Instruction]
+
+
+class ProgramMaker:
+    """Appends random legal actions to ``program`` and keeps track of what legality depends on."""
+
+    def __init__(self, arch: Arch, seed: int) -> None:
+        self.arch, self.isa = arch, Isa(arch)
+        self.random = random.Random(seed)
+        self.program: Program = []
+        self.program_counter = 0
+        self.rows = {Opcode.MAT_MUL: (1, 0, 0), Opcode.DATA_MOVE: (1, 0, 0)}
+        """Rows, near pitch, far pitch as configured."""
+        self.recent: dict[str, list[int]] = {memory: [0] for memory in ("local", "accumulator", "dram0", "dram1")}
+        self.depths = {memory: getattr(arch, f"{memory}_depth") for memory in self.recent}
+
+    def emit(self, *instructions: Instruction) -> None:
+        for instruction in instructions:
+            self.program.append(instruction)
+            self.program_counter = (self.program_counter + 1) % (1 << 32)
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+    def size(self, most: int) -> int:
+        """1..most, of several classes: single, tiny, around the array size, any, everything."""
+        lanes = self.arch.array_size
+        sizes = [1, self.random.randint(1, 4), lanes - 1, lanes, lanes + 1, self.random.randint(1, MOST_VECTORS)]
+        if self.chance(0.05):
+            sizes = [LONG_VECTORS]
+        return max(1, min(self.random.choice(sizes), most, LONG_VECTORS))
+
+    def stride(self, operand: int, size: int, room: int) -> int:
+        """A stride of the operand with which ``size`` vectors span less than ``room``; most often 1."""
+        depth = (self.arch.stride0_depth, self.arch.stride1_depth)[operand]
+        legal = [1 << k for k in range(depth) if (size - 1) << k < room]
+        return 1 if self.chance(0.5) else self.random.choice(legal)
+
+    def base(self, memory: str, span: int) -> int:
+        """Where ``span`` addresses fit, often at, beside or across a range used before."""
+        last = self.depths[memory] - span
+        base = self.random.choice([self.random.randint(0, last), self.random.randint(0, min(last, MOST_VECTORS)), last])
+        if self.chance(0.6):
+            near = self.random.choice(self.recent[memory])
+            base = self.random.choice([near, near + 1, near - 1, near - span, near - span + 1, near - span // 2])
+        base = max(0, min(base, last))
+        self.recent[memory] = [*self.recent[memory][-6:], base, base + span]
+        return base
+
+    def ranges(self, opcode: Opcode, memories: tuple[str, str]) -> tuple[int, tuple[int, int], tuple[int, int]]:
+        """Size and (address, stride) of both operands, rows included."""
+        rows, *pitches = self.rows.get(opcode, (1, 0, 0))
+        rooms = [self.depths[memory] - (rows - 1) * pitch for memory, pitch in zip(memories, pitches, strict=True)]
+        size = self.size(min(rooms))
+        operands = []
+        for operand, (memory, room) in enumerate(zip(memories, rooms, strict=True)):
+            stride = self.stride(operand, size, room)
+            span = (size - 1) * stride + 1 + self.depths[memory] - room
+            operands.append((self.base(memory, span), stride))
+        return size, operands[0], operands[1]
+
+    # -- legal actions ---------------------------------------------------------------------------------------------
+    def no_op(self) -> None:
+        self.emit(self.isa.no_op())
+
+    def mat_mul(self) -> None:
+        size, (local, local_stride), (accumulator, accumulator_stride) = self.ranges(
+            Opcode.MAT_MUL, ("local", "accumulator"))
+        self.emit(self.isa.mat_mul(local, accumulator, size, accumulate=self.chance(0.5), zeroes=self.chance(0.1),
+                                   local_stride=local_stride, accumulator_stride=accumulator_stride))
+
+    def data_move(self, flow: DataFlow | None = None) -> None:
+        flow = self.random.choice(list(DataFlow)) if flow is None else flow
+        size, (local, local_stride), (far, far_stride) = self.ranges(Opcode.DATA_MOVE, ("local", flow.far_memory))
+        self.emit(self.isa.data_move(flow, local, far, size, local_stride=local_stride, far_stride=far_stride))
+
+    def load_weight(self) -> None:
+        most = min(self.depths["local"], 1 << self.isa.operand_widths[1])
+        size = min(self.random.choice([self.arch.array_size + 1, self.arch.array_size, self.size(most)]), most)
+        stride = self.stride(0, size, self.depths["local"])
+        self.emit(self.isa.load_weight(self.base("local", (size - 1) * stride + 1), size, zeroes=self.chance(0.1),
+                                       zero_bias=self.chance(0.3), local_stride=stride))
+
+    def sub(self) -> SimdSub:
+        """A legal SIMD sub-instruction; sources that the operation does not read are any that can be written."""
+        depth, opcodes = self.arch.simd_registers_depth, list(SimdOpcode)
+        opcode = self.random.choice(opcodes if self.arch.lut_count else opcodes[:-1])
+        any_source = (1 << self.isa.simd_register_width) - 1
+        sources = [self.random.randint(0, depth if index < simd_argument_count(opcode) else any_source)
+                   for index in range(2)]
+        most = depth - self.arch.lut_count if opcode is SimdOpcode.LOOKUP else depth
+        return SimdSub(opcode, *sources, self.random.randint(0, most))
+
+    def simd(self) -> None:
+        self.emit(self.any_simd(1, False))
+
+    def any_simd(self, iterations: int, in_loop: bool, *, same: tuple[int, int] | None = None) -> Instruction:
+        """For every iteration legal; ``same``: the (address, stride) to use for both accesses."""
+        accesses: list[tuple[int, int]] = []
+        for operand in (0, 1):
+            stride = self.stride(operand, iterations, self.depths["accumulator"]) if in_loop else \
+                1 << self.random.randrange((self.arch.stride0_depth, self.arch.stride1_depth)[operand])
+            span = (iterations - 1) * stride + 1 if in_loop else 1
+            accesses.append(same or (self.base("accumulator", span), stride))
+        (write, write_stride), (read, read_stride) = accesses
+        return self.isa.simd(self.sub(), read=read if self.chance(0.85) else None,
+                             write=write if self.chance(0.7) else None, accumulate=self.chance(0.3),
+                             hold=in_loop and self.chance(0.2), read_stride=read_stride, write_stride=write_stride)
+
+    def simd_loop(self) -> None:
+        if not self.arch.simd_loop_depth:
+            return
+        iterations, body = self.loop_head()
+        same = None
+        if self.chance(0.4):
+            stride = self.stride(0, iterations, self.depths["accumulator"])
+            if stride < 1 << self.arch.stride1_depth:
+                same = self.base("accumulator", (iterations - 1) * stride + 1), stride
+        for _ in range(body):
+            self.emit(self.any_simd(iterations, True, same=same if self.chance(0.8) else None))
+
+    def loop_head(self, least: int = 1) -> tuple[int, int]:
+        """Emit a SIMDLoop; (iterations, at least ``least``, and body length)."""
+        iterations = max(least, self.size(min(self.depths["accumulator"], 1 << self.isa.operand_widths[0])))
+        body = self.random.choice([1, 2, 3, self.arch.simd_loop_depth, self.random.randint(1, 16)])
+        body = min(body, self.arch.simd_loop_depth, 1 << self.isa.operand_widths[1])
+        self.emit(self.isa.simd_loop(iterations, body))
+        return iterations, body
+
+    def load_lut(self, table: int | None = None) -> None:
+        depth = self.arch.lut_depth
+        if not self.arch.lut_count or depth > self.depths["local"]:
+            return
+        stride = self.stride(0, depth, self.depths["local"])
+        table = self.random.randint(0, self.arch.lut_count) if table is None else table
+        self.emit(self.isa.load_lut(self.base("local", (depth - 1) * stride + 1), table, local_stride=stride))
+
+    # -- registers -------------------------------------------------------------------------------------------------
+    def configure(self) -> None:
+        self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register])()
+
+    def rows_mat_mul(self) -> None:
+        self._rows(Opcode.MAT_MUL, Register.MAT_MUL_ROWS, self.depths["accumulator"])
+
+    def rows_move(self) -> None:
+        far_depth = min(self.depths[memory] for memory in ("accumulator", "dram0", "dram1"))
+        self._rows(Opcode.DATA_MOVE, Register.MOVE_ROWS, far_depth)
+
+    def _rows(self, opcode: Opcode, first: Register, far_depth: int) -> None:
+        """Rows and both pitches, such that at least one vector a row fits every memory. Often back to one row."""
+        rows, pitches = 1, [0, 0]
+        if self.chance(0.7):
+            rows = min(self.random.randint(2, 5), self.isa.registers[first].maximum + 1)
+            for index, depth in enumerate((self.depths["local"], far_depth)):
+                most = min((depth - 1) // max(rows - 1, 1), self.isa.registers[Register(first + 1 + index)].maximum)
+                pitches[index] = self.random.choice([0, 1, self.random.randint(0, min(most, 9)),
+                                                     self.random.randint(0, most)])
+                pitches[index] = min(pitches[index], most)
+        self.rows[opcode] = (rows, pitches[0], pitches[1])
+        for index, value in enumerate((rows - 1, *pitches)):
+            self.emit(self.isa.configure(Register(first + index), value))
+
+    def shifts(self) -> None:
+        register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
+        values = [self.arch.number.point]
+        if self.arch.mac_rounding != EVERY_STEP:
+            values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
+        self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
+
+    def plain_register(self) -> None:
+        register = self.random.choice([Register.DRAM0_OFFSET, Register.DRAM1_OFFSET, Register.DRAM0_CACHE,
+                                       Register.DRAM1_CACHE, Register.TIMEOUT, Register.TRACEPOINT,
+                                       Register.PROGRAM_COUNTER])
+        most = self.isa.registers[register].maximum
+        value = self.random.choice([0, most, self.random.randint(0, most)])
+        if register in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET):
+            window = getattr(self.arch, f"dram{int(register is Register.DRAM1_OFFSET)}_depth") * self.arch.vector_bytes
+            room = max(0, MOST_OFFSET_BLOCKS - window // (1 << 16) - 1)
+            value = min(self.random.choice([0, 0, 1, 2, most]), most, room)
+        if register is Register.TIMEOUT:
+            value = most
+        value = min(value, (1 << self.isa.operand_widths[1]) - 1)
+        self.emit(self.isa.configure(register, value))
+        if register is Register.PROGRAM_COUNTER:
+            self.program_counter = value
+
+    # -- whole programs --------------------------------------------------------------------------------------------
+    def preamble(self) -> None:
+        """Bring data everywhere: local memory, accumulators, weights and tables."""
+        size = min(self.depths["local"], self.depths["dram0"], LONG_VECTORS)
+        self.emit(self.isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, size))
+        self.data_move(DataFlow.LOCAL_TO_ACCUMULATOR)
+        self.load_weight()
+        for table in range(self.arch.lut_count + 1):
+            self.load_lut(table)
+
+    ACTIONS: dict[str, int] = {
+        "no_op": 1, "mat_mul": 8, "data_move": 9, "load_weight": 4, "simd": 5, "simd_loop": 3, "load_lut": 1,
+        "configure": 4}
+    """Action -> relative frequency."""
+
+    def action(self) -> None:
+        name = self.random.choices(list(self.ACTIONS), list(self.ACTIONS.values()))[0]
+        getattr(self, name)()
+
+    def fill(self, length: int) -> None:
+        """Actions until the program has at least ``length`` instructions."""
+        while len(self.program) < length:
+            self.action()

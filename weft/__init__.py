@@ -1,0 +1,1 @@
+"""The package: one link for each room of the project."""
