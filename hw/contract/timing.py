@@ -79,4 +79,4 @@ SIMULATED_DRAM_LATENCY = 20
 beat to its response."""
 
 SIMULATED_DRAM_BURSTS = 16
-"""Bursts under way in the simulated DRAM at most, each way (tb/lib/sv/axi_dram.sv)."""
+"""Bursts under way in the simulated DRAM at most, each way (simulate/sv/axi_dram.sv)."""
