@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TEXTS = (".py", ".md", ".toml", ".sv", ".cpp", ".sh", "Makefile", "run")
+TEXTS = (".py", ".md", ".toml", ".sv", ".cpp", ".sh", "Makefile")
 """How the names of files end in which people read."""
 
 FILE = re.compile(r"(?<![\w./<-])(?:\.\./)*[A-Za-z*_][\w./*-]*\.(?:md|py|sv|cpp)\b(?!\w)")
@@ -28,10 +28,10 @@ MADE = (".json", ".h", ".log")
 
 @cache
 def files() -> tuple[str, ...]:
-    """Every file of the repository that is there, from its root."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True,
-                            capture_output=True, check=True).stdout.split("\n")
-    return tuple(name for name in listed if name and (ROOT / name).is_file())
+    """Every file of the repository but hidden ones and what is built, by its path from the root."""
+    tops = [top for top in sorted(ROOT.iterdir()) if not top.name.startswith(".") and top.name not in ("build", "weft")]
+    found = [path for top in tops for path in (top, *sorted(top.rglob("*"))) if path.is_file()]
+    return tuple(str(path.relative_to(ROOT)) for path in found if path.suffix != ".pyc")
 
 
 def texts() -> list[str]:
