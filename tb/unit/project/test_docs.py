@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 TEXTS = (".py", ".md", ".toml", ".sv", ".cpp", ".sh", "Makefile")
 """How the names of files end in which people read."""
 
+SAID = re.compile(r'"""(?:.|\n)*?"""|(?<=\s)#.*|"[^"\n]* [^"\n]*"')
 FILE = re.compile(r"(?<![\w./<-])(?:\.\./)*[A-Za-z*_][\w./*-]*\.(?:md|py|sv|cpp)\b(?!\w)")
 MODULE = re.compile(r"\bweft(?:\.[a-z_][a-z0-9_]*)+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -41,29 +43,20 @@ def texts() -> list[str]:
 
 @cache
 def prose(name: str) -> str:
-    """What is said for people: of Python docstrings, comments and error texts, of the rest everything."""
+    """What is said for people: of Python docstrings, comments and texts of more than a word, of the rest everything."""
     content = (ROOT / name).read_text()
-    if not name.endswith(".py"):
-        return content
-    strings = [node.value for node in ast.walk(ast.parse(content))
-               if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value]
-    return "\n".join([*strings, *re.findall(r"(?:^|\s)#.*", content)])
+    return "\n".join(SAID.findall(content)) if name.endswith(".py") else content
 
 
 @cache
 def exists(cited: str, where: str) -> bool:
-    """Whether a file is meant: from the root, from the citing file's folder or room, or by its bare name anywhere."""
-    pattern = re.compile(re.escape(re.sub(r"NAME", "*", cited)).replace(r"\*", "[^/]*"))
+    """Whether a file is meant: from the root, from the citing file's folder or room, or by its bare name anywhere.
+    ``*`` and ``NAME`` stand for any name."""
+    pattern = re.sub(r"NAME|\*", "*", cited)
     if "/" not in cited:
-        return any(pattern.fullmatch(name.rpartition("/")[2]) for name in files())
-    for folder in {ROOT, (ROOT / where).parent, ROOT / where.split("/")[0]}:
-        if not cited.startswith("../"):
-            here = str(folder.relative_to(ROOT)) + "/" if folder != ROOT else ""
-            if any(pattern.fullmatch(name.removeprefix(here)) for name in files() if name.startswith(here)):
-                return True
-        elif (folder / cited).resolve().is_file():
-            return True
-    return False
+        return bool(fnmatch.filter([Path(name).name for name in files()], pattern))
+    places = {ROOT, (ROOT / where).parent, ROOT / where.split("/")[0]}
+    return any(place.is_dir() and path.is_file() for place in places for path in place.glob(pattern))
 
 
 def missing_files(text: str, where: str) -> list[str]:
