@@ -1,7 +1,13 @@
 """``.tmodel``, ``.tprog`` and ``.tdata``: a compiled model on disk, and packing of its inputs and outputs.
 
-Every key is described in docs/compiler.md, "File formats". What was added to the keys of the original tools an old
-reader may ignore; files of the original tools have none of it and load too.
+The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
+(the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where elements do not lie in order either
+``strides``, one for each axis of the user's array, such as those of TensorFlow's channels-last images, or ``order``,
+runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``packing`` of an
+input that a thin first layer reads (``packing.py``): these places count in ``source`` [channels, height, width], of
+which the host makes ``layout``; ``host`` (a small ONNX model which runs behind the machine); ``macs``; ``layers`` (the
+report); ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run. Files of
+the original tools have none of them and load too.
 
 In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
 """
