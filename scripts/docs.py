@@ -220,6 +220,8 @@ def scaling() -> str:
 
 
 def unit_cycles() -> str:
+    if "units" not in data():
+        return "No numbers are committed. `make bench-units` measures them, `make docs MEASURED=1` brings them here.\n"
     rows = [(row["machine"], row["case"], number(row["cycles"]), number(row["best"] or None),
              f"{row['best'] / row['cycles']:.1%}" if row["best"] else "",
              "" if row["bar"] is None else number(round(row["bar"]))) for row in data()["units"]["rows"]]
