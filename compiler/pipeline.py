@@ -7,7 +7,6 @@ after every step, what it left as readable text, and while the product is a grap
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +17,8 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.backend.encode import assemble, encode
-from weft.compiler.backend.limit import array_vectors
-from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
+from weft.compiler.backend.report import CompileReport
+from weft.compiler.backend.write import by_layer, write
 from weft.compiler.errors import Fault, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -48,10 +47,8 @@ from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import ConstFile, Port, TModel, write_files
+from weft.runtime.manifest import write_files
 
-FEWEST_STEPS = 16
-"""Of the data type's, that an output's largest value should be worth."""
 NOT_MADE: Any = None
 """A product of a step that has not run yet; the order of STEPS sees to it that none is read."""
 
@@ -188,14 +185,8 @@ def _verify(state: State) -> State:
 def _encode(state: State) -> State:
     instructions, starts = encode(state.schedule.operations, state.arch)
     counts = np.diff([*starts, len(instructions)])
-    return state.replace(program=assemble(instructions, state.arch), instruction_counts=_by_layer(state, counts),
+    return state.replace(program=assemble(instructions, state.arch), instruction_counts=by_layer(state, counts),
                          instruction_layers=np.repeat(state.schedule.layers, counts))
-
-
-def _by_layer(state: State, numbers: Sequence[int] | np.ndarray) -> tuple[int, ...]:
-    """One number for each operation, summed up for each layer."""
-    sums = np.bincount(state.schedule.layers, numbers, len(state.layers))
-    return tuple(int(number) for number in sums)
 
 
 STEPS: tuple[Step, ...] = (
@@ -250,7 +241,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
         if watch is not None:
             watch(step, state)
-    return _write(state, output, name or model.stem)
+    return write(state, output, name or model.stem)
 
 
 def _run(step: Step, state: State) -> State:
@@ -270,61 +261,3 @@ def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool
     if graph_changed:
         contents[f"{stem}.onnx"] = to_onnx(state.graph).SerializeToString(deterministic=True)
     write_files(folder, contents)
-
-
-def _write(state: State, folder: Path, name: str) -> CompileReport:
-    passed = _by_layer(state, [array_vectors([operation]) for operation in state.schedule.operations])
-    rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts, passed,
-                       state.arch)
-    files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
-    manifest = TModel(
-        name, folder, state.arch, files["tprog"], len(state.program),
-        _const_files(state, files["tdata"]),
-        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
-        sum(row["macs"] for row in rows), rows, state.instruction_layers)
-    storage = state.arch.number.storage_dtype
-    write_files(folder, {
-        files["tdata"]: state.consts.vectors.astype(storage).tobytes(),
-        files["tprog"]: state.program,
-        files["tmodel"]: (json.dumps(manifest.to_json(), indent=1) + "\n").encode(),
-    })
-    return CompileReport(
-        name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
-        sum(state.instruction_counts), manifest.macs, total_vectors(rows),
-        sum(row["saturated"] for row in rows), _warnings(state, rows), state.host)
-
-
-def _const_files(state: State, name: str) -> tuple[ConstFile, ...]:
-    size, copy = len(state.consts.vectors), state.layout.copy
-    return ConstFile(name, 0, size), *([ConstFile(name, copy.base, size, "dram0")] if copy is not None else [])
-
-
-def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
-    places = state.layout.dram0
-    found = []
-    for port in ports:
-        place, (_, channels, height, width) = places[port.tensor], state.graph.shapes[port.tensor]
-        found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          state.points.vars[port.tensor], port.order, port.packing))
-    return tuple(found)
-
-
-def _warnings(state: State, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
-    warnings = []
-    if state.calibration.random and not (state.plain or state.arch.mac_rounding == EVERY_STEP):
-        warnings.append("no calibration inputs: binary points come from random inputs and may be far off; "
-                        "give real ones (--calibrate x.npz)")
-    for port in state.graph.inputs:
-        exponent = state.arch.number.width - 1 - state.points.vars[port.tensor]
-        beyond = state.calibration.ranges[port.tensor].beyond(exponent)
-        if beyond:
-            warnings.append(f"input {port.name}: {beyond} calibration values saturate")
-    for port in state.graph.outputs:
-        largest = state.calibration.ranges[port.tensor].magnitude * 2.0 ** state.points.vars[port.tensor]
-        if 0 < largest < FEWEST_STEPS:
-            warnings.append(f"output {port.name}: its values are no more than {largest:.1f} steps of its type, for it "
-                            "shares a binary point with much larger numbers; look for a damaged weight")
-    for row in rows:
-        if row["saturated"]:
-            warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
-    return tuple(warnings)
