@@ -16,6 +16,7 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
     Layer,
+    Layers,
     LeakyRelu,
     Load,
     Lookup,
@@ -98,7 +99,7 @@ class Builder:
         return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
 
 
-def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
+def build_layers(graph: Graph, arch: Arch) -> Layers:
     """The layers in an order that respects their dataflow. Raises CompileError for what the SIMD unit lacks."""
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size))
     for position, node in enumerate(graph.nodes):
@@ -106,8 +107,8 @@ def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
             continue
         builder.made[node.output] = HANDLERS[node.op](builder, position, node)
     ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
-    return tuple(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
-                 for name, layer in ordered)
+    return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
+                  for name, layer in ordered)
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:

@@ -267,17 +267,22 @@ class Layer:
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 
-def text(layers: tuple[Layer, ...]) -> str:
-    """Layers as text, one operation a line."""
-    lines = []
-    for layer in layers:
-        lines.append(f"layer {layer.name}")
-        lines += [f"  {operation}" for operation in layer.operations]
-    return "\n".join(lines) + "\n"
+class Layers(tuple[Layer, ...]):
+    """All layers of a network, in the order in which they run."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        """One operation a line."""
+        lines = []
+        for layer in self:
+            lines.append(f"layer {layer.name}")
+            lines += [f"  {operation}" for operation in layer.operations]
+        return "\n".join(lines) + "\n"
 
 
-def parse(content: str) -> tuple[Layer, ...]:
-    """The layers of :func:`text`. Raises WeftError."""
+def parse(content: str) -> Layers:
+    """The layers of :meth:`Layers.text`. Raises WeftError."""
     kinds = (*get_args(Operation), Var, Part, Window)
     found: list[tuple[str, list[Operation]]] = []
     for line in content.splitlines():
@@ -285,4 +290,4 @@ def parse(content: str) -> tuple[Layer, ...]:
             found.append((line.removeprefix("layer "), []))
         elif line.strip():
             found[-1][1].append(parse_value(line, kinds))
-    return tuple(Layer(name, tuple(operations)) for name, operations in found)
+    return Layers(Layer(name, tuple(operations)) for name, operations in found)

@@ -97,6 +97,9 @@ class Consts:
     vectors: np.ndarray
     layers: tuple[LayerConsts, ...]
 
+    def text(self) -> str:
+        return f"{len(self.vectors)} vectors\n"
+
 
 def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points, arch: Arch) -> Consts:
     """Quantise and lay out every layer's constants. Raises CompileError when DRAM1 is too small."""

@@ -7,11 +7,23 @@ all that reads either.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.frontend.onnx_writer import part_to_onnx
 from weft.runtime.host_part import HostPart, named
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """The part of the network that the host computes, where there is one."""
+
+    part: HostPart | None
+
+    def text(self) -> str:
+        return "" if self.part is None else f"on the host: {self.part.text()}\n"
+
 
 HOST_OPERATORS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
 """Operators that the machine never computes."""
