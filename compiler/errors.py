@@ -5,6 +5,9 @@ from __future__ import annotations
 from weft.compiler.frontend.graph import Node
 from weft.hw.contract.errors import WeftError, explain
 
+ON_HOST = "run the network from here on the host (--host-fallback)"
+USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
+
 
 class CompileError(WeftError):
     """A model that cannot be compiled, or files of a compiled model that cannot be used.

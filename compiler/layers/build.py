@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from weft.compiler.errors import refuse_node
+from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
@@ -31,13 +31,9 @@ from weft.compiler.layers.hir import (
     Save,
     Var,
 )
-from weft.compiler.passes.normalise import TABLES
-from weft.compiler.passes.operators import ON_HOST
+from weft.compiler.passes.operators import FUNCTIONS, OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
-
-COUNTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Operators of the model whose multiply-accumulates count; average pools and normalisations only use the array."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +140,16 @@ def _window(node: Node) -> Window:
     return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
 
 
+def _counts(node: Node) -> bool:
+    """Whether its multiply-accumulates are the network's: average pools and normalisations only use the array."""
+    return node.origin in OPERATORS and OPERATORS[node.origin].counted
+
+
 def _conv(builder: Builder, position: int, node: Node) -> Open:
     weights = builder.graph.constants[node.input(1)]
     size = builder.graph.shapes[node.output][2:]
     counted = math.prod(size) * weights.size if node.macs is None else node.macs
-    macs = counted if node.origin in COUNTED else 0
+    macs = counted if _counts(node) else 0
     core = MatMul(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"], _window(node),
                   "%0", (size[0], size[1]), macs)
     return Open(node.name, position, (core,))
@@ -157,7 +158,7 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
 def _product(builder: Builder, position: int, node: Node) -> Open:
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
-    macs = left.channels * left.height * left.width * right.channels if node.origin in COUNTED else 0
+    macs = left.channels * left.height * left.width * right.channels if _counts(node) else 0
     return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
 
 
@@ -237,5 +238,5 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Mul": _mul,
     "Product": _product,
     "Relu": _relu,
-    **dict.fromkeys(TABLES, _lookup),
+    **dict.fromkeys(sorted(FUNCTIONS), _lookup),
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Port
 from weft.compiler.frontend.onnx_writer import part_to_onnx
+from weft.compiler.passes.operators import HOST_OPERATORS
 from weft.runtime.host_part import HostPart, named
 
 
@@ -23,10 +24,6 @@ class OnHost:
 
     def text(self) -> str:
         return "" if self.part is None else f"on the host: {self.part.text()}\n"
-
-
-HOST_OPERATORS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
-"""Operators that the machine never computes."""
 
 
 def refuse_host(graph: Graph) -> None:

@@ -12,6 +12,7 @@ from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import Rewrite
+from weft.compiler.passes.rules import ValueTable
 from weft.compiler.passes.take import broadcast, exact, image
 
 CONSTANT_PIXELS = 4096
@@ -170,7 +171,7 @@ def div(state: Rewrite, node: Node) -> None:
         return
     inverse = f"{node.output}/reciprocal"
     state.declare(inverse, state.graph.shapes[right])
-    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}))
+    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}), RECIPROCAL)
     _product(state, node, _operands(state, node.replace(inputs=(left, inverse))))
 
 
@@ -297,20 +298,19 @@ def hard_swish(state: Rewrite, node: Node) -> None:
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
 
 
-ZERO_AT_ZERO = frozenset({"Tanh", "Elu", "Selu", "Gelu", "Mish"})
-"""Functions that leave unused lanes at zero; their tables see to it that they do so exactly."""
+RECIPROCAL = ValueTable(domain=lambda low, high: (low, high), pole_at_zero=True)
 
 
-def lookup(state: Rewrite, node: Node) -> None:
+def lookup(state: Rewrite, node: Node, table: ValueTable) -> None:
     """Sigmoid, Tanh, Elu, Selu, Softplus, Mish, Gelu, Exp, Sqrt, Reciprocal: a value table. Where the function of 0 is
     not 0, unused lanes become channels (copies of the first), so that what reads the result knows of them."""
     source, channels = image(state, node, node.input(0))
     _, count, *size = state.shapes[source]
     full = -(-count // state.lanes) * state.lanes
-    if channels is not None or (full != count and node.op not in ZERO_AT_ZERO):
+    if channels is not None or (full != count and not table.keeps_zero):
         source = exact(state, node, node.input(0))
         count = state.shapes[source][1]
-        full = count if node.op in ZERO_AT_ZERO else -(-count // state.lanes) * state.lanes
+        full = count if table.keeps_zero else -(-count // state.lanes) * state.lanes
     if full != count:
         eye = np.zeros((full, count, 1, 1))
         eye[range(full), [*range(count), *[0] * (full - count)]] = 1

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.errors import CompileError, refuse_node
+from weft.compiler.errors import USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Shape
 from weft.compiler.passes.index import default_index
-from weft.compiler.passes.operators import USE_HOST
 
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
