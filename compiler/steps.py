@@ -12,7 +12,6 @@ from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.consts import Consts, encode_consts
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
@@ -22,7 +21,8 @@ from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.quantize.calibrate import Calibration, Samples, channel_ranges, choose_samples
-from weft.compiler.quantize.points import Points, choose_points
+from weft.compiler.quantize.consts import Consts, encode_consts
+from weft.compiler.quantize.points import HEADROOM, Points, choose_points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import EVERY_STEP, Arch
@@ -54,7 +54,7 @@ def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, 
     """Not where every tensor has the type's own point: there is no room for offsets."""
     if request.plain or arch.mac_rounding == EVERY_STEP:
         return graph
-    return fold_forward(graph, partial(channel_ranges, graph, given))
+    return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
 
 def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:

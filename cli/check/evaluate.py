@@ -28,9 +28,9 @@ from weft.compiler.layers.hir import (
     Save,
     Var,
 )
-from weft.compiler.memory.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place
+from weft.compiler.quantize.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu

@@ -13,12 +13,12 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.variables import whole_var
 from weft.compiler.passes.host import OnHost
 from weft.compiler.passes.index import feed
 from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram

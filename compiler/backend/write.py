@@ -14,11 +14,11 @@ from weft.compiler.backend.report import CompileReport, layer_table, total_vecto
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.graph import Port as GraphPort
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.host import OnHost
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from weft.compiler import lir
 from weft.compiler.layers.hir import Saved
 from weft.compiler.lir import Address, Space
-from weft.compiler.memory.consts import OutputBlock, WeightTile
+from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
 from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.compiler.scheduler.shape import LayerShape
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
-from weft.compiler.scheduler.spans import Axis, Span, View, groups, repeated, spans
 from weft.compiler.scheduler.stages import layer_steps
-from weft.compiler.scheduler.tiling import Plan, finished_together
+from weft.compiler.tiling.search import Plan, finished_together
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Axis, Span, View, groups, repeated, spans
 from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]

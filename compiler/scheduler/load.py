@@ -11,10 +11,10 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import Box, View, groups
 from weft.compiler.scheduler.stages import Step
-from weft.compiler.scheduler.tiling import Tiling
+from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Box, View, groups
 
 STRIP, WEIGHTS, RESIDUAL, STAGING, OPERAND = "strip", "weights", "residual", "staging", "operand"
 KEPT = STRIP, WEIGHTS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import Box, groups
-from weft.compiler.scheduler.tiling import Tiling
+from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Box, groups
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes import fold
 from weft.compiler.passes.host import OnHost
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Step
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch

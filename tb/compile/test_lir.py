@@ -13,9 +13,9 @@ from weft.compiler.backend.encode import MachineCode, assemble, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.layout import Layout
 from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.isa import Isa, Opcode
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps

@@ -11,7 +11,7 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.products import Products
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.schedule import Schedule
-from weft.compiler.scheduler.spans import Span, repeated
+from weft.compiler.tiling.spans import Span, repeated
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 

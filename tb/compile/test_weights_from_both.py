@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler.lir import Address, DataMove, Space
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.layout import Layout
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
 from weft.compiler.scheduler.schedule import Schedule
 from weft.runtime.manifest import TModel
