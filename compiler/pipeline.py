@@ -7,7 +7,6 @@ after every step, what it left as readable text, and while the product is a grap
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,8 +46,10 @@ from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import replacing
 from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import ConstFile, Port, TModel, write_files
+from weft.runtime.manifest import TModel
+from weft.runtime.ports import ConstFile, Port
 
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""
@@ -269,7 +270,9 @@ def _dump(folder: Path, stem: str, step: Step, state: State, graph_changed: bool
     contents = {f"{stem}.txt": step.text(state).encode()}
     if graph_changed:
         contents[f"{stem}.onnx"] = to_onnx(state.graph).SerializeToString(deterministic=True)
-    write_files(folder, contents)
+    for name, content in contents.items():
+        with replacing(folder / name, "dumped file") as file:
+            file.write(content)
 
 
 def _write(state: State, folder: Path, name: str) -> CompileReport:
@@ -277,17 +280,14 @@ def _write(state: State, folder: Path, name: str) -> CompileReport:
     rows = layer_table(state.layers, state.points, state.calibration, state.layout, state.instruction_counts, passed,
                        state.arch)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
+    constants = state.consts.vectors.astype(state.arch.number.storage_dtype).tobytes()
     manifest = TModel(
-        name, folder, state.arch, files["tprog"], len(state.program),
-        _const_files(state, files["tdata"]),
-        _ports(state, state.graph.inputs), _ports(state, state.graph.outputs), state.host,
-        sum(row["macs"] for row in rows), rows, state.instruction_layers)
-    storage = state.arch.number.storage_dtype
-    write_files(folder, {
-        files["tdata"]: state.consts.vectors.astype(storage).tobytes(),
-        files["tprog"]: state.program,
-        files["tmodel"]: (json.dumps(manifest.to_json(), indent=1) + "\n").encode(),
-    })
+        name=name, folder=folder, arch=state.arch, program_file=files["tprog"],
+        const_files=_const_files(state, files["tdata"]),
+        inputs=_ports(state, state.graph.inputs), outputs=_ports(state, state.graph.outputs),
+        contents={files["tdata"]: constants, files["tprog"]: state.program}, host=state.host,
+        macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=state.instruction_layers)
+    manifest.save()
     return CompileReport(
         name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
         sum(state.instruction_counts), manifest.macs, total_vectors(rows),
