@@ -30,7 +30,7 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.manifest import write_files
+from weft.runtime.files import replacing
 
 STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("frontend", steps.read),                                   # model file -> Graph
@@ -115,4 +115,6 @@ def _dump(folder: Path, stem: str, step: Step, products: Products, before: Produ
     graph = products.get(Graph)
     if graph is not None and graph is not before.get(Graph):
         contents[f"{stem}.onnx"] = to_onnx(graph).SerializeToString(deterministic=True)
-    write_files(folder, contents)
+    for name, content in contents.items():
+        with replacing(folder / name, "dumped file") as file:
+            file.write(content)

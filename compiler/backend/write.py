@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.runtime.manifest import ConstFile, Port, TModel, write_files
+from weft.runtime.manifest import TModel
+from weft.runtime.ports import ConstFile, Port
 
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""
@@ -35,17 +35,14 @@ def write(products: Products, folder: Path, name: str) -> CompileReport:
     points, code, host = products[Points], products[MachineCode], products[OnHost].part
     counts, rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
+    constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
     manifest = TModel(
-        name, folder, arch, files["tprog"], len(code.content),
-        _const_files(consts, layout, files["tdata"]),
-        _ports(graph.inputs, graph, layout, points), _ports(graph.outputs, graph, layout, points), host,
-        sum(row["macs"] for row in rows), rows, code.layers)
-    storage = arch.number.storage_dtype
-    write_files(folder, {
-        files["tdata"]: consts.vectors.astype(storage).tobytes(),
-        files["tprog"]: code.content,
-        files["tmodel"]: (json.dumps(manifest.to_json(), indent=1) + "\n").encode(),
-    })
+        name=name, folder=folder, arch=arch, program_file=files["tprog"],
+        const_files=_const_files(consts, layout, files["tdata"]),
+        inputs=_ports(graph.inputs, graph, layout, points), outputs=_ports(graph.outputs, graph, layout, points),
+        contents={files["tdata"]: constants, files["tprog"]: code.content}, host=host,
+        macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
+    manifest.save()
     return CompileReport(
         name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
         sum(counts), manifest.macs, total_vectors(rows),

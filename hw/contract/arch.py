@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
 from weft.hw.contract.numerics import DataType
+from weft.hw.contract.strict_json import read_object
 
 ONCE, EVERY_STEP = "once", "every_step"
 MAC_ROUNDINGS = (ONCE, EVERY_STEP)
@@ -208,16 +208,8 @@ class Arch:
     @classmethod
     def load(cls, name_or_path: str | Path) -> Arch:
         """A preset's name (``pynq``) or the path of a ``.tarch`` file. Raises ArchError."""
-        path = find(name_or_path)
-        try:
-            values = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise WeftError(explain(f"architecture file {path}", f"something unreadable ({error})",
-                                    "a JSON object of architecture keys", "start from a preset of arch/")) from None
-        if not isinstance(values, dict):
-            raise WeftError(explain(f"architecture file {path}", type(values).__name__,
-                                    "a JSON object of architecture keys", "start from a preset of arch/"))
-        return cls.from_dict(values)
+        return cls.from_dict(read_object(find(name_or_path), "architecture file",
+                                         "a JSON object of architecture keys", "start from a preset of arch/"))
 
 
 PRESETS = Path(__file__).parents[2] / "presets"
@@ -232,10 +224,17 @@ def presets() -> dict[str, Path]:
 def find(name_or_path: str | Path) -> Path:
     """The ``.tarch`` file meant by a preset's name or a path. Raises WeftError when there is none."""
     path = Path(name_or_path)
-    if path.suffix == ".tarch" and path.is_file():
+    if path.suffix == ".tarch" and _is_file(path):
         return path
     known = presets()
     if str(name_or_path) in known:
         return known[str(name_or_path)]
     raise WeftError(explain("architecture", name_or_path, f"a preset ({', '.join(sorted(known))}) or an existing "
                             ".tarch file", "name one of them with -a"))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name longer than the system takes
+        return False
