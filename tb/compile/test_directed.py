@@ -104,22 +104,24 @@ def test_a_grouped_convolution_with_fewer_outputs_of_channels_that_lie_apart(tmp
     check_model(maker.save(tmp_path / "apart.onnx"), BASE, samples, 60)
 
 
-def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(tmp_path: Path) -> None:
-    """A network whose weights come in pieces shorter than a load may be, from both DRAMs: bit for bit what it computes
-    with all of them from DRAM1."""
-    maker = ModelMaker((1, 13, 4, 4), seed=8)
-    name = maker.conv("x", 13, 21, (2, 2))
-    name = maker.conv(maker.node("Relu", name), 21, 19, (3, 3))
-    maker.conv(name, 19, 11, (1, 1))
+@pytest.mark.parametrize(("channels", "kernels", "size", "sizes"), [
+    ((65, 72), (1,), 1, {1, 8, 9}), ((17, 33, 25, 9), (1, 1, 1), 1, {1, 8, 9, 26}),
+    ((13, 21, 19, 11), (2, 3, 1), 4, {20, 33, LOAD_VECTORS})],
+    ids=["one layer", "one pixel", "kernels"])
+def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
+        channels: tuple[int, ...], kernels: tuple[int, ...], size: int, sizes: set[int], tmp_path: Path) -> None:
+    """Of a bias alone, of one tile, of a tile with fewer rows than lanes, of more: bit for bit what the network
+    computes with all weights from DRAM1."""
+    maker = ModelMaker((1, channels[0], size, size), seed=8)
+    name = "x"
+    for before, after, kernel in zip(channels, channels[1:], kernels, strict=False):
+        name = maker.conv(name, before, after, (kernel, kernel))
     path, arch = maker.save(tmp_path / "pieces.onnx"), BASE.replace(axi_data_width=32)
-    samples = maker.random.standard_normal((2, 13, 4, 4))
+    samples = maker.random.standard_normal((2, channels[0], size, size))
     state = after_all_steps(path, arch, samples)
-    base = state.layout.copy.base
-    loads = [(move.far.space is Space.VARS, move.size) for move in state.schedule.operations
-             if isinstance(move, DataMove) and move.to_local
-             and (move.far.space is Space.CONSTS or move.far.offset >= base)]
-    from_dram0 = [size for there, size in loads if there]
-    assert min(from_dram0) < BASE.array_size * 4 and any(size % BASE.array_size for size in from_dram0)
-    assert max(from_dram0) <= LOAD_VECTORS and sum(not there for there, _ in loads) > 2
-    alone = on_golden(path, arch.replace(dram0_depth=64), samples)
+    loads = [move for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local]
+    copy = state.layout.copy.base
+    found = {move.size for move in loads if move.far.space is Space.VARS and move.far.offset >= copy}
+    assert sizes <= found and any(move.far.space is Space.CONSTS for move in loads)
+    alone = on_golden(path, arch.replace(dram0_depth=copy), samples)
     assert np.array_equal(on_golden(path, arch, samples), alone)
