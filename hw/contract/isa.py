@@ -159,7 +159,7 @@ def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
 
 
 class Cause(enum.IntEnum):
-    """Why the machine stopped. Where several apply, the lowest number is reported."""
+    """Why the machine stopped. Where several apply to one instruction, the lowest number is reported."""
 
     NONE = 0
     OPCODE = 1

@@ -16,6 +16,7 @@ BUS_CAUSES = {
     "program": Cause.PROGRAM_READ_RESPONSE,
 }
 """Who can meet an error response, and the cause it raises."""
+DRAM_ERRORS = tuple(name for name in BUS_CAUSES if name != "program")
 
 
 class Supervisor(wiring.Component):
@@ -61,21 +62,22 @@ class Supervisor(wiring.Component):
         return m
 
     def _errors(self, m: Module) -> None:
-        """Keep the first error: a fault of the decoder, or an error response, which is that of an older instruction
-        and goes first."""
+        """Keep the first error. Of several in one cycle that of the earliest instruction: an operation under way on a
+        DRAM port (of these the lowest cause), then the decoder's, then the program's next one, still being read."""
         errors = Cat(*(getattr(self, f"{name}_error") for name in BUS_CAUSES))
+        decoded_first = self.fault & ~Cat(*(getattr(self, f"{name}_error") for name in DRAM_ERRORS)).any()
         m.d.comb += self.blamed.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
-            with m.If(self.fault):
-                m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
-                             self.error_program_counter.eq(self.fault_program_counter)]
             for index, cause in enumerate(BUS_CAUSES.values()):
                 with m.If(self.blamed[index]):
                     m.d.sync += self.cause.eq(cause)
             with m.If(self.blamed.any()):
                 m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.blamed_program_counter)]
+            with m.If(decoded_first):
+                m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
+                             self.error_program_counter.eq(self.fault_program_counter)]
 
     def _progress(self, m: Module) -> None:
         """Done, timeout, tracepoint."""
