@@ -15,6 +15,7 @@ from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
 
 ONE_PIXEL = (1, 4, 1, 1)
+EPSILON = 0.25
 
 
 def on_golden(path: Path, arch: Arch, samples: np.ndarray) -> np.ndarray:
@@ -56,13 +57,13 @@ def test_the_lowest_bit_of_a_bias_arrives(lowest: int, tmp_path: Path) -> None:
 def normalised(maker: ModelMaker, name: str) -> tuple[str, dict[str, np.ndarray]]:
     """A BatchNormalization of four channels in which every number differs from every other."""
     numbers = {"scale": [0.5, 2, -1, 1.5], "offset": [0.25, -1, 3, 0.5], "mean": [1, -0.75, 0.5, 2],
-               "variance": [4, 0.25, 1, 2.25]}
+               "variance": [3.75, 0, 0.75, 2]}
     arrays = {key: np.array(value, np.float32) for key, value in numbers.items()}
-    return maker.node("BatchNormalization", name, *map(maker.constant, arrays.values()), epsilon=0.0), arrays
+    return maker.node("BatchNormalization", name, *map(maker.constant, arrays.values()), epsilon=EPSILON), arrays
 
 
 def by_hand(values: np.ndarray, numbers: dict[str, np.ndarray]) -> np.ndarray:
-    return ((values - numbers["mean"]) / np.sqrt(numbers["variance"]) * numbers["scale"] + numbers["offset"])
+    return ((values - numbers["mean"]) / np.sqrt(numbers["variance"] + EPSILON) * numbers["scale"] + numbers["offset"])
 
 
 def test_a_batch_normalization_alone(tmp_path: Path) -> None:
