@@ -25,12 +25,12 @@ from weft.golden.decode import (
     NoOp,
     Simd,
     SimdLoop,
-    Span,
 )
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
 from weft.hw.contract.numerics import enter, integer_dtype, leave, mac_every_step, mac_once, saturate
+from weft.hw.contract.walk import Walk
 
 PROGRESS_INSTRUCTIONS = 1000
 PROGRAM_COUNTERS = 1 << 32
@@ -124,13 +124,13 @@ class Machine:
         pass
 
     def mat_mul(self, operation: MatMul) -> None:
-        span = operation.accumulator
-        values = self._column_sums(operation.local, span.size * span.rows)
-        for row, where in enumerate(span.slices()):
-            self.store(where, values[row * span.size:(row + 1) * span.size], operation.accumulate)
+        walk = operation.accumulator
+        values = self._column_sums(operation.local, walk.size * walk.rows)
+        for row, where in enumerate(walk.slices()):
+            self.store(where, values[row * walk.size:(row + 1) * walk.size], operation.accumulate)
         self.counters["mat_mul_vectors"] += len(values)
 
-    def _column_sums(self, local: Span | None, size: int) -> np.ndarray:
+    def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Bias plus input times weights for each vector; the bias alone for zero input."""
         bias = self.enter(self.weights[0])
         if local is None:

@@ -1,4 +1,5 @@
-"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency 30 cycles.
+"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency
+EXPECTED_DRAM_LATENCY cycles.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines
 
@@ -23,13 +24,14 @@ from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
 
 ROOT = Path(__file__).parents[1]
-MEMORY = MemorySettings(read_latency=30, write_latency=30)
+MEMORY = MemorySettings(read_latency=EXPECTED_DRAM_LATENCY, write_latency=EXPECTED_DRAM_LATENCY)
 WEIGHTS = 8192
 """Where weights lie in local memory."""
 TILE = 1024

@@ -14,6 +14,7 @@ from weft.compiler.estimator.state import (
     STAGES,
     SWAPS,
 )
+from weft.hw.contract.timing import DECODE_LATENCY, FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 
 ISSUED, STARTED, FINISHED = range(3)
 """Columns of ``times`` [operations, 3]."""
@@ -27,7 +28,7 @@ def fetch(control, machine, drains, instructions, given, now):
 
     ``given``: how many instructions had left the decoder, as its entrance knows; a register slice in place of the last
     stage holds one more, and tells of what leaves it a cycle later."""
-    room = control.entered - given < machine.decode_latency + machine.slices
+    room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
     whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
     if room and whole and not drains_inside:
@@ -42,7 +43,7 @@ def fetch(control, machine, drains, instructions, given, now):
 def decode(state, machine, work, drains, times, now):
     """What stands at the decoder's output goes on, if it can."""
     control = state.control
-    there_from = control.entered_at[control.instruction % STAGES] + machine.decode_latency
+    there_from = control.entered_at[control.instruction % STAGES] + DECODE_LATENCY
     if control.instruction == control.entered or now < there_from:
         return
     operation, free_from = control.next, now + 1
@@ -50,7 +51,7 @@ def decode(state, machine, work, drains, times, now):
         if control.finished < operation:
             return
         control.drain += 1
-        free_from = now + machine.decode_latency
+        free_from = now + DECODE_LATENCY
     elif operation < len(work) and work[operation].instruction == control.instruction:
         unit = state.units[work[operation].unit]
         if unit.issued - unit.taken == unit.queue or unit.issued - unit.heard == unit.outstanding:
@@ -78,8 +79,7 @@ def issue(state, machine, operation, index, now):
         unit.needed[slot, LOAD_WEIGHT] = state.units[LOAD_WEIGHT].issued
         control.swaps += operation.swap
     track(state.tracked[number, slot], state.loop, operation)
-    unit.stored_from[slot] = now + (machine.simd_issue_latency if number == SIMD
-                                    else machine.issue_latency - machine.fetch_latency)
+    unit.stored_from[slot] = now + (SIMD_ISSUE_LATENCY if number == SIMD else ISSUE_LATENCY - FETCH_LATENCY)
     unit.issued += 1
 
 
@@ -147,7 +147,7 @@ def fetch_heads(state, machine, now):
     for behind in range(1, SWAPS + 1):
         number = (control.turn + behind) % SWAPS
         if number != SIMD and fetchable(state.units[number], now):
-            state.units[number].there_from = now + machine.fetch_latency
+            state.units[number].there_from = now + FETCH_LATENCY
             control.turn = number
             return
 

@@ -9,19 +9,20 @@ from typing import Any
 
 import numba
 
-from weft.hw.contract.cache import cache_directory
+from weft.hw.contract import cache
 
 
 def _digest() -> str:
-    """Of this package's sources: numba itself looks only at the file of the function that it is asked for, and would
-    keep what other files have changed."""
+    """Of the sources that the functions and their constants come from, this package and the contract: numba itself
+    looks only at the file of the function that it is asked for, and would keep what other files have changed."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for folder in (Path(__file__).parent, Path(cache.__file__).parent):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:20]
 
 
-_FOLDER = cache_directory() / "estimator" / _digest()
+_FOLDER = cache.cache_directory() / "estimator" / _digest()
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

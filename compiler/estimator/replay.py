@@ -31,7 +31,7 @@ from weft.compiler.estimator.state import (
     new_state,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import weight_latency
+from weft.hw.contract.timing import DECODE_LATENCY, weight_latency
 from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
@@ -51,7 +51,7 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Esti
     """When every operation of a legal program runs on a machine. Raises IsaError when the program is truncated."""
     read = read_program(program, arch)
     machine = machine_record(arch, dram or DramTiming())
-    state = new_state(int(machine["writer_vectors"]))
+    state = new_state()
     times = np.full((len(read.work), 3), NONE)
     if not replay(state, machine, read.work, read.drains, read.instructions, times):
         raise refuse("program", "operations that wait for each other for ever", "a program that ends",
@@ -75,7 +75,7 @@ def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
 @kernel
 def replay(state, machine, work, drains, instructions, times):
     """Fill ``times`` [operations, (issue, start, finish)]. Whether the program came to its end."""
-    now = machine.decode_latency
+    now = DECODE_LATENCY
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes  # time counts from when the first instruction is there

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -248,6 +248,28 @@ OPERATIONS: dict[Opcode, Operation] = {
 }
 
 
+@cache
+def flag_bit(opcode: int, name: str) -> int:
+    """The bit of a flag within the flags of an instruction. Raises ValueError where the table has no such flag."""
+    return OPERATIONS[Opcode(opcode)].flags.index(name)
+
+
+@cache
+def operand_of(opcode: int, name: str) -> int:
+    """The operand (0, 1, 2) that a field lies in. Raises ValueError where the table has no such field."""
+    fields = OPERATIONS[Opcode(opcode)].fields
+    return fields[[field.name for field in fields].index(name)].operand
+
+
+RELU_BIT = (DataFlow.ACCUMULATOR_TO_LOCAL ^ DataFlow.ACCUMULATOR_TO_LOCAL_RELU).bit_length() - 1
+"""The flag of a DataMove out of the accumulators that asks for max(0, x)."""
+MOVE_ACCUMULATE_BIT = (DataFlow.LOCAL_TO_ACCUMULATOR ^ DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE).bit_length() - 1
+"""The flag of a DataMove into the accumulators that adds instead of replacing."""
+
+SUB_REGISTERS = ("destination", "right", "left")
+"""Registers of a SIMD sub-instruction from bit 0 up, ``simd_register_width`` bits each; the SIMD opcode lies above."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction as raw numbers; the constructors of :class:`Isa` fill it with checked fields."""
@@ -261,6 +283,14 @@ class Instruction:
     @property
     def operands(self) -> tuple[int, int, int]:
         return self.operand0, self.operand1, self.operand2
+
+    def flag(self, name: str) -> bool:
+        """Whether a flag of this opcode is set."""
+        return bool(self.flags >> flag_bit(self.opcode, name) & 1)
+
+    def raw(self, name: str) -> int:
+        """The operand that a field of this opcode lies in."""
+        return self.operands[operand_of(self.opcode, name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,12 +387,16 @@ class Isa:
             raise IsaError(explain(what, size, f"1..{1 << width}", "split the operation"))
         return size - 1
 
+    @staticmethod
+    def _flags(opcode: Opcode, **flags: bool) -> int:
+        return sum(bool(value) << flag_bit(opcode, name) for name, value in flags.items())
+
     def no_op(self) -> Instruction:
         return Instruction(Opcode.NO_OP)
 
     def mat_mul(self, local: int, accumulator: int, size: int, *, accumulate: bool = False, zeroes: bool = False,
                 local_stride: int = 1, accumulator_stride: int = 1) -> Instruction:
-        return Instruction(Opcode.MAT_MUL, accumulate | zeroes << 1,
+        return Instruction(Opcode.MAT_MUL, self._flags(Opcode.MAT_MUL, accumulate=accumulate, zeroes=zeroes),
                            self._address("MatMul local", 0, local, local_stride),
                            self._address("MatMul accumulator", 1, accumulator, accumulator_stride),
                            self._size("MatMul size", 2, size))
@@ -378,14 +412,15 @@ class Isa:
     def load_weight(self, local: int, size: int, *, zeroes: bool = False, zero_bias: bool = False,
                     local_stride: int = 1) -> Instruction:
         """Shift ``size`` vectors in, last address first; the bias row comes from ``local`` itself."""
-        return Instruction(Opcode.LOAD_WEIGHT, zeroes | zero_bias << 1,
+        return Instruction(Opcode.LOAD_WEIGHT, self._flags(Opcode.LOAD_WEIGHT, zeroes=zeroes, zero_bias=zero_bias),
                            self._address("LoadWeight local", 0, local, local_stride),
                            self._size("LoadWeight size", 1, size))
 
     def simd(self, sub: SimdSub, *, read: int | None = None, write: int | None = None, accumulate: bool = False,
              hold: bool = False, read_stride: int = 1, write_stride: int = 1) -> Instruction:
         """``read`` / ``write`` are accumulator addresses, None for no access; strides count only in a loop."""
-        flags = (read is not None) | (write is not None) << 1 | accumulate << 2 | hold << 3
+        flags = self._flags(Opcode.SIMD, read=read is not None, write=write is not None, accumulate=accumulate,
+                            hold=hold)
         return Instruction(Opcode.SIMD, flags,
                            self._address("SIMD write address", 0, write or 0, write_stride),
                            self._address("SIMD read address", 1, read or 0, read_stride),
@@ -408,7 +443,7 @@ class Isa:
         """From the top: opcode, left, right, destination."""
         width = self.simd_register_width
         value = self._fit("SIMD opcode", sub.opcode, self.simd_opcode_width)
-        for name in ("left", "right", "destination"):
+        for name in reversed(SUB_REGISTERS):
             value = value << width | self._fit(f"SIMD {name}", getattr(sub, name), width)
         return value
 

@@ -38,9 +38,9 @@ class Interlock(wiring.Component):
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
     one. ``blamed`` (of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
-    Latency: 4 cycles (SIMD 3) from i taken to the unit's stream valid when nothing conflicts and no other queue
-    fetches; 3 cycles (SIMD 1) from one operation of a unit taken to the next. With register slices a cycle more but
-    for SIMD.
+    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from i taken to the unit's stream valid when nothing conflicts and
+    no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next. With register
+    slices a cycle more but for SIMD.
     """
 
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import SimdOpcode as Op
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.memory.leave import Leave
 from weft.hw.parts import fixed_point
 from weft.hw.parts.operations import shift_width, simd_layout
@@ -30,14 +30,6 @@ from weft.hw.simd.micro import micro_layout
 from weft.hw.simd.registers import Registers
 from weft.hw.simd.sequencer import Sequencer
 
-INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
-"""Cycles from a micro-operation's issue to its input."""
-
-
-def execute_latency(arch: Arch) -> int:
-    """Cycles from an operation's input to its result."""
-    return LookupTables.LATENCY if arch.lut_count else Alu.LATENCY
-
 
 class SimdUnit(wiring.Component):
     """``operation`` in; ``done`` pulses once for each, in order, when its write was taken by the accumulators or,
@@ -55,8 +47,8 @@ class SimdUnit(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        self.register_latency = execute_latency(arch) + 1
-        after_issue = INPUT_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
+        self.register_latency = register_latency(arch)
+        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
         self.memory_latency = after_issue + 1
         self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
@@ -92,14 +84,14 @@ class SimdUnit(wiring.Component):
             leave.row.eq(self.accumulator_read.response.payload),
             leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
         ]
-        result = self._execute(m, registers, *(stages[cycles] for cycles in (INPUT_LATENCY - 1, INPUT_LATENCY, -1)))
+        result = self._execute(m, registers, stages[ROUNDED_READ_LATENCY - 1], stages[ROUNDED_READ_LATENCY], stages[-1])
         m.d.comb += issue.retired.eq(self._write_back(m, result, stages[-2][1].enter_shift, *stages[-1]))
         return m
 
     def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
         """(valid, micro-operation) k cycles after issue, up to its result. The pipeline never stalls."""
         stages: list[tuple[Value, Any]] = [(issue.issued, issue.o)]
-        for k in range(1, INPUT_LATENCY + execute_latency(self._arch) + 1):
+        for k in range(1, ROUNDED_READ_LATENCY + execute_latency(self._arch) + 1):
             valid = Signal(name=f"valid_{k}")
             micro = Signal(micro_layout(self._arch), reset_less=True, name=f"micro_{k}")
             m.d.sync += [valid.eq(stages[-1][0]), micro.eq(stages[-1][1])]

@@ -10,6 +10,7 @@ from typing import Any
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 from weft.hw.contract.units import UNITS
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
 from weft.hw.control.issue import UNIT_NAMES
@@ -36,9 +37,9 @@ def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
 
 Range = tuple[int, int]
 """First and last address."""
-FREE_LATENCY = {name: 4 if name in SHARED_MEMORY else 3 for name in UNIT_NAMES}
+FREE_LATENCY = {name: ISSUE_LATENCY if name in SHARED_MEMORY else SIMD_ISSUE_LATENCY for name in UNIT_NAMES}
 """Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
-FETCH_CYCLES = {name: 3 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+FETCH_CYCLES = {name: 1 + FETCH_LATENCY if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
 """From one operation taken to the next one there."""
 TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
 """Other queues that may fetch from the same memory first."""

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
 from weft.tb.bench.amaranth_axi import AxiWriteMemory, Memory, Stalls, StreamSink, StreamSource, simulate
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
@@ -104,6 +104,22 @@ def test_random_writes_change_exactly_their_bytes_under_stalls(machine) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
 def test_random_writes_change_exactly_their_bytes_at_full_speed(machine) -> None:
     Bench(machine, randoms(30), 2).run()
+
+
+def test_address_goes_out_after_the_stated_latency() -> None:
+    bench, cycles = Bench((8, "FP16BP8", 64, 16), one(4), 13), {}
+
+    async def watch(ctx) -> None:
+        cycle = 0
+        async for _, _, taken, valid in ctx.tick().sample(
+                bench.dut.operation.valid & bench.dut.operation.ready, bench.dut.aw.valid):
+            for name, happens in (("taken", taken), ("address", valid)):
+                if happens:
+                    cycles.setdefault(name, cycle)
+            cycle += 1
+
+    simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.local.requests, bench.local, bench.pulses, watch)
+    assert cycles["address"] - cycles["taken"] == DRAM_REQUEST_LATENCY
 
 
 @pytest.mark.parametrize("order", ["data_waits", "address_waits"])
