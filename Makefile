@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal test-onnx test-tensorflow
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal test-onnx test-tensorflow docs
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -52,7 +52,7 @@ test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
 	@$(PY) -m pytest tb/compile/test_tensorflow.py
 
-bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone
+bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone; then `make docs MEASURED=1`
 	@$(PY) scripts/bench.py $(if $(QUICK),--quick)
 
 bench-scaling: $(READY)  ## utilisation against array size, local memory, DRAM latency, bus; estimated, points in RTL
@@ -63,6 +63,9 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
+
+docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchmarks left in build/bench/
+	@$(PY) scripts/docs.py $(if $(MEASURED),--measured)
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .

@@ -1,4 +1,4 @@
-"""The command line: a thin layer of commands. What they do lives in the pipeline, in ``run/`` and in ``hw/``.
+"""The command line: a thin layer of commands. What they do lives in ``compiler/``, ``runtime/`` and ``hw/``.
 
 Exit codes: 0 fine, 1 a user's mistake (one message on standard error, no traceback), 2 RTL and golden differ,
 130 interrupted.

@@ -1,4 +1,4 @@
-"""Errors of the compiler: what, found, allowed, way out (house.md, habit 10)."""
+"""Errors of the compiler: what, found, allowed, way out (docs/house.md, "Errors")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SIMD operations on scalars of the data type, lane by lane (architecture.md, sections 3 and 4)."""
+"""The SIMD operations on scalars of the data type, lane by lane (docs/architecture.md, "Numbers")."""
 
 from __future__ import annotations
 

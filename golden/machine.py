@@ -1,6 +1,7 @@
 """The golden machine: the memory that a program leaves when its instructions run one after another.
 
-This is the definition the hardware is compared with (architecture.md, sections 1, 3 and 4; hw/README.md).
+This is the definition the hardware is compared with (docs/architecture.md,
+docs/decisions/meaning-of-programs.md).
 ``EXECUTE`` names one small method per instruction; ``decode`` says what an instruction names, ``check`` whether it
 is legal, ``simd`` and ``alu`` what the SIMD unit computes, ``dram`` what lies behind a DRAM port.
 """

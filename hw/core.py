@@ -171,7 +171,7 @@ class Core(wiring.Component):
 
     def _sample(self, m: Module, sampler: Sampler, fetch: Fetch, decoder: Decoder, interlock: Interlock,
                 units: dict) -> None:
-        """The seed's handshakes: who has an operation to start, and who takes it."""
+        """The handshakes of a sample: who has an operation to start, and who takes it."""
         def offered(*names: str) -> tuple:
             ports = [getattr(interlock, name) for name in names]
             return Cat(*(port.valid for port in ports)).any(), Cat(*(port.valid & port.ready for port in ports)).any()

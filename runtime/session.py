@@ -49,7 +49,7 @@ class RunResult:
     array_size: int
     comparison: Comparison | None = None
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    """On rtl with ``trace_operations``, of each program: its cycles, and ``OPERATION`` of tb/lib/trace.py."""
+    """On rtl with ``trace_operations``, of each program: its cycles, and ``OPERATION`` of simulate/trace.py."""
 
     @property
     def utilization(self) -> float | None:

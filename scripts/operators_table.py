@@ -1,4 +1,4 @@
-"""Writes compiler/OPERATORS.md: which of the ONNX backend's node tests pass, run on the host, are refused."""
+"""Writes docs/operators.md: which of the ONNX backend's node tests pass, run on the host, are refused."""
 
 from weft.tb.compile.onnx_table import PLACE, table
 

@@ -40,7 +40,7 @@ STUCK_CYCLES = 10_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """``cycles`` as the machine counts them; ``operations``: a row of ``hw.units.OPERATION`` for each operation."""
+    """``cycles`` as the machine counts them; ``operations``: a row of ``units.OPERATION`` for each operation."""
 
     cycles: int
     operations: np.ndarray

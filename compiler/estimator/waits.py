@@ -45,7 +45,7 @@ class Waits:
 
 
 def analyse(program: Program, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
-    """``operations``: when each operation of ``program`` ran (``hw.units.OPERATION``), all of them to the end;
+    """``operations``: when each operation of ``program`` ran (``units.OPERATION``), all of them to the end;
     ``layers`` [operations]: the layer that each belongs to, NO_LAYER for none; at least one layer."""
     work = program.work
     count = max(int(layers.max(initial=0)) + 1, 1)

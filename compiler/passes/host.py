@@ -32,7 +32,7 @@ def refuse_host(graph: Graph) -> None:
     if host:
         found = named([node.name for node in host], [node.op for node in host])
         raise refuse_node(host[0], "", f"a part that the machine does not compute: {found}",
-                          "operators of the machine (compiler/OPERATORS.md)",
+                          "operators of the machine (docs/operators.md)",
                           "--host-fallback runs this part on the host, with onnxruntime; --output ends the network "
                           "before it")
 

@@ -1,4 +1,4 @@
-"""One frozen description of a machine, read from a ``.tarch`` file (architecture.md, section 2).
+"""One frozen description of a machine, read from a ``.tarch`` file (docs/architecture.md, "Parameters").
 
 Everything that follows from the parameters (byte sizes, bank depths, instruction widths) is derived here or in
 ``isa.py`` and nowhere else. A machine that cannot be built is refused with what, found, allowed and way out.

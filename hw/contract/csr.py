@@ -1,4 +1,4 @@
-"""Control and status registers behind the AXI4-Lite slave (architecture.md, section 6): the one register map.
+"""Control and status registers behind the AXI4-Lite slave (docs/architecture.md, "The edges"): the one register map.
 
 Offsets in bytes, registers of 32 bits. Drivers, test bench, C header and ``hw/bus/csr_slave.py`` read this table.
 """

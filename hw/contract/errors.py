@@ -1,4 +1,4 @@
-"""What every error for a user says: what, found, allowed, way out (house.md, habit 10)."""
+"""What every error for a user says: what, found, allowed, way out (docs/house.md, "Errors")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instruction set, once (architecture.md, section 4; seed document 000, section 3.4).
+"""The instruction set, once (docs/architecture.md, "Instructions").
 
 One table, ``OPERATIONS``, says for each opcode its flags and which field lies in which operand. Encoder, decoder,
 disassembler, golden machine, hardware decoder, documentation and C header all read it.
@@ -82,7 +82,7 @@ def simd_argument_count(opcode: SimdOpcode) -> int:
 
 
 class Register(enum.IntEnum):
-    """Configure registers: the seed's 0x00..0x0B, ours from 0x10."""
+    """Configure registers. 0x00..0x0B are those of the original machine, 0x10 and above are additions."""
 
     DRAM0_OFFSET = 0x00
     DRAM0_CACHE = 0x01

@@ -1,8 +1,8 @@
-"""Fixed-point arithmetic of the machine, bit for bit (architecture.md, section 3).
+"""Fixed-point arithmetic of the machine, bit for bit (docs/architecture.md, "Numbers").
 
 All functions take and give integers (Python ints or numpy arrays); a scalar of value v at binary point p is the
 integer v * 2**p. Rounding is always HALF_EVEN and results always saturate; a function that does either says so.
-The hardware twin of these functions is ``hw/fixed_point.py``; both are tested against each other.
+The hardware twin of these functions is ``hw/parts/fixed_point.py``; both are tested against each other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DataType:
 
     @classmethod
     def parse(cls, name: str) -> DataType:
-        """From ``FP16BP8``, or the seed's spelling ``FP32B16``. Raises ArchError."""
+        """From ``FP16BP8``, or the spelling ``FP32B16`` of the original tools. Raises ArchError."""
         match = cls.PATTERN.fullmatch(name) if isinstance(name, str) else None
         if match is None:
             raise ArchError("data_type", name, "FP<width>BP<point>, such as FP16BP8 or FP32BP16",

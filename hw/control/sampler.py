@@ -1,4 +1,4 @@
-"""Performance samples (seed document 000, section 3.5)."""
+"""Performance samples (docs/architecture.md, "The edges")."""
 
 from __future__ import annotations
 

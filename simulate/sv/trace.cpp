@@ -1,4 +1,4 @@
-// Writes the events of the machine's trace port (sim_top.py) to a file: 16 bytes each, as tb/lib/trace.py reads them.
+// Writes the events of the machine's trace port (sim_top.py) to a file: 16 bytes each, as simulate/trace.py reads them.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""The table of operators in compiler/OPERATORS.md, made from the ONNX backend's node tests."""
+"""The table of operators in docs/operators.md, made from the ONNX backend's node tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.tb.compile.onnx_nodes import (
     short,
 )
 
-PLACE = Path(__file__).resolve().parents[2] / "compiler" / "OPERATORS.md"
+PLACE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
 HEAD = f"""# Operators
 

@@ -71,7 +71,7 @@ def test_same_program_as_the_onnx_twin(name: str, tf: Any, tmp_path: Path) -> No
         assert signal_to_noise(wanted[twin.output], final[twin.output]) > 45
 
 
-# -- every operator of the seed's table --------------------------------------------------------------------------------
+# -- every operator that the original tools took from TensorFlow -------------------------------------------------------
 def weights(tf: Any, *shape: int) -> Any:
     return tf.constant(np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32) / 3)
 

@@ -2,8 +2,8 @@
 
 A network passes when three things hold:
 
-1. ``weft compile --check`` finds no step that changes the result (``compiler/run/check.py``): graphs on onnxruntime and
-   layers in real numbers within single precision; from the layers in fixed point, which ``compiler/run/evaluate.py``
+1. ``weft compile --check`` finds no step that changes the result (``cli/check/checker.py``): graphs on onnxruntime and
+   layers in real numbers within single precision; from the layers in fixed point, which ``cli/check/evaluate.py``
    computes without tiles or instructions, to the program on the golden machine bit for bit.
 2. Rounding costs no more than the data type does: over three samples together, 2 dB a bit between onnxruntime and the
    golden machine.

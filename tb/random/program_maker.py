@@ -8,7 +8,7 @@ from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub, simd_argument_count
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
-"""tb/golden/dram.py cuts its address space here."""
+"""golden/dram.py cuts its address space here."""
 MOST_VECTORS = 48
 """Longest usual range of one row."""
 LONG_VECTORS = 300

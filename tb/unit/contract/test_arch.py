@@ -1,4 +1,4 @@
-"""hw/arch.py: presets, derived sizes, files, and the text of every refusal."""
+"""hw/contract/arch.py: presets, derived sizes, files, and the text of every refusal."""
 
 from __future__ import annotations
 

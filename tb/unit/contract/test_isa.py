@@ -1,4 +1,4 @@
-"""hw/isa.py: layout, round trips, limits, text, and the published program."""
+"""hw/contract/isa.py: layout, round trips, limits, text, and the published program."""
 
 from __future__ import annotations
 

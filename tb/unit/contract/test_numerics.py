@@ -1,4 +1,4 @@
-"""hw/numerics.py against fractions and plain Python."""
+"""hw/contract/numerics.py against fractions and plain Python."""
 
 from __future__ import annotations
 
