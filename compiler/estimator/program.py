@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Isa, Opcode, Register, SimdOpcode, simd_argument_count
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
@@ -44,7 +45,7 @@ class Program:
 
 
 def read_program(program: bytes, arch: Arch) -> Program:
-    """Decode a legal program. Raises IsaError when it is truncated."""
+    """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(opcode, flags)
@@ -99,6 +100,10 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
 def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
     headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
     bodies = operands[1][headers] + 1
+    if len(headers) and headers[-1] + bodies[-1] >= len(opcode):
+        behind = len(opcode) - headers[-1] - 1
+        raise refuse(f"SIMDLoop at instruction {headers[-1]}", f"{behind} instructions behind it",
+                     f"its body of {bodies[-1]}", "end the program behind the loop")
     work["loop"][headers], work["body"][headers] = 1, bodies
     behind = np.arange(bodies.sum()) - np.repeat(np.cumsum(bodies) - bodies, bodies)
     inside = np.repeat(headers + 1, bodies) + behind
