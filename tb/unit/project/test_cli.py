@@ -60,6 +60,14 @@ def test_json_is_one_object_with_the_promised_keys(weft: Weft, echo: Path, tmp_p
     assert {"cycles", "instructions", "macs", "utilization", "seconds", "outputs"} <= set(found)
     assert found["cycles"] is None and found["utilization"] is None and found["check"] is None
     assert found["instructions"] == 2 and found["seconds"] >= 0
+    assert found["preload"] is None and found["checksums"] is False
+
+
+def test_files_without_checksums_are_said_to_be_so(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    for command in (("run", echo, "--raw", "--input", tmp_path / "x.npy"), ("estimate", echo)):
+        answer = weft(*command)
+        assert answer.code == 0 and "no checksums in the .tmodel" in answer.out
 
 
 def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
