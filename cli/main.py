@@ -139,8 +139,7 @@ def run(
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
     from weft.cli.cycles import cycles_object, print_cycles, waits_of
-    from weft.runtime.manifest import TModel
-    from weft.runtime.session import GOLDEN, RTL, Session
+    from weft.runtime import GOLDEN, RTL, Session, TModel
 
     if on not in (GOLDEN, RTL):
         raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
@@ -164,9 +163,10 @@ def run(
         write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
     where = cycles_object(loaded, waits_of(loaded, *result.operations[0])) if layers else None
     if as_json:
-        print(json.dumps({**console.as_object(result), **({"where": where} if where else {})}))
+        print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
+                          **({"where": where} if where else {})}))
     else:
-        console.print_run(loaded.name, on, result)
+        console.print_run(loaded, on, result)
         if where:
             print_cycles(where)
     if result.comparison:
@@ -183,15 +183,14 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """How many cycles a compiled model takes and where they go, without simulating the hardware."""
-    from weft.cli.cycles import cycles_object, print_cycles, waits_of
+    from weft.cli.estimate import estimated, print_estimate
     from weft.compiler.estimator.machine import DramTiming
-    from weft.compiler.estimator.replay import estimate as replay
-    from weft.runtime.manifest import TModel
+    from weft.runtime import Session, TModel
 
     loaded = TModel.load(model)
-    with console.working("estimating"):
-        found = replay(loaded.program, override(loaded.arch, overrides), DramTiming(latency, latency))
-        where = cycles_object(loaded, waits_of(loaded, found.cycles, found.operations))
+    session = Session(loaded, override(loaded.arch, overrides))
+    with console.progress() as progress:
+        found, where = estimated(session, DramTiming(latency, latency), progress)
     if trace:
         from weft.simulate.trace import chrome_trace
 
@@ -199,7 +198,7 @@ def estimate(
     if as_json:
         print(json.dumps(where))
     else:
-        print_cycles(where)
+        print_estimate(where)
 
 
 @app.command()

@@ -115,6 +115,8 @@ def _sizes(manifest: Manifest, arch: Arch) -> None:
     for name, size in said:
         if size != sizes[name]:
             raise ValueError(f"{sizes[name]} bytes and {size} bytes for the length of {name!r}")
+    if manifest.prog.size % Isa(arch).instruction_bytes:
+        raise ValueError(f"a program of {manifest.prog.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
 
 
 def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:

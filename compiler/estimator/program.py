@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
     DataFlow,
@@ -54,7 +55,7 @@ class Program:
 
 
 def read_program(program: bytes, arch: Arch) -> Program:
-    """Decode a legal program. Raises IsaError when it is truncated."""
+    """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(opcode, flags)
@@ -126,6 +127,10 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
 def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
     headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
     bodies = _field(Opcode.SIMD_LOOP, "body", operands)[headers] + 1
+    if len(headers) and headers[-1] + bodies[-1] >= len(opcode):
+        behind = len(opcode) - headers[-1] - 1
+        raise refuse(f"SIMDLoop at instruction {headers[-1]}", f"{behind} instructions behind it",
+                     f"its body of {bodies[-1]}", "end the program behind the loop")
     iterations = _field(Opcode.SIMD_LOOP, "iterations", operands)[headers] + 1
     work["loop"][headers], work["body"][headers] = 1, bodies
     behind = np.arange(bodies.sum()) - np.repeat(np.cumsum(bodies) - bodies, bodies)

@@ -150,6 +150,8 @@ DAMAGE: dict[str, tuple[Callable[[dict], None], str]] = {
     "host that is not base64": (at("host", "model", value="a!"), "not base64"),
     "host of another output": (at("host", "inputs", value=["q"]), "'q', which is no output"),
     "nodes without operators": (at("host", "nodes", value=["a", "b"]), "2 nodes and 1 operators"),
+    "a piece of an instruction": (both(at("prog", "size", value=14), at("files", value=None)),
+                                  "a program of 14 bytes, of instructions of"),
     "huge program": (both(at("prog", "size", value=1 << 32), at("instruction_layers", value=None),
                           at("files", value=None)), "a program of 4294967296 bytes"),
     "two sizes": (both(at("consts", 0, "size", value=3), at("files", value=None)), "for the length of 'echo.tdata'"),
