@@ -15,16 +15,16 @@ from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
+    Convolution,
     Layer,
+    LayerOperation,
     Layers,
     LeakyRelu,
     Load,
     Lookup,
-    MatMul,
     MaxPool,
     Minimum,
     Multiply,
-    Operation,
     Part,
     Product,
     Relu,
@@ -42,7 +42,7 @@ class Open:
 
     name: str
     position: int
-    operations: tuple[Operation, ...]
+    operations: tuple[LayerOperation, ...]
     temps: int = 1
 
     @property
@@ -52,7 +52,7 @@ class Open:
     def has(self, *kinds: type) -> bool:
         return any(isinstance(operation, kinds) for operation in self.operations)
 
-    def join(self, position: int, operation: Operation, new_temp: bool = False) -> Open:
+    def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
         return replace(self, position=position, operations=(*self.operations, operation),
                        temps=self.temps + new_temp)
 
@@ -150,8 +150,8 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
     size = builder.graph.shapes[node.output][2:]
     counted = math.prod(size) * weights.size if node.macs is None else node.macs
     macs = counted if _counts(node) else 0
-    core = MatMul(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"], _window(node),
-                  "%0", (size[0], size[1]), macs)
+    core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
+                       _window(node), "%0", (size[0], size[1]), macs)
     return Open(node.name, position, (core,))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.frontend.graph import Graph, Node, Port, Shape
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
 from weft.runtime.elements import scatter
 from weft.runtime.onnx_engine import run_model
@@ -75,7 +75,7 @@ def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {port.tensor: _feed(np.asarray(sample[port.name]), port, graph.shapes[port.tensor]) for port in graph.inputs}
 
 
-def _feed(values: np.ndarray, port: Port, shape: Shape) -> np.ndarray:
+def _feed(values: np.ndarray, port: GraphPort, shape: Shape) -> np.ndarray:
     if port.packing is None:
         return scatter(values, port.order, shape)
     return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))

@@ -16,7 +16,7 @@ from weft.compiler.passes.index import (
     in_memory_order,
     run_on_indices,
 )
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact
 
 TAIL_VECTORS = 8
@@ -97,7 +97,7 @@ def concat(state: Rewrite, node: Node) -> None:
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     channels: list[np.ndarray] = []
     used = 0
     for name in names:
@@ -153,7 +153,7 @@ def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) 
 
 def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> None:
     _, _, height, width = default_place(state.graph.shapes[node.output])
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     begin = 0
     for name in names:
         tensor = exact(state, node, name)
@@ -170,7 +170,7 @@ def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> N
 
 
 def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk, columns: Walk,
-         size: tuple[int, int]) -> tuple[str, Place]:
+         size: tuple[int, int]) -> tuple[str, PartPlace]:
     """A box of the pixels of ``tensor``, and its place."""
     own = state.shapes[tensor][3]
     view = state.view(node, tensor, (rows.length, columns.length), rows.first * own + columns.first, rows.stride * own,
@@ -178,4 +178,4 @@ def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk
     corner = int(target[rows.first, columns.first])
     down = int(target[rows.first + rows.stride, columns.first]) - corner if rows.length > 1 else size[1]
     right = int(target[rows.first, columns.first + columns.stride]) - corner if columns.length > 1 else 1
-    return view, Place(0, corner, down, right)
+    return view, PartPlace(0, corner, down, right)

@@ -21,14 +21,14 @@ from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
 from weft.compiler.passes.index import default_index, default_place
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_linear import windowed
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, exact
 from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
 from weft.runtime.onnx_engine import session
 
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------
-class Line(NamedTuple):
+class LikeOutputs(NamedTuple):
     """Outputs ``walk`` of one axis: output number n is the sum of ``weights`` x inputs from first + n * stride on."""
 
     walk: Walk
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     stride: int
 
 
-def lines(matrix: np.ndarray) -> list[Line]:
+def lines(matrix: np.ndarray) -> list[LikeOutputs]:
     """A matrix [outputs, inputs] as few walks of outputs with like weights."""
     classes: dict[tuple[float, ...], list[tuple[int, int]]] = {}
     for output, row in enumerate(matrix):
@@ -51,7 +51,7 @@ def lines(matrix: np.ndarray) -> list[Line]:
             member[0, output], source[0, output] = True, first
         for _, walk in boxes(member, [source]):
             stride = int(source[0, walk.first + walk.stride]) - int(source[0, walk.first]) if walk.length > 1 else 1
-            found.append(Line(walk, weights, int(source[0, walk.first]), stride))
+            found.append(LikeOutputs(walk, weights, int(source[0, walk.first]), stride))
     return found
 
 
@@ -59,7 +59,7 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
     """rows x image x columns transposed, for every channel."""
     _, channels, *_ = state.shapes[tensor]
     size = (len(rows), len(columns))
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     pairs = list(itertools.product(lines(rows), lines(columns)))
     if len(pairs) > PIECES:
         raise state.refusal(node, "output pixels", f"{len(pairs)} kinds of weights", f"at most {PIECES}")
@@ -68,8 +68,8 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
         weights = np.broadcast_to(kernel, (channels, 1, *kernel.shape))
         made = windowed(state, node, tensor, weights, np.zeros(1), (row.first, column.first),
                         (row.stride, column.stride), (row.walk.length, column.walk.length), channels, "weighted")
-        parts.append((made, Place(0, row.walk.first * size[1] + column.walk.first, row.walk.stride * size[1],
-                                  column.walk.stride)))
+        parts.append((made, PartPlace(0, row.walk.first * size[1] + column.walk.first, row.walk.stride * size[1],
+                                      column.walk.stride)))
     return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, channels, *size))
 
 

@@ -30,7 +30,7 @@ class Held(NamedTuple):
     fill: float = 0.0
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """Where a part lies in an assembled tensor: channels from ``channel``, pixels as in a View."""
 
     channel: int
@@ -146,7 +146,7 @@ class Rewrite:
         self.fixed |= {name, source}
         return name
 
-    def assemble(self, node: Node, parts: Sequence[tuple[str, Place]], shape: Shape, part: str = "") -> str:
+    def assemble(self, node: Node, parts: Sequence[tuple[str, PartPlace]], shape: Shape, part: str = "") -> str:
         """One tensor of ``parts``; what cannot be written in place is copied."""
         tensors, places = [], []
         for tensor, place in parts:
@@ -163,6 +163,6 @@ class Rewrite:
         self.assembled.add(name)
         return name
 
-    def whole(self, tensor: str) -> Place:
+    def whole(self, tensor: str) -> PartPlace:
         """The place of a part that is everything."""
-        return Place(0, 0, self.shapes[tensor][3], 1)
+        return PartPlace(0, 0, self.shapes[tensor][3], 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.swap import swap
 
 PIECES = 256
@@ -135,7 +135,7 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
     keys, group = np.unique(np.stack([term[1] for term in terms]).reshape(-1, height * width), axis=1,
                             return_inverse=True)
     group = group.reshape(height, width)
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     for number in range(keys.shape[1]):
         selections = keys[:, number].reshape(len(terms), count)
         used = [index for index in range(len(terms)) if (selections[index] != FILL).any()]
@@ -143,7 +143,7 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
         for rows, columns in boxes(group == number, sources):
             parts.append((_piece(state, node, tensor, [selections[index] for index in used], sources, rows, columns,
                                  (selections == FILL).all(0), fill),
-                          Place(0, rows.first * width + columns.first, rows.stride * width, columns.stride)))
+                          PartPlace(0, rows.first * width + columns.first, rows.stride * width, columns.stride)))
             if len(parts) > PIECES:
                 raise state.refusal(node, "rearrangement of elements", f"more than {PIECES} pieces",
                                     f"at most {PIECES} boxes of pixels to be copied")
