@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
+from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
 from weft.runtime.elements import scatter
 from weft.runtime.onnx_engine import run_model
 
@@ -57,7 +57,7 @@ def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[
                         attributes=attributes)
     weights = [numpy_helper.from_array(np.asarray(value), names[number]) for number, value in constants.items()]
     graph = helper.make_graph(
-        [_node(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
+        [node_to_onnx(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
         [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     results = run_model(onnx.shape_inference.infer_shapes(model), {names[0]: data.astype(np.float32)})

@@ -11,9 +11,9 @@ import numpy as np
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
+from weft.compiler.passes.lower_function import RECIPROCAL, lookup
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.rules import ValueTable
-from weft.compiler.passes.take import broadcast, exact, image
+from weft.compiler.passes.take import broadcast, exact
 
 CONSTANT_PIXELS = 4096
 """Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
@@ -296,24 +296,3 @@ def hard_swish(state: Rewrite, node: Node) -> None:
     source, index = _source(state, node)
     gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
-
-
-RECIPROCAL = ValueTable(domain=lambda low, high: (low, high), pole_at_zero=True)
-
-
-def lookup(state: Rewrite, node: Node, table: ValueTable) -> None:
-    """Sigmoid, Tanh, Elu, Selu, Softplus, Mish, Gelu, Exp, Sqrt, Reciprocal: a value table. Where the function of 0 is
-    not 0, unused lanes become channels (copies of the first), so that what reads the result knows of them."""
-    source, channels = image(state, node, node.input(0))
-    _, count, *size = state.shapes[source]
-    full = -(-count // state.lanes) * state.lanes
-    if channels is not None or (full != count and not table.keeps_zero):
-        source = exact(state, node, node.input(0))
-        count = state.shapes[source][1]
-        full = count if table.keeps_zero else -(-count // state.lanes) * state.lanes
-    if full != count:
-        eye = np.zeros((full, count, 1, 1))
-        eye[range(full), [*range(count), *[0] * (full - count)]] = 1
-        source = state.conv(node, source, eye, np.zeros(1), size, "lanes")
-    made = state.emit(node, node.op, [source], node.attributes, state.shapes[source])
-    state.hold(node.output, made, None if full == count else state.index_of_shape(node.output))
