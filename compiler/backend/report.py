@@ -1,4 +1,4 @@
-"""What a compilation tells: files, warnings, and a table of layers (data first, house.md habit 13)."""
+"""What a compilation tells: files, warnings, and a table of layers."""
 
 from __future__ import annotations
 

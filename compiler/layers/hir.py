@@ -59,7 +59,8 @@ class Var:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs`` multiply-accumulates of use."""
+    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs``: multiply-accumulates of the network as
+    it is drawn."""
 
     input: Var
     weights: str
@@ -73,9 +74,9 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix ``input`` (its pixels are rows, its channels columns) times the matrix ``weights``, which has a pixel
-    for each channel of ``input`` below each other: so it lies as the array takes weights. ``name``: the graph's of the
-    result; ``macs`` as of Convolution."""
+    """The matrix ``input`` [pixels, channels] times the matrix ``weights`` [pixels, channels], which has as many pixels
+    as ``input`` has channels. These lie below each other, as the array takes weights. ``name`` of the result in the
+    graph; ``macs`` as of Convolution."""
 
     input: Var
     weights: Var

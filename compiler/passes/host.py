@@ -1,7 +1,7 @@
 """Pass: cut off the end of the network that the machine does not compute; the driver runs it with onnxruntime.
 
-That is for the user to ask for: ``--host-fallback`` gives the host Softmax and the like, whatever else is refused, and
-all that reads either.
+Only where the user asks for it, with ``--host-fallback``. Then the host gets Softmax and the like, whatever else the
+compiler refuses, and all that reads either.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarra
 
 
 def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
-    """The inputs; ``known`` replaces constants' values. A lone tensor stays as it lies, so that images with channels
-    last are scaled where they are, and tensors that all lie alike do. A constant that differs from pixel to pixel
-    becomes a tensor."""
+    """The inputs in one order of elements; ``known`` replaces the values of constants. A tensor alone with constants
+    stays as it lies, so that images with channels last are scaled where they are. So do tensors that all lie alike;
+    others are brought to their default places. A constant that differs from pixel to pixel becomes a tensor."""
     names = [name for name in node.inputs if name]
     shape = state.graph.shapes[node.output]
     full = {name: _spread(node, name, np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
@@ -207,7 +207,8 @@ def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float,
 
 # -- activations of straight pieces --------------------------------------------------------------------------------
 def _source(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
-    """Input 0 for an operator that treats all elements alike: whatever order they are in, they keep it."""
+    """Input 0 for an operator that treats all elements alike: its tensor, and the index array of its elements, which
+    stay in the order in which they are."""
     held = state.held[node.input(0)]
     if held.where is not None and (held.where == -1).any():
         return exact(state, node, node.input(0)), None

@@ -101,7 +101,8 @@ def _taps(kernel: int, stride: int, dilation: int, position: int) -> list[tuple[
 
 def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
            taps: Sequence[Sequence[tuple[int, int]]], size: tuple[int, int]) -> str:
-    """One dense convolution; where it starts or ends inside the image, the rest of the image is left out."""
+    """One dense convolution that makes ``size`` pixels; where it starts or ends inside the image, the rest of the image
+    is left out. ``taps``: of each axis (tap of the kernel, input pixel)."""
     low = [min((at for _, at in line), default=0) for line in taps]
     extent = [max((at for _, at in line), default=0) - low[axis] + 1 for axis, line in enumerate(taps)]
     own = np.zeros((*weights.shape[:2], *extent))
@@ -113,7 +114,8 @@ def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: n
 
 def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, first: Sequence[int],
              strides: Sequence[int], size: tuple[int, int], group: int, part: str = "phase") -> str:
-    """A convolution whose first window begins at pixel ``first`` (may be outside) and that makes ``size`` pixels."""
+    """A convolution with ``weights`` [out, in / group, height, width] that makes ``size`` pixels. Its first window
+    begins at pixel ``first``, which may be outside the image. All pairs are (rows, columns)."""
     width = state.shapes[tensor][3]
     begin, count, pads = [0, 0], [0, 0], [0, 0, 0, 0]
     for axis in range(2):

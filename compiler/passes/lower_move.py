@@ -119,8 +119,8 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
 
 
 def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:
-    """Whether convolutions that read the result gain more by fewer tiles than bringing those together that are partly
-    used costs. ``tiles``: where each channel lies."""
+    """Whether to join the partly used tiles of the result: the convolutions that read it save more vectors than joining
+    costs. ``tiles`` [channels]: the tile in which each channel lies."""
     used = np.bincount(tiles)
     tails = used[(used > 0) & (used < state.lanes)]
     saved = len(tails) - -(-int(tails.sum()) // state.lanes)
@@ -137,8 +137,8 @@ def _passes(state: Rewrite, conv: Node) -> float:
 
 
 def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) -> tuple[str, np.ndarray]:
-    """A tensor that begins with ``apart`` and has the channels of its partly used tiles once more, together; and where
-    all ``channels`` lie in it, in tiles that are full but for one. The tiles left are not read."""
+    """``apart``, and behind it the channels of its partly used tiles once more, now in full tiles but for the last.
+    Returns this tensor and [channels] where each of ``channels`` is to be read: nothing reads the partly used tiles."""
     _, end, *size = state.shapes[apart]
     tiles = channels // state.lanes
     tail = np.bincount(tiles)[tiles] < state.lanes

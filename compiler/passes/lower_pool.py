@@ -23,7 +23,8 @@ from weft.compiler.passes.windows import image_size, no_window_empty, per_image,
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------
 class LikeOutputs(NamedTuple):
-    """Outputs ``walk`` of one axis: output number n is the sum of ``weights`` x inputs from first + n * stride on."""
+    """Outputs of one axis with like weights, those of ``walk``: number n of them is the sum of ``weights`` x the inputs
+    from ``first`` + n * ``stride`` on."""
 
     walk: Walk
     weights: tuple[float, ...]
@@ -32,7 +33,7 @@ class LikeOutputs(NamedTuple):
 
 
 def lines(matrix: np.ndarray) -> list[LikeOutputs]:
-    """A matrix [outputs, inputs] as few walks of outputs with like weights."""
+    """A matrix [outputs, inputs] as few groups of outputs that have like weights, at equal distances."""
     classes: dict[tuple[float, ...], list[tuple[int, int]]] = {}
     for output, row in enumerate(matrix):
         used = np.flatnonzero(row)
@@ -50,7 +51,8 @@ def lines(matrix: np.ndarray) -> list[LikeOutputs]:
 
 
 def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns: np.ndarray) -> str:
-    """rows x image x columns transposed, for every channel."""
+    """For every channel ``rows`` [output rows, input rows] x image x ``columns`` [output columns, input columns]
+    transposed. Returns the result's name."""
     _, channels, *_ = state.shapes[tensor]
     size = (len(rows), len(columns))
     parts: list[tuple[str, PartPlace]] = []

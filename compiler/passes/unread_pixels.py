@@ -21,7 +21,7 @@ WINDOWED = frozenset({"Conv", "MaxPool"})
 
 
 class EvenPixels(NamedTuple):
-    """Evenly spaced pixels of one axis: ``length`` of them from ``start`` on."""
+    """Evenly spaced pixels of one axis: ``length`` of them from ``start`` on, ``step`` apart."""
 
     start: int
     step: int

@@ -79,8 +79,8 @@ class OutputBlock:
 @dataclass(frozen=True)
 class LayerConsts:
     """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
-    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. These take ``local_vectors`` on
-    their way through local memory."""
+    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
+    vectors of local memory on their way."""
 
     base: int
     blocks: tuple[OutputBlock, ...]

@@ -45,7 +45,8 @@ class LayerEmitter:
         self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
 
     def operations(self) -> Operations:
-        """The layer from its first load to its last save. All it took of the pools is given back."""
+        """The layer from its first load to its last save. At the end it has given back all that it took of the
+        pools."""
         self.free.hold(self.operand)
         yield from self.loader.operands(self.operand.base, self.points.leave_shift)
         steps = layer_steps(self.shape, self.plan.tiling)
@@ -57,7 +58,7 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """A few output tiles after the other, each as far as it gets in this step."""
+        """A few output tiles at a time: what this step computes of them and, where they are complete, their way out."""
         step = prepared.step
         if step.begins and step.first:
             taken = self.free.take(self.plan.need.accumulators)
@@ -162,7 +163,7 @@ class LayerEmitter:
             yield span._replace(near=near + span.near, far=far + span.far)
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
-        """What is left to do in the accumulators, as soon as something is saved, then out."""
+        """Before the first save the layer's SIMD work, once; then the saves."""
         if before_pool == self.layer.saves_before_pool:
             shift = self.points.leave_shift
             if self.layer.lookup is not None:

@@ -21,7 +21,8 @@ KEPT = STRIP, WEIGHTS
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
-"""Weights of several output tiles load together up to this size: enough for the bus, and soon there."""
+"""Weights of several output tiles load together up to this size: long enough to use the bus well, short enough to
+arrive early."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class Loader:
 
     @property
     def preloads(self) -> bool:
-        """Whether the other Vars come into the accumulators before the core's result, so that nothing waits for them
-        in the end."""
+        """Whether the other Vars come into the accumulators before the core's result. Then nothing waits for them at
+        the end."""
         return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
-        """By step, the buffers that no later one finds: to be released then."""
+        """For each step the buffers to release after it, whose content no later step finds."""
         found = [[key for key in self._sizes(step) if key.kind not in KEPT] for step in steps]
         for kind, count in zip(KEPT, (self.tiling.buffers, self.tiling.weight_slots), strict=True):
             used = [(number, key) for number, step in enumerate(steps) for key in self._sizes(step) if key.kind == kind]
@@ -162,8 +163,8 @@ class Loader:
         return self._weights(step, *place) if place else {}
 
     def _weights(self, step: TileStep, base: int, fill: bool) -> dict[int, int]:
-        """Weights out of DRAM1; small ones load together. Where they come from both DRAMs, each piece does, so that
-        no step waits for one port while the other has nothing to do."""
+        """Weights out of DRAM1; small ones load together. Where weights come from both DRAMs, loads are short and each
+        takes the port that has moved less, so that no step waits for one port while the other is idle."""
         pieces: dict[int, int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):

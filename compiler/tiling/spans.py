@@ -87,7 +87,8 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
 
 
 def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
-    """The same walks, those of one row that go on to the same far vectors from near ones at equal distances as one."""
+    """The same walks, fewer of them: walks of one row with the same far vectors, and near vectors at equal distances,
+    become one walk of several rows."""
     found: list[PairedWalk] = []
     for span in walks:
         last = found[-1] if found else span
