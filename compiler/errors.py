@@ -1,4 +1,4 @@
-"""Errors of the compiler: what, found, allowed, way out (docs/house.md, "Errors")."""
+"""Errors of the compiler. A message has four parts: what, found, allowed, way out."""
 
 from __future__ import annotations
 

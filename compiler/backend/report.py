@@ -1,4 +1,4 @@
-"""What a compilation tells: files, warnings, and a table of layers (data first: docs/house.md, "Habits")."""
+"""What a compilation tells: files, warnings, and a table of layers."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ import numpy as np
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
-from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.graph import Port as GraphPort
+from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.host import OnHost

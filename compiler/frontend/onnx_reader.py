@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.errors import CompileError, reason, refuse
-from weft.compiler.frontend.graph import Graph, Node, Port, Shape
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 
 OLDEST_OPSET = 7
 MOST_ELEMENTS = 1 << 31
@@ -237,7 +237,7 @@ def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
     if not nodes or not proto.output:
         raise refuse("the model", "no node" if not nodes else "no output", "a network with an output that is computed",
                      EXPORT_AGAIN)
-    inputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.input
+    inputs = tuple(GraphPort(value.name, shapes[value.name], value.name) for value in proto.input
                    if value.name not in constants)
-    outputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.output)
+    outputs = tuple(GraphPort(value.name, shapes[value.name], value.name) for value in proto.output)
     return Graph(name, nodes, inputs, outputs, shapes, constants, opset)

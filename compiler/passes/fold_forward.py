@@ -1,4 +1,4 @@
-"""Pass: normalisations that cannot be folded backward, because others read what they normalise, cost nothing.
+"""Pass: normalisations of a tensor that others read too are folded into the convolutions behind them.
 
 Before a residual network's next block stands relu(g x + b), one g and b a channel, of a sum x that is also carried on.
 With g > 0 it is g relu(x + b/g): the factor g goes into the weights of the convolutions that read it, x + b/g takes the
@@ -69,8 +69,9 @@ def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges], headr
 
 def fold(scale: np.ndarray, shift: np.ndarray, low: np.ndarray, high: np.ndarray, headroom: float,
          padded: bool) -> Folded | None:
-    """relu(scale x + shift) for low <= x <= high, and as far beyond as tensors have room for; None where it cannot be
-    had. With ``padded`` the result is read with zeros around it, so that there may be no constant."""
+    """relu(``scale`` x + ``shift``), all arrays [channels], for ``low`` <= x <= ``high`` and as far beyond as
+    ``headroom`` gives tensors room; None where such a form does not exist. With ``padded`` the result is read with
+    zeros around it, so that the constant must be zero."""
     if (scale < 0).any():
         return None
     room = (headroom - 1) * np.maximum(np.abs(low), np.abs(high))
@@ -119,7 +120,8 @@ class _Sums:
         return alone and all(reader.op == "Conv" for reader in later)
 
     def _can_be_moved(self, name: str, scaling: Node) -> bool:
-        """Whether a tensor may have an offset in each channel: its maker adds it, all its readers take it back."""
+        """Whether a tensor may get an offset in each channel: its maker can add the offset, all its readers can take it
+        back."""
         if name in self.ends or self.absorber(name) is None:
             return False
         others = [reader for reader in self.readers[name] if reader is not scaling]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.graph import Graph, Node, Port
+from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -43,7 +43,7 @@ def normalise(graph: Graph, lanes: int) -> Graph:
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET)
 
 
-def _input(state: Rewrite, port: Port, consumers: Mapping[str, Sequence[Node]]) -> Port:
+def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]]) -> GraphPort:
     """An input lies as the first operator that computes wants it: packing costs nothing, moving elements does. So
     TensorFlow's channels, the last axis of the user's array, lie as channels."""
     shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
@@ -76,7 +76,7 @@ def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
     return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
-def _output(state: Rewrite, port: Port) -> Port:
+def _output(state: Rewrite, port: GraphPort) -> GraphPort:
     """Outputs lie in whole tensors of their own; where elements lie in another order, ``order`` says it."""
     if port.tensor not in state.held:
         raise refuse(f"output {port.name!r}", "a constant", "a tensor computed from the inputs", "remove it")
@@ -92,4 +92,4 @@ def _output(state: Rewrite, port: Port) -> Port:
         tensor = state.scale(node, tensor, 1.0)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
-    return Port(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))
+    return GraphPort(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))

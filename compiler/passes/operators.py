@@ -18,7 +18,8 @@ from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
 from weft.compiler.passes import lower_move as moves
 from weft.compiler.passes import lower_pool as pools
-from weft.compiler.passes.lower_arithmetic import RECIPROCAL
+from weft.compiler.passes.lower_function import RECIPROCAL, lookup
+from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
 
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -30,7 +31,7 @@ HOST = Operator(None)
 
 def _function(attributes: Mapping[str, Rule], table: ValueTable) -> Operator:
     """Of one tensor, by value table."""
-    return Operator(partial(arithmetic.lookup, table=table), attributes, table=table, elementwise=True)
+    return Operator(partial(lookup, table=table), attributes, table=table, elementwise=True)
 
 
 def _not_negative(low: float, high: float) -> tuple[float, float]:
@@ -89,7 +90,7 @@ OPERATORS: dict[str, Operator] = {
     "Relu": Operator(arithmetic.relu, elementwise=True),
     "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True),
     "Resize": Operator(
-        pools.resize,
+        resize,
         {"antialias": ANY, "axes": ANY, "coordinate_transformation_mode": ANY, "cubic_coeff_a": ANY,
          "exclude_outside": ANY, "extrapolation_value": ANY, "keep_aspect_ratio_policy": ANY, "mode": ANY,
          "nearest_mode": ANY}, constants=(1, 2, 3)),
@@ -109,7 +110,7 @@ OPERATORS: dict[str, Operator] = {
     "TopK": HOST,
     "Transpose": Operator(moves.move, {"perm": ANY}, relabels=True),
     "Unsqueeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
-    "Upsample": Operator(pools.resize, {"mode": ANY, "scales": ANY}, constants=(1,)),
+    "Upsample": Operator(resize, {"mode": ANY, "scales": ANY}, constants=(1,)),
 }
 """ONNX name -> what the compiler does with it."""
 

@@ -23,7 +23,7 @@ BINADES = range(-40, 41)
 """Exponents of the magnitude histogram."""
 
 LARGEST = 2.0 ** BINADES[-1]
-"""Beyond any number of a network that was trained; with such ones in it, nothing else has a place behind the point."""
+"""No number of a trained network is so large. With one that is, nothing else would keep a place behind the point."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,11 @@ def _need_below(what: str, magnitude: float) -> None:
 
 def channel_ranges(graph: Graph, samples: Samples,
                    names: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The lowest and the highest value of every channel of some tensors."""
+    """The lowest and the highest value of every channel of some tensors.
+
+    Each pass that asks runs the network as it is then. What it decides changes the tensors behind, so the ranges of an
+    earlier run are not those of a later one.
+    """
     engine = session(to_onnx(graph, names))
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for _, given in samples.fed(graph):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, LeakyRelu, Load, MatMul, Product
+from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.hw.contract.arch import EVERY_STEP, Arch
@@ -124,10 +124,10 @@ class _Chooser:
             return self._multiply(layer)
         if layer.lookup is not None:
             return self._lookup(layer)
-        choose = {MatMul: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
+        choose = {Convolution: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
         weights, accumulators = choose(layer)
         bias = accumulators
-        if isinstance(layer.core, MatMul):
+        if isinstance(layer.core, Convolution):
             magnitude = float(np.abs(self.constants[layer.core.bias]).max())
             bias = self._within(largest_point(magnitude, self.width), accumulators)
         for var in (*(add.input for add in layer.adds), *layer.outputs):
@@ -166,7 +166,7 @@ class _Chooser:
 
     def _mat_mul(self, layer: Layer) -> tuple[int, int]:
         core = layer.core
-        assert isinstance(core, MatMul)
+        assert isinstance(core, Convolution)
         weights = np.abs(self.constants[core.weights].astype(np.float64))
         activations = self.points[core.input.root]
         seen = (self.calibration.sums[core.weights] + self._added(layer)) * SUM_HEADROOM
@@ -179,7 +179,7 @@ class _Chooser:
         point = min(most, limit - activations)
         return point, activations + point
 
-    def _concession(self, core: MatMul, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
+    def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
         """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
         errors of either, relative to its size, shall be least together."""
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))

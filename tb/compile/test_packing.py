@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft.cli.check.evaluate import convolve
-from weft.compiler.layers.hir import MatMul, Var
+from weft.compiler.layers.hir import Convolution, Var
 from weft.compiler.passes.ways import ways
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
@@ -33,7 +33,8 @@ def test_every_way_is_the_same_convolution(window: Window) -> None:
                      for axis, size in enumerate((9, 8)))
 
     def run(image: np.ndarray, weights: np.ndarray, window: Window) -> np.ndarray:
-        return convolve(image, weights, MatMul(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0))
+        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0)
+        return convolve(image, weights, core)
 
     expected = run(image, weights, window)
     found = ways(window, (3, 9, 8), (rows, columns))

@@ -11,14 +11,14 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.products import Products
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.schedule import Schedule
-from weft.compiler.tiling.spans import Span, repeated
+from weft.compiler.tiling.spans import PairedWalk, repeated
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 
-def walk(near: int, far: int = 7, size: int = 2, rows: int = 1) -> Span:
+def walk(near: int, far: int = 7, size: int = 2, rows: int = 1) -> PairedWalk:
     pitches = (5, 5) if rows > 1 else (0, 0)
-    return Span(near, far, size, 1, 1, rows, *pitches)
+    return PairedWalk(near, far, size, 1, 1, rows, *pitches)
 
 
 @pytest.mark.parametrize(("walks", "expected"), [
@@ -29,7 +29,7 @@ def walk(near: int, far: int = 7, size: int = 2, rows: int = 1) -> Span:
     ([walk(3), walk(5, size=1)], [(3, 1, 0), (5, 1, 0)]),
     ([walk(3, rows=2), walk(9, rows=2)], [(3, 2, 5), (9, 2, 5)]),
     ([], [])])
-def test_walks_to_the_same_accumulators_join(walks: list[Span], expected: list[tuple[int, int, int]]) -> None:
+def test_walks_to_the_same_accumulators_join(walks: list[PairedWalk], expected: list[tuple[int, int, int]]) -> None:
     assert [(span.near, span.rows, span.near_pitch) for span in repeated(walks)] == expected
 
 

@@ -41,7 +41,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
 
 def test_layers_print_and_parse(state: Products) -> None:
     kinds = {type(operation).__name__ for layer in state[Layers] for operation in layer.operations}
-    assert kinds >= {"MatMul", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
+    assert kinds >= {"Convolution", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
     assert hir.parse(state[Layers].text()) == state[Layers]
 
 
@@ -67,7 +67,7 @@ def test_other_maps_are_refused() -> None:
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
-def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.Operation, ...]) -> tuple[Layer, ...]:
+def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.LayerOperation, ...]) -> tuple[Layer, ...]:
     layer = dataclasses.replace(layers[number], operations=operations)
     return (*layers[:number], layer, *layers[number + 1:])
 
