@@ -23,7 +23,7 @@ import block_pages
 import typer
 
 from weft.hw.contract import timing
-from weft.hw.contract.arch import LIMITS, MAC_ROUNDINGS, POWERS_OF_TWO, Arch, presets
+from weft.hw.contract.arch import LIMITS, POWERS_OF_TWO, Arch, presets
 from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.contract.isa import OPERATIONS, DataFlow, Isa, Kind, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.units import UNITS
@@ -39,7 +39,7 @@ EXAMPLE = "pynq"
 MARKED = re.compile(r"<!-- generated: ([a-z_]+) -->\n(.*?)<!-- end -->", re.S)
 
 MEANINGS = {
-    "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`",
+    "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32",
     "array_size": "lanes: rows and columns of the array, scalars in a vector",
     "dram0_depth": "window of DRAM0: tensors between layers",
     "dram1_depth": "window of DRAM1: constants",
@@ -97,7 +97,7 @@ def default_of(field: dataclasses.Field) -> str:
 
 def allowed_of(name: str) -> str:
     if name not in LIMITS:
-        return " or ".join(f"`{value}`" for value in MAC_ROUNDINGS) if name == "mac_rounding" else "see Numbers"
+        return "see right"
     low, high = LIMITS[name]
     return f"{low}..{high}" + (", a power of two" if name in POWERS_OF_TWO else "")
 
