@@ -45,7 +45,7 @@ from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import ConstFile, Port, TModel, write_files
@@ -119,7 +119,7 @@ def _normalise(state: State) -> State:
 
 def _fold_forward(state: State) -> State:
     """Not where every tensor has the type's own point: there is no room for offsets."""
-    if state.plain or state.arch.mac_rounding == EVERY_STEP:
+    if state.plain or not state.arch.numbers.has_points:
         return state
     return state.replace(graph=fold_forward(state.graph, partial(channel_ranges, state.graph, state.inputs)))
 
@@ -311,7 +311,7 @@ def _ports(state: State, ports: tuple[Any, ...]) -> tuple[Port, ...]:
 
 def _warnings(state: State, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
     warnings = []
-    if state.calibration.random and not (state.plain or state.arch.mac_rounding == EVERY_STEP):
+    if state.calibration.random and not (state.plain or not state.arch.numbers.has_points):
         warnings.append("no calibration inputs: binary points come from random inputs and may be far off; "
                         "give real ones (--calibrate x.npz)")
     for port in state.graph.inputs:

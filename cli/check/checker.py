@@ -29,7 +29,6 @@ from weft.compiler.pipeline import NOT_MADE, State, Step
 from weft.compiler.quantize.calibrate import check_inputs, random_inputs
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP
 from weft.runtime.compare import signal_to_noise
 from weft.runtime.elements import gather, pack, unpack
 from weft.runtime.errors import Mismatch
@@ -110,10 +109,10 @@ class Checker:
         last, enough = self.verdicts[-1].runs, DECIBELS_A_BIT * state.arch.number.width
         if any(layer.lookup for layer in state.layers):
             enough = min(enough, TABLE_DECIBELS)
-        every_step = state.arch.mac_rounding == EVERY_STEP
+        numbers = state.arch.numbers
         if last == LAYERS:
-            return -math.inf if state.plain or every_step else enough
-        if last == PLACED and runs == LIR and every_step:  # the order of sums matters, much so where they saturate
+            return -math.inf if state.plain or not numbers.has_points else enough
+        if last == PLACED and runs == LIR and numbers.order_matters:  # much so where sums saturate
             rounded = next(verdict for verdict in self.verdicts if verdict.runs == FIXED)
             return enough if (rounded.decibels or 0) >= enough else -math.inf
         return None
