@@ -25,7 +25,7 @@ from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.points import HEADROOM, Points, choose_points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def samples(request: Request, graph: Graph) -> Samples:
 
 def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not where every tensor has the type's own point: there is no room for offsets."""
-    if request.plain or arch.mac_rounding == EVERY_STEP:
+    if request.plain or not arch.numbers.has_points:
         return graph
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 

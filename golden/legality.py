@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.golden.check import REGISTERS, Checker, MachineStop
 from weft.golden.decode import Decoder
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
     Cause,
     DataFlow,
@@ -161,8 +161,8 @@ class _Table:
         high: np.ndarray = np.full(max(REGISTERS) + 1, -1, np.int64)
         for known, spec in self.isa.registers.items():
             high[known] = spec.maximum
-            if self.arch.mac_rounding == EVERY_STEP and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
-                low[known] = high[known] = self.arch.number.point
+            if self.arch.numbers.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+                low[known] = high[known] = self.arch.numbers.fixed_shift
         number = np.minimum(register, max(REGISTERS))
         legal = (register <= max(REGISTERS)) & (value >= low[number]) & (value <= high[number])
         return (self.opcode == Opcode.CONFIGURE) & ~legal

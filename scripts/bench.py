@@ -23,7 +23,7 @@ from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
 
-from weft.boards.clocks import clock_hz
+from weft.boards import clock_hz
 from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError

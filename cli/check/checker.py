@@ -28,7 +28,7 @@ from weft.compiler.quantize.calibrate import check_inputs, random_inputs
 from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.runtime.compare import signal_to_noise
 from weft.runtime.errors import Mismatch
 from weft.runtime.onnx_engine import run_model
@@ -111,11 +111,11 @@ class Checker:
         enough = DECIBELS_A_BIT * arch.number.width
         if any(layer.lookup for layer in products[Layers]):
             enough = min(enough, TABLE_DECIBELS)
-        every_step = arch.mac_rounding == EVERY_STEP
+        numbers = arch.numbers
         if not RUNNERS[self._kind].exact:
-            return -math.inf if products[Request].plain or every_step else enough
-        if (self._kind, kind) == (Layout, Schedule) and every_step:
-            assert self._rounding is not None  # the order of sums matters, much so where they saturate
+            return -math.inf if products[Request].plain or not numbers.has_points else enough
+        if (self._kind, kind) == (Layout, Schedule) and numbers.order_matters:
+            assert self._rounding is not None  # much so where sums saturate
             return enough if (self._rounding.decibels or 0) >= enough else -math.inf
         return None
 

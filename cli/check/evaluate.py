@@ -34,8 +34,8 @@ from weft.compiler.quantize.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
-from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.hw.contract.numerics import enter, integer_dtype, leave, round_half_even, saturate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import integer_dtype
 from weft.runtime.window import Window
 
 
@@ -152,11 +152,10 @@ class Fixed:
 
     def __init__(self, arch: Arch, points: Points, integers: Sequence[LayerIntegers]) -> None:
         self.arch, self.points, self.integers = arch, points, integers
-        self.every_step = arch.mac_rounding == EVERY_STEP
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
-        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless it rounds every step:
-        then the order of its sums matters, and here they are rounded once."""
+        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless the order of its
+        sums matters: here they are rounded once."""
         for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
@@ -183,8 +182,7 @@ class Fixed:
         assert weights is not None
         bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
         sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
-        sums = round_half_even(sums, self.arch.number.point) if self.every_step else sums
-        return self._clip(sums + self._enter(bias, numbers.core_shift)[:, None, None])
+        return self._clip(self.arch.numbers.round_sums(sums) + self._enter(bias, numbers.core_shift)[:, None, None])
 
     def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
@@ -207,13 +205,13 @@ class Fixed:
         raise TypeError(f"no meaning for {operation}")
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
-        return np.asarray(saturate(value, self.arch.accumulator_bits))
+        return np.asarray(self.arch.numbers.store(value))
 
     def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(enter(scalars, 0 if self.every_step else shift, self.arch.accumulator_bits))
+        return np.asarray(self.arch.numbers.enter(scalars, shift))
 
     def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(leave(value, 0 if self.every_step else shift, self.arch.number.width)).astype(np.int64)
+        return np.asarray(self.arch.numbers.leave(value, shift)).astype(np.int64)
 
 
 def as_weights(core: Product, tensors: Tensors) -> np.ndarray:

@@ -20,7 +20,7 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
 from weft.runtime.ports import ConstFile, Port
 
@@ -76,7 +76,7 @@ def _ports(ports: tuple[GraphPort, ...], graph: Graph, layout: Layout, points: P
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
     arch, graph, points = products[Arch], products[Graph], products[Points]
     calibration, warnings = products[Calibration], []
-    if calibration.random and not (products[Request].plain or arch.mac_rounding == EVERY_STEP):
+    if calibration.random and not (products[Request].plain or not arch.numbers.has_points):
         warnings.append("no calibration inputs: binary points come from random inputs and may be far off; "
                         "give real ones (--calibrate x.npz)")
     for port in graph.inputs:

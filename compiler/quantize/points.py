@@ -15,7 +15,7 @@ import numpy as np
 from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 
 HEADROOM = 1.125
 """Computed tensors get room for values this much beyond those seen in calibration."""
@@ -68,9 +68,9 @@ def largest_point(magnitude: float, width: int) -> int:
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
                   plain: bool, opset: int) -> Points:
-    """Points from ranges; with ``plain``, or on an ``every_step`` machine, the type's own point everywhere."""
+    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
-    fixed = plain or arch.mac_rounding == EVERY_STEP
+    fixed = plain or not arch.numbers.has_points
     points = _plain(layers, names, arch) if fixed else _Chooser(layers, constants, calibration, arch, opset).run(names)
     tables, errors = {}, {}
     for layer in layers:

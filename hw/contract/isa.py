@@ -152,8 +152,8 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
 
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
-    """Whether Configure must refuse the value. With ``every_step`` the two shifts must stay the type's point."""
-    if arch.mac_rounding == "every_step" and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+    """Whether Configure must refuse the value. Where numbers have no points of their own, the two shifts are fixed."""
+    if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
         return value != arch.number.point
     return value > register_table(arch)[register].maximum
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import ONCE, Arch
+from weft.hw.contract.arch import Arch
 
 # -- memories ----------------------------------------------------------------------------------------------------------
 LOCAL_READ_LATENCY = 4
@@ -26,8 +26,8 @@ def weight_latency(arch: Arch) -> int:
 
 def array_latency(arch: Arch) -> int:
     """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
-    with mac_rounding ``once`` the bias added below."""
-    return 2 * arch.array_size + (2 if arch.mac_rounding == ONCE else 1)
+    the bias."""
+    return 2 * arch.array_size + arch.numbers.bias_cycles
 
 
 def product_latency(arch: Arch) -> int:

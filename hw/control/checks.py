@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Const, Mux
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
     SUB_REGISTERS,
     Cause,
@@ -117,8 +117,8 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
     number, value = view.field(Opcode.CONFIGURE, "register"), view.field(Opcode.CONFIGURE, "value")
     fault = Const(0, 1)
     for register, spec in isa.registers.items():
-        if arch.mac_rounding == EVERY_STEP and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
-            bad = value != arch.number.point
+        if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+            bad = value != arch.numbers.fixed_shift
         elif spec.maximum >= (1 << len(value)) - 1:
             continue
         else:

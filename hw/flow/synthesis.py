@@ -37,16 +37,17 @@ class Part:
     bram: int
 
 
-XC7 = {
-    "arty": Part("XC7A35T", 20_800, 41_600, 90, 50), "pynq": Part("XC7Z020", 53_200, 106_400, 220, 140),
-    "ultra96": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
-    "zcu104": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+PARTS = {
+    "XC7A35T": Part("XC7A35T", 20_800, 41_600, 90, 50), "XC7Z020": Part("XC7Z020", 53_200, 106_400, 220, 140),
+    "XCZU3EG": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
+    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+    "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208),
+    "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208),
 }
-"""Preset -> the part of its board; ``bram`` in blocks of 36 Kbit."""
-XC7_DEFAULT = XC7["pynq"]
-ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
-"""``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
-FAMILIES = ("xc7", "ecp5")
+"""``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input tables."""
+DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F"}
+"""Family -> the part that a machine without a board of that family is counted against."""
+FAMILIES = tuple(DEFAULT_PARTS)
 TOP, HARNESS = "weft_top", "harness"
 
 # -- cells -------------------------------------------------------------------------------------------------------------
@@ -184,9 +185,9 @@ def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {column: sum(block[column] for block in counts.values()) for column in COLUMNS}
 
 
-def report(arch: Arch, name: str, family: str, folder: Path) -> dict:
-    """``blocks``, ``total``, and ``of_part``: used and available. The part is that of the preset ``name``'s board."""
-    part = ECP5 if family == "ecp5" else XC7.get(name, XC7_DEFAULT)
+def report(arch: Arch, family: str, folder: Path, part_name: str | None = None) -> dict:
+    """``blocks``, ``total``, and ``of_part``: used and available of a chip of ``PARTS`` (default: the family's)."""
+    part = PARTS[part_name or DEFAULT_PARTS[family]]
     counts = synthesize(arch, family, folder)
     found = total(counts)
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}

@@ -9,11 +9,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode as Op
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.memory.leave import Leave
 from weft.hw.parts import fixed_point
+from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width, simd_layout
 from weft.hw.parts.ports import (
     accumulator_layout,
@@ -164,16 +165,16 @@ class SimdUnit(wiring.Component):
             m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(first.fields)]
         # Entering: the first step on the way to the head, the second on the way out.
         shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
-        enters = arch.mac_rounding != EVERY_STEP
+        numbers = circuits(arch)
         from_shift = Signal(width, reset_less=True)
         with m.If(queue.r_en):
             m.d.sync += from_shift.eq(fixed_point.reached(shifts[0], width))
         for lane in range(arch.lane_count):
             scalar = first.row[lane]
-            step = fixed_point.turn(scalar, shifts[0], first.fields.fits) if enters else scalar
+            step = numbers.turn(scalar, shifts[0], first.fields.fits)
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
             m.d.comb += out.i.payload.data[lane].eq(
-                fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
+                numbers.place(turned, shifts[1], from_shift))
         return leaves
