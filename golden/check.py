@@ -8,12 +8,12 @@ from typing import Any
 from weft.golden.decode import (
     Configure,
     DataMove,
+    DecodedInstruction,
     Decoder,
     LoadLut,
     LoadWeight,
     MatMul,
     NoOp,
-    Operation,
     Simd,
     SimdLoop,
 )
@@ -64,7 +64,7 @@ class Checker:
         return tuple(unused >> offset & ((1 << width) - 1)
                      for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
 
-    def check(self, instruction: Instruction, iterations: int | None = None) -> Operation | Cause:
+    def check(self, instruction: Instruction, iterations: int | None = None) -> DecodedInstruction | Cause:
         """The operation when it is legal, else why not. ``iterations`` of the loop whose body it belongs to, if any."""
         if instruction.opcode not in self.legal_flags:
             return Cause.OPCODE

@@ -19,7 +19,7 @@ from weft.compiler.estimator.memories import (
     grant_accumulators,
     grant_local,
 )
-from weft.compiler.estimator.program import Program, read_program
+from weft.compiler.estimator.program import DecodedProgram, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
     DRAM0_WRITE,
@@ -31,7 +31,7 @@ from weft.compiler.estimator.state import (
     new_state,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import DECODE_LATENCY, weight_latency
+from weft.hw.contract.timing import weight_latency
 from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
@@ -44,14 +44,14 @@ class Estimate:
 
     cycles: int
     operations: np.ndarray
-    program: Program
+    program: DecodedProgram
 
 
 def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Estimate:
     """When every operation of a legal program runs on a machine. Raises IsaError when the program is truncated."""
     read = read_program(program, arch)
     machine = machine_record(arch, dram or DramTiming())
-    state = new_state()
+    state = new_state(int(machine["writer_vectors"]))
     times = np.full((len(read.work), 3), NONE)
     if not replay(state, machine, read.work, read.drains, read.instructions, times):
         raise refuse("program", "operations that wait for each other for ever", "a program that ends",
@@ -75,7 +75,7 @@ def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
 @kernel
 def replay(state, machine, work, drains, instructions, times):
     """Fill ``times`` [operations, (issue, start, finish)]. Whether the program came to its end."""
-    now = DECODE_LATENCY
+    now = machine.decode_latency
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes  # time counts from when the first instruction is there

@@ -148,7 +148,7 @@ door of the pipeline, and so many (``between``) on their way there. ``ports``: s
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
-def new_state() -> np.void:
+def new_state(writer_vectors: int) -> np.void:
     """A machine at rest."""
     state = np.zeros(1, STATE)[0]
     units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
@@ -159,7 +159,7 @@ def new_state() -> np.void:
     state["loop"]["memory0"] = state["loop"]["memory1"] = NO_MEMORY
     state["products"] = NONE
     state["readers"]["starts"] = state["writers"]["starts"] = 1
-    state["writers"]["places"] = WRITER_VECTORS_AHEAD
+    state["writers"]["places"] = writer_vectors
     pipeline["head"] = pipeline["blocker"] = NONE
     pipeline["written_at"] = -LATER
     ports["last"], ports["bank"] = CLIENTS - 1, NONE

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.units import UNITS, Access, Memory, conflict
+from weft.hw.contract.units import UNITS, Access, Memory, accesses, conflict
 from weft.hw.control.issue import UNIT_CHOICE, UNIT_NAMES
 
 
@@ -53,12 +53,9 @@ def address_width(arch: Arch, memory: Memory) -> int:
 
 
 def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
-    """Pairs of accesses of two units that must keep their order. Only LoadLUT takes the SIMD unit to local memory."""
-    def accesses(name: str) -> list[Access]:
-        return [access for access in UNITS[name].accesses
-                if arch.lut_count or name != "simd" or access.memory is not Memory.LOCAL]
-
-    return [(ours, theirs) for ours in accesses(unit) for theirs in accesses(other) if conflict(ours, theirs)]
+    """Pairs of accesses of two units that must keep their order."""
+    return [(ours, theirs) for ours in accesses(arch, unit) for theirs in accesses(arch, other)
+            if conflict(ours, theirs)]
 
 
 def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ class UnitQueue(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # reserve -> (a cycle) push: stored, with its waits -> fetch: at the head -> no wait left: valid -> ready
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
