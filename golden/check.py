@@ -1,4 +1,4 @@
-"""Whether an instruction is legal, and how the machine stops when it is not (the lowest Cause counts)."""
+"""Whether an instruction is legal, and how the machine stops when it is not. Of several causes the lowest counts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Checker:
                      for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
 
     def check(self, instruction: Instruction, iterations: int | None = None) -> DecodedInstruction | Cause:
-        """The operation when it is legal, else why not. ``iterations`` of the loop whose body it belongs to, if any."""
+        """The decoded instruction when it is legal, else the cause. ``iterations``: of the loop whose body it belongs
+        to, None outside of one."""
         if instruction.opcode not in self.legal_flags:
             return Cause.OPCODE
         opcode = Opcode(instruction.opcode)

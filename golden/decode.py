@@ -1,4 +1,4 @@
-"""From raw instructions to operations with addresses: what each instruction names, before anything is checked."""
+"""From raw instructions to decoded ones, with addresses and sizes. Nothing is checked here, see ``check.py``."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Esti
 
 
 def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
-    """The cycle in which the machine is idle: nothing in the decoder, no operation that the interlock does not know to
-    be done, no weights on their way."""
+    """The cycle in which the machine is idle: the decoder is empty, the interlock knows every operation to be done, no
+    weights are on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
     return max(decoded, 1 + int(finishes.max(initial=0)) + arch.register_slices,

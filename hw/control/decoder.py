@@ -114,7 +114,7 @@ class Decoder(wiring.Component):
         issue = issue_layout(self._arch)
         lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        # What travels besides the decoded instruction: the form's cause, and what its last addresses are made of.
+        # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
         travels = {"issue": issue, "cause": CAUSE_WIDTH, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
                    "far_dram0": 1, "far_dram1": 1}
         stages = {

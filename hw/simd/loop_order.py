@@ -14,7 +14,7 @@ from weft.hw.parts.operations import simd_layout, stride_log2_width
 
 
 class LoopOrder(wiring.Component):
-    """Sees the instructions of a body and says whether different instructions may run in another order of iterations.
+    """Sees the instructions of a loop body and says whether its iterations have to run one after another.
 
     ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
     writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
