@@ -1,4 +1,4 @@
-"""Whether an instruction is legal, and how the machine stops when it is not (the lowest Cause counts)."""
+"""Whether an instruction is legal, and how the machine stops when it is not. Of several causes the lowest counts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from weft.golden.decode import (
     Configure,
     DataMove,
+    DecodedInstruction,
     Decoder,
     LoadLut,
     LoadWeight,
     MatMul,
     NoOp,
-    Operation,
     Simd,
     SimdLoop,
 )
@@ -64,8 +64,9 @@ class Checker:
         return tuple(unused >> offset & ((1 << width) - 1)
                      for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
 
-    def check(self, instruction: Instruction, iterations: int | None = None) -> Operation | Cause:
-        """The operation when it is legal, else why not. ``iterations`` of the loop whose body it belongs to, if any."""
+    def check(self, instruction: Instruction, iterations: int | None = None) -> DecodedInstruction | Cause:
+        """The decoded instruction when it is legal, else the cause. ``iterations``: of the loop whose body it belongs
+        to, None outside of one."""
         if instruction.opcode not in self.legal_flags:
             return Cause.OPCODE
         opcode = Opcode(instruction.opcode)

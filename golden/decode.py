@@ -1,4 +1,4 @@
-"""From raw instructions to operations with addresses: what each instruction names, before anything is checked."""
+"""From raw instructions to decoded ones, with addresses and sizes. Nothing is checked here, see ``check.py``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Configure(NamedTuple):
     value: int
 
 
-Operation = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | SimdLoop | Configure
+DecodedInstruction = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | SimdLoop | Configure
 
 
 class Decoder:
@@ -73,7 +73,7 @@ class Decoder:
         self.registers = registers
         self._subs: dict[int, tuple[int, int, int, int]] = {}
 
-    def decode(self, instruction: Instruction) -> Operation:
+    def decode(self, instruction: Instruction) -> DecodedInstruction:
         """The opcode, flags and reserved bits must be legal; addresses and numbers need not be."""
         return DECODE[Opcode(instruction.opcode)](self, instruction)
 
@@ -124,7 +124,7 @@ class Decoder:
         return Configure(instruction.raw("register"), instruction.raw("value"))
 
 
-DECODE: dict[Opcode, Callable[[Decoder, Instruction], Operation]] = {
+DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.NO_OP: lambda decoder, instruction: NoOp(),
     Opcode.MAT_MUL: Decoder.mat_mul,
     Opcode.DATA_MOVE: Decoder.data_move,

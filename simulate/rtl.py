@@ -20,7 +20,7 @@ from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.isa import Cause
 from weft.simulate import toolchain
 from weft.simulate.build import Simulation
-from weft.simulate.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
+from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_job
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.trace import read_operations
 
@@ -142,12 +142,12 @@ def run_many_on_rtl(
 
 
 def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
-             file: Path) -> list[Program]:
+             file: Path) -> list[ProgramRun]:
     """Write the programs to the program memory's file, each from a page of its own."""
     entries, content = [], bytearray()
     for program, settings in zip(programs, memories, strict=True):
         by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
-        entries.append(Program(size=len(program), address=len(content), memories=by_name))
+        entries.append(ProgramRun(size=len(program), address=len(content), memories=by_name))
         content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
     file.write_bytes(content)
     return entries

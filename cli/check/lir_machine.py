@@ -56,7 +56,7 @@ def _load_lut(machine: Machine, operation: lir.LoadLut) -> decode.LoadLut:
     return decode.LoadLut(Walk(operation.local.offset, operation.size), operation.table)
 
 
-MEANING: dict[type, Callable[..., decode.Operation]] = {
+MEANING: dict[type, Callable[..., decode.DecodedInstruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
 }

@@ -23,11 +23,12 @@ ISSUED, STARTED, FINISHED = range(3)
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
 def fetch(control, machine, drains, instructions, given, now):
-    """An instruction whose bytes are here goes into the decoder, whose stages, one for each cycle of its latency, close
-    up; but nothing goes behind one that waits until the machine is empty. Then a beat arrives, if there is room.
+    """An instruction whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and
+    closes gaps. Nothing goes in behind an instruction that waits until the machine is empty. Then a beat arrives, if
+    there is room.
 
-    ``given``: how many instructions had left the decoder, as its entrance knows; a register slice in place of the last
-    stage holds one more, and tells of what leaves it a cycle later."""
+    ``given``: how many instructions have left the decoder, as far as its entrance knows. A register slice in place of
+    the last stage holds one more, and the entrance hears a cycle later of what leaves it."""
     room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
     whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
@@ -41,7 +42,7 @@ def fetch(control, machine, drains, instructions, given, now):
 
 @kernel
 def decode(state, machine, work, drains, times, now):
-    """What stands at the decoder's output goes on, if it can."""
+    """The instruction at the decoder's output goes on, if it can."""
     control = state.control
     there_from = control.entered_at[control.instruction % STAGES] + DECODE_LATENCY
     if control.instruction == control.entered or now < there_from:
@@ -66,7 +67,7 @@ def decode(state, machine, work, drains, times, now):
 # -- the interlock -----------------------------------------------------------------------------------------------------
 @kernel
 def issue(state, machine, operation, index, now):
-    """Note what the operation has to wait for and what others will have to wait for."""
+    """Note what the operation waits for, and its ranges, which later operations may wait for."""
     control, number = state.control, operation.unit
     unit = state.units[number]
     slot = unit.issued % SLOTS

@@ -44,7 +44,7 @@ the registers of the arguments (0: none, or not a register) and of the destinati
 
 
 @dataclass(frozen=True)
-class Program:
+class DecodedProgram:
     """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
     ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty."""
 
@@ -54,7 +54,7 @@ class Program:
     drains: np.ndarray
 
 
-def read_program(program: bytes, arch: Arch) -> Program:
+def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
@@ -70,7 +70,7 @@ def read_program(program: bytes, arch: Arch) -> Program:
                             | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
-    return Program(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
+    return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
 
 
 def _flag(opcode: Opcode, name: str, flags: np.ndarray) -> np.ndarray:

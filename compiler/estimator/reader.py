@@ -24,7 +24,7 @@ def ask(state, reader, number, machine):
 
 @kernel
 def step_reader(state, reader, number, machine, now):
-    """In an order in which each part sees what was before this cycle."""
+    """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
     addresses_take(state, reader, number, machine, now)
     address(state, reader, number, machine, now)

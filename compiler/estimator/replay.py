@@ -20,7 +20,7 @@ from weft.compiler.estimator.memories import (
     grant_accumulators,
     grant_local,
 )
-from weft.compiler.estimator.program import Program, read_program
+from weft.compiler.estimator.program import DecodedProgram, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
     DRAM0_WRITE,
@@ -32,7 +32,7 @@ from weft.compiler.estimator.state import (
     new_state,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import DECODE_LATENCY, weight_latency
+from weft.hw.contract.timing import weight_latency
 from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
@@ -51,7 +51,7 @@ class Estimate:
 
     cycles: int
     operations: np.ndarray
-    program: Program
+    program: DecodedProgram
 
 
 def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
@@ -61,10 +61,10 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
     read = read_program(program, arch)
     _refuse_endless(read)
     machine = machine_record(arch, dram or DramTiming())
-    state = new_state()
+    state = new_state(int(machine["writer_vectors"]))
     times = np.full((len(read.work), 3), NONE)
     start(state, machine, read.drains, read.instructions)
-    clock = np.array([DECODE_LATENCY, 0, DECODE_LATENCY], np.int64)
+    clock = np.array([machine["decode_latency"], 0, machine["decode_latency"]], np.int64)
     while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
         now, finished, finished_at = map(int, clock)
         if now - finished_at > STUCK_CYCLES:
@@ -79,7 +79,7 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
     return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
 
 
-def _refuse_endless(program: Program) -> None:
+def _refuse_endless(program: DecodedProgram) -> None:
     vectors = program.work["size"].astype(np.int64) * program.work["rows"]
     if len(vectors) and vectors.max() > MOST_VECTORS:
         raise refuse(f"operation of instruction {program.work['instruction'][vectors.argmax()]}",
@@ -90,8 +90,8 @@ def _refuse_endless(program: Program) -> None:
 
 
 def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
-    """The cycle in which the machine is idle: nothing in the decoder, no operation that the interlock does not know to
-    be done, no weights on their way."""
+    """The cycle in which the machine is idle: the decoder is empty, the interlock knows every operation to be done, no
+    weights are on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
     return max(decoded, 1 + int(finishes.max(initial=0)) + arch.register_slices,
@@ -104,7 +104,7 @@ def start(state, machine, drains, instructions):
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes
-    for before in range(DECODE_LATENCY):
+    for before in range(machine.decode_latency):
         fetch(control, machine, drains, instructions, 0, before)
 
 

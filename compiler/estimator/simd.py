@@ -11,8 +11,8 @@ from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
 
 PLAIN, CAPTURE, CHECK, RUN, LOAD = range(5)
 GIVEN, DOOR, BETWEEN = range(3)
-"""Micro-operations that wait: what the sequencer gives, what stands at the pipeline's door, and from BETWEEN on what a
-register slice between them holds."""
+"""Places of micro-operations that wait: GIVEN by the sequencer, at the pipeline's DOOR, and from BETWEEN on those in
+the register slice between the two."""
 
 
 @kernel
@@ -40,7 +40,7 @@ def clear(pipeline, now):
 
 @kernel
 def step_simd(state, machine, now):
-    """From the results back to the operations, so that each part sees what was before this cycle."""
+    """From the results back to the operations, so that each part sees the state before this cycle."""
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
     issues = door.valid and clear(pipeline, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])

@@ -40,12 +40,12 @@ UNIT = np.dtype([
     ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"), ("may_start", "i8"),
     ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
-"""A unit and its queue. How many of its operations are ``issued``, ``taken``, ``done``; ``*_now`` at the end of this
-cycle, what others see from the next one on; ``heard``: how many the interlock knows to be done. ``stored_from``: when
+"""A unit and its queue. ``issued``, ``taken``, ``done``: how many of its operations are; ``*_now``: at the end of this
+cycle, which others see from the next one on; ``heard``: how many the interlock knows to be done. ``stored_from``: when
 each can be fetched at the earliest, ``there_from``: when the next one stands at the head. ``needed`` [operation %
-SLOTS, unit]: how many operations of that unit must be done; those before ``waits_for`` are. ``work``: the place in
-``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and ``vector``;
-``bias_row``: LoadWeight's extra row is due.
+SLOTS, unit]: how many operations of that unit must be done; the units before ``waits_for`` are known to be that far.
+``work``: the place in ``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and
+``vector``; ``bias_row``: LoadWeight's extra row is due.
 
 With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
 ``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was
@@ -148,7 +148,7 @@ door of the pipeline, and so many (``between``) on their way there. ``ports``: s
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
-def new_state() -> np.void:
+def new_state(writer_vectors: int) -> np.void:
     """A machine at rest."""
     state = np.zeros(1, STATE)[0]
     units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
@@ -159,7 +159,7 @@ def new_state() -> np.void:
     state["loop"]["memory0"] = state["loop"]["memory1"] = NO_MEMORY
     state["products"] = NONE
     state["readers"]["starts"] = state["writers"]["starts"] = 1
-    state["writers"]["places"] = WRITER_VECTORS_AHEAD
+    state["writers"]["places"] = writer_vectors
     pipeline["head"] = pipeline["blocker"] = NONE
     pipeline["written_at"] = -LATER
     ports["last"], ports["bank"] = CLIENTS - 1, NONE

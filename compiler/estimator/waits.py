@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.program import NO_MEMORY, Program
+from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
@@ -44,7 +44,7 @@ class Waits:
     tail: int
 
 
-def analyse(program: Program, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
+def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
     """``operations``: when each operation of ``program`` ran (``units.OPERATION``), all of them to the end;
     ``layers`` [operations]: the layer that each belongs to, NO_LAYER for none; at least one layer."""
     work = program.work

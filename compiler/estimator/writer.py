@@ -27,7 +27,7 @@ def ask(state, writer, number, machine):
 
 @kernel
 def step_writer(state, writer, number, machine, now):
-    """In an order in which each part sees what was before this cycle."""
+    """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
     if unit.taken - writer.walked < WRITER_OPERATIONS_AHEAD:
         addresses_take(state, writer, number, machine, now)

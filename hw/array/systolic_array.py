@@ -45,6 +45,7 @@ class SystolicArray(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        # activations skewed by lane -> rows of elements, top to bottom -> sums deskewed by column -> result
         m = Module()
         size = self._arch.array_size
         # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.

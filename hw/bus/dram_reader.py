@@ -155,6 +155,7 @@ class BurstSplitter(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o
         m, burst = Module(), self.o.payload
         bits, new = self._beat_bits, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
@@ -260,6 +261,7 @@ class DramReader(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses -> local
         m = Module()
         arch, operation = self._arch, dram_layout(self._arch)
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})

@@ -42,6 +42,7 @@ class ProgramReader(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)

@@ -182,6 +182,8 @@ class Cause(enum.IntEnum):
     PROGRAM_READ_RESPONSE = 20
 
 
+CAUSE_WIDTH = max(Cause).bit_length()
+
 CAUSE_TEXTS: dict[Cause, str] = {
     Cause.NONE: "no error",
     Cause.OPCODE: "no such opcode on this machine",
@@ -224,7 +226,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Operation:
+class InstructionSpec:
     """One row of the instruction table. ``flags`` from bit 0 up; DataMove's flags are a DataFlow instead."""
 
     name: str
@@ -232,19 +234,20 @@ class Operation:
     fields: tuple[Field, ...] = ()
 
 
-OPERATIONS: dict[Opcode, Operation] = {
-    Opcode.NO_OP: Operation("NoOp"),
-    Opcode.MAT_MUL: Operation("MatMul", ("accumulate", "zeroes"), (
+OPERATIONS: dict[Opcode, InstructionSpec] = {
+    Opcode.NO_OP: InstructionSpec("NoOp"),
+    Opcode.MAT_MUL: InstructionSpec("MatMul", ("accumulate", "zeroes"), (
         Field("local", 0, Kind.ADDRESS), Field("accumulator", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
-    Opcode.DATA_MOVE: Operation("DataMove", (), (
+    Opcode.DATA_MOVE: InstructionSpec("DataMove", (), (
         Field("local", 0, Kind.ADDRESS), Field("far", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
-    Opcode.LOAD_WEIGHT: Operation("LoadWeight", ("zeroes", "zero_bias"), (
+    Opcode.LOAD_WEIGHT: InstructionSpec("LoadWeight", ("zeroes", "zero_bias"), (
         Field("local", 0, Kind.ADDRESS), Field("size", 1, Kind.SIZE))),
-    Opcode.SIMD: Operation("SIMD", ("read", "write", "accumulate", "hold"), (
+    Opcode.SIMD: InstructionSpec("SIMD", ("read", "write", "accumulate", "hold"), (
         Field("write_address", 0, Kind.ADDRESS), Field("read_address", 1, Kind.ADDRESS), Field("sub", 2, Kind.SUB))),
-    Opcode.LOAD_LUT: Operation("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
-    Opcode.SIMD_LOOP: Operation("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
-    Opcode.CONFIGURE: Operation("Configure", (), (Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
+    Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
+    Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
+    Opcode.CONFIGURE: InstructionSpec("Configure", (), (
+        Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }
 
 

@@ -102,8 +102,11 @@ OUTSTANDING_BURSTS = 32
 READER_OPERATIONS_AHEAD = 16
 """Operations of a DRAM reader that wait for their data while the addresses of later ones are requested."""
 
-READER_BEATS_WAITING, READER_VECTORS_WAITING = 2, 2
-"""Beats of a DRAM reader between the bus and its gearbox, vectors between the gearbox and local memory."""
+READER_BEATS_WAITING = 2
+"""Beats of a DRAM reader between the bus and its gearbox."""
+
+READER_VECTORS_WAITING = 2
+"""Vectors of a DRAM reader between its gearbox and local memory."""
 
 WRITER_OPERATIONS_AHEAD = 2
 """Operations of a DRAM writer whose DRAM addresses are made before the vectors of the one before are all requested."""

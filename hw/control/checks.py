@@ -6,6 +6,7 @@ from amaranth.hdl import Const, Mux
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
+    CAUSE_WIDTH,
     SUB_REGISTERS,
     Cause,
     DataFlow,
@@ -34,9 +35,9 @@ def any_of(value, numbers):
 
 def first_cause(faults: dict[Cause, object]):
     """The lowest cause whose condition holds, NONE otherwise."""
-    result = Const(Cause.NONE, 5)
+    result = Const(Cause.NONE, CAUSE_WIDTH)
     for cause in sorted(faults, reverse=True):
-        result = Mux(faults[cause], Const(cause, 5), result)
+        result = Mux(faults[cause], Const(cause, CAUSE_WIDTH), result)
     return result
 
 

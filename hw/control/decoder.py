@@ -15,7 +15,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Isa, Opcode, Register, operand_of
+from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
@@ -55,12 +55,13 @@ class Decoder(wiring.Component):
             "i": In(stream.Signature(unsigned(8 * self.isa.instruction_bytes))),
             "o": Out(stream.Signature(issue_layout(arch))),
             "halt": In(1), "drained": In(1), "busy": Out(1),
-            "fault": Out(1), "cause": Out(5), "fault_program_counter": Out(32),
+            "fault": Out(1), "cause": Out(CAUSE_WIDTH), "fault_program_counter": Out(32),
             "program_counter": Out(32), "accepted": Out(1), "retired": Out(1),
             "timeout": Out(16), "tracepoint": Out(32), "sample_interval": Out(16),
         })
 
     def elaborate(self, platform) -> Module:
+        # i -> read: form, Configure -> multiply: products -> sum: last addresses -> check: depths -> give -> o
         m = Module()
         multiply, add, check = self._stages()
         travels = multiply.shape().members
@@ -113,8 +114,8 @@ class Decoder(wiring.Component):
         issue = issue_layout(self._arch)
         lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        # What travels besides the decoded instruction: the form's cause, and what its last addresses are made of.
-        travels = {"issue": issue, "cause": 5, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
+        # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
+        travels = {"issue": issue, "cause": CAUSE_WIDTH, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
                    "far_dram0": 1, "far_dram1": 1}
         stages = {
             "multiply": travels,
@@ -139,7 +140,7 @@ class Decoder(wiring.Component):
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
         loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
         in_loop = loop_left != 0
-        cause, legal = Signal(5), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
+        cause, legal = Signal(CAUSE_WIDTH), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
         configure = view.opcode_is(Opcode.CONFIGURE) & legal
         sets_counter = configure & (register == Register.PROGRAM_COUNTER)
         m.d.comb += [
@@ -249,7 +250,7 @@ class Decoder(wiring.Component):
             Cause.DRAM1_RANGE: check.far_dram1 & (last1 >= arch.dram1_depth),
         }
         form = {cause: check.cause == cause for cause in FORM_CAUSES}
-        cause = Signal(5, name="check_cause")
+        cause = Signal(CAUSE_WIDTH, name="check_cause")
         legal = cause == Cause.NONE
         weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
         out, to_unit = give.payload.issue, issue.unit.as_value().any()

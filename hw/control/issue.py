@@ -1,4 +1,4 @@
-"""What the decoder hands to the interlock: one decoded instruction, and how it becomes a unit's operation."""
+"""The decoded instruction, which the decoder gives the interlock, and how a unit's operation is made of it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def operand_layout(arch: Arch, width: int) -> data.StructLayout:
 
 
 def issue_layout(arch: Arch) -> data.StructLayout:
-    """``unit``: whose operation it is, one-hot, so that a unit finds itself in a table or two. ``local0``,
-    ``accumulators0``: operand 0 is a range of that memory; ``range1``: operand 1 is a range.
+    """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
+    a range of that memory; ``range1``: operand 1 is a range.
 
     ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one.
     """

@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.isa import CAUSE_WIDTH, Cause
+from weft.hw.control.status import MachineStatus
 from weft.hw.parts.select import lowest_set
 
 BUS_CAUSES = {
@@ -26,26 +27,22 @@ class Supervisor(wiring.Component):
     came in or left the decoder, an operation was done, a vector was read or written; ``start``: a new program begins;
     ``abort``: stop as after an error, to be reset.
 
-    Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped
-    and drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with
-    ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained, until the
-    next instruction); ``timed_out`` and ``traced``, kept until reset or start (timed out: the machine ran for as many
-    cycles as the timeout register says, 0 for never, without any of those pulses); ``cycles`` from the first
-    instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired
-    since then; both a cycle behind.
+    Outputs: those of :class:`MachineStatus` but the program counter, which the decoder keeps. ``stop``: from the cycle
+    after an error on nothing more is decoded, the rest drains. ``quiet``: stopped, and the program's reads are drained
+    too, so that a reset breaks no bus rule. A machine has timed out when it ran for as many cycles as ``timeout`` says
+    (0: never) without any of those pulses.
     """
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
-            "fault": In(1), "fault_cause": In(5), "fault_program_counter": In(32),
+            "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in BUS_CAUSES},
             "blamed": Out(len(BUS_CAUSES)), "blamed_program_counter": In(32),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
-            "stop": Out(1), "quiet": Out(1), "error": Out(1), "cause": Out(5), "error_program_counter": Out(32),
-            "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
-            "cycles": Out(64), "instructions": Out(64),
+            "stop": Out(1), "quiet": Out(1),
+            **{name: member for name, member in MachineStatus().members.items() if name != "program_counter"},
         })
 
     def elaborate(self, platform) -> Module:

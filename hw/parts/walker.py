@@ -40,6 +40,7 @@ class Walker(wiring.Component):
                     walk["pitch"]).addresses().ravel().tolist()
 
     def elaborate(self, platform) -> Module:
+        # i -> registers of one address a walk, of the row's start, of the counts -> o; the ends compared a cycle ahead
         m = Module()
         busy, at = self.o.valid, Signal(self.payload, reset_less=True)
         current = at.operation

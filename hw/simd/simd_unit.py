@@ -62,6 +62,7 @@ class SimdUnit(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
+        # operation -> sequencer -> issue -> (read, leave) -> registers -> ALU, tables -> queue -> enter -> write
         m = Module()
         arch = self._arch
         m.submodules.sequencer = sequencer = Sequencer(arch)

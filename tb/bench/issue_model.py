@@ -122,7 +122,7 @@ def find_waits(program: list[Issued]) -> None:
         operation.may += operation.must
 
 
-class Issue(Source):
+class IssueSource(Source):
     """Gives the program to the interlock; ``ready`` must say exactly whether queue and tracker have room."""
 
     def __init__(self, program: list[Issued], layout: Any, units: Units, rng: Random, rate: float) -> None:

@@ -120,7 +120,7 @@ def to_bytes(arch: Arch, vector: int) -> bytes:
     return np.array(signed, arch.number.storage_dtype).tobytes()
 
 
-class Pulses:
+class UnitPulses:
     """The cycles in which done and error were high, and whether busy was."""
 
     def __init__(self, dut: Any) -> None:

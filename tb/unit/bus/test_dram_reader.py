@@ -6,11 +6,11 @@ import pytest
 
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, READER_OPERATIONS_AHEAD
-from weft.tb.bench.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, StreamSource, simulate, unpack
+from weft.tb.bench.amaranth_axi import AxiReadMemory, ByteMemory, Stalls, StreamSink, StreamSource, simulate, unpack
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
-    Pulses,
+    UnitPulses,
     machine_id,
     make_arch,
     memory_bytes,
@@ -32,11 +32,11 @@ class Bench:
         self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramReader(arch)
-        self.memory = Memory(size or memory_bytes(arch), rng, base)
+        self.memory = ByteMemory(size or memory_bytes(arch), rng, base)
         self.axi = AxiReadMemory(dut, self.memory, Stalls(rng, *axi), max_burst=arch.axi_max_burst, errors=errors)
         self.source = StreamSource(dut.operation, [move.raw(arch) for move in self.moves], Stalls(rng, local))
         self.sink = StreamSink(dut.local_write.request, Stalls(rng, local), name="local write")
-        self.pulses = Pulses(dut)
+        self.pulses = UnitPulses(dut)
 
     async def bench(self, ctx):
         while len(self.pulses.done) < len(self.moves):

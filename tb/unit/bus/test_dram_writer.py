@@ -6,11 +6,11 @@ import pytest
 
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
-from weft.tb.bench.amaranth_axi import AxiWriteMemory, Memory, Stalls, StreamSink, StreamSource, simulate
+from weft.tb.bench.amaranth_axi import AxiWriteMemory, ByteMemory, Stalls, StreamSink, StreamSource, simulate
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
-    Pulses,
+    UnitPulses,
     machine_id,
     make_arch,
     memory_bytes,
@@ -54,14 +54,14 @@ class Bench:
         self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramWriter(arch)
-        self.memory = Memory(memory_bytes(arch), rng)
+        self.memory = ByteMemory(memory_bytes(arch), rng)
         self.before = bytearray(self.memory.data)
         self.axi = AxiWriteMemory(dut, self.memory, Stalls(rng, *axi), max_burst=arch.axi_max_burst, errors=errors,
                                   **options)
         self.source = StreamSource(dut.operation, [move.raw(arch) for move in self.moves], Stalls(rng, local))
         self.rows = [rng.getrandbits(arch.array_size * arch.number.width) for _ in range(arch.local_depth)]
         self.local = LocalMemory(dut.local_read, self.rows, Stalls(rng, local))
-        self.pulses = Pulses(dut)
+        self.pulses = UnitPulses(dut)
 
     async def bench(self, ctx):
         while len(self.pulses.done) < len(self.moves):

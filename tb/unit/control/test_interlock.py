@@ -16,7 +16,7 @@ from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.tb.bench.block_bench import Bench
 from weft.tb.bench.hazards import CELLS, TOUCHES, Touch
-from weft.tb.bench.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits, operation_layouts
+from weft.tb.bench.issue_model import FREE_LATENCY, Issued, IssueSource, Units, find_waits, operation_layouts
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2)
@@ -123,7 +123,7 @@ def expected(issued: Issued) -> dict[str, Any]:
 def run(program: list[Issued], rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
     find_waits(program)
     units = Units(program, LAYOUTS, expected, rng, busy_cycles, take)
-    issue = Issue(program, issue_layout(ARCH), units, rng, give)
+    issue = IssueSource(program, issue_layout(ARCH), units, rng, give)
     bench().run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
 
 
