@@ -41,12 +41,14 @@ from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
+from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.quantize.calibrate import Calibration, calibrate, channel_ranges
 from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import file_name
 from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import ConstFile, Port, TModel, write_files
 
@@ -98,7 +100,11 @@ def _read(state: State) -> State:
 
 def _attempt(state: State, graph: Graph) -> None:
     """As far as a node of the model can be to blame."""
-    build_layers(normalise(check_supported(graph), state.arch.array_size), state.arch)
+    build_layers(normalise(_check(state, graph), state.arch.array_size), state.arch)
+
+
+def _check(state: State, graph: Graph) -> Graph:
+    return check_supported(check_sizes(graph, state.arch))
 
 
 def _split_host(state: State) -> State:
@@ -107,6 +113,10 @@ def _split_host(state: State) -> State:
         return state
     graph, host = fall_back(state.graph, partial(_attempt, state))
     return state.replace(graph=graph, host=host)
+
+
+def _check_supported(state: State) -> State:
+    return state.replace(graph=_check(state, state.graph))
 
 
 def _host_text(state: State) -> str:
@@ -201,7 +211,7 @@ def _by_layer(state: State, numbers: Sequence[int] | np.ndarray) -> tuple[int, .
 STEPS: tuple[Step, ...] = (
     Step("frontend", _read, lambda state: state.graph.text()),
     Step("split_host", _split_host, lambda state: _host_text(state) + state.graph.text()),
-    Step("check_supported", _graph_pass(check_supported), lambda state: state.graph.text()),
+    Step("check_supported", _check_supported, lambda state: state.graph.text()),
     Step("pool_parts", _graph_pass(pool_parts), lambda state: state.graph.text()),
     Step("normalise", _normalise, lambda state: state.graph.text()),
     Step("fold_channelwise", _graph_pass(fold_channelwise), lambda state: state.graph.text()),
@@ -240,6 +250,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     Raises WeftError for everything that is the user's to mend.
     """
     model, output = Path(model), Path(output)
+    name = file_name(name or model.stem, "--name" if name else "the model's name")
     state = State(model, arch, calibration, plain, host_fallback, tuple(outputs))
     for number, step in enumerate(STEPS):
         if progress is not None:
@@ -250,7 +261,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, state, before is not state.graph)
         if watch is not None:
             watch(step, state)
-    return _write(state, output, name or model.stem)
+    return _write(state, output, name)
 
 
 def _run(step: Step, state: State) -> State:

@@ -28,6 +28,9 @@ GOLDEN, RTL = "golden", "rtl"
 PROGRAM_LIMIT_BYTES = 8 << 20
 """Of many images' programs as one: the golden machine takes some hundred bytes for each instruction."""
 
+MOST_IMAGES = 1 << 16
+"""In one run: a small file may claim millions, and each is packed and kept."""
+
 Progress = Callable[[str, int, int], None]
 """Told what happens now, how much of it is done, and of how much (0: not known)."""
 
@@ -99,8 +102,7 @@ class Session:
         inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
         refuses it or does not end; differences in memory are in the result.
         """
-        images, many = self._images(inputs, raw)
-        images = images[:most]
+        images, many = self._images(inputs, raw, most)
         totals = _Totals()
         for group in self._groups(images):
             self._run_group(group, totals, on, check, progress, rtl_options)
@@ -199,8 +201,10 @@ class Session:
         return {spec.name: dram0.read(spec.base, spec.size, offset) for spec in self.model.outputs}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
-    def _images(self, inputs: Mapping[str, np.ndarray], raw: bool) -> tuple[list[dict[str, np.ndarray]], bool]:
-        """Packed vectors of each image, by input; and whether the caller counts images with an axis of its own."""
+    def _images(self, inputs: Mapping[str, np.ndarray], raw: bool,
+                most: int | None) -> tuple[list[dict[str, np.ndarray]], bool]:
+        """Packed vectors of each image, by input, of the first ``most`` images; and whether the caller counts images
+        with an axis of its own."""
         arrays, many = {}, False
         for spec in self.model.inputs:
             given = inputs[spec.name]
@@ -215,7 +219,10 @@ class Session:
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} with {count} images" for name, count in counts.items())
             raise WeftError(explain("inputs", found, "the same number of images for all", "cut the longer ones"))
-        count = next(iter(counts.values()))
+        count = min(next(iter(counts.values())), MOST_IMAGES + 1 if most is None else most)
+        if count > MOST_IMAGES:
+            raise WeftError(explain("inputs", f"{max(counts.values())} images", f"at most {MOST_IMAGES} in one run",
+                                    f"add --images {MOST_IMAGES}, or cut the array"))
         return [{name: array[i] if raw else self.model.pack_input(name, array[i]) for name, array in arrays.items()}
                 for i in range(count)], many
 
