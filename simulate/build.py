@@ -22,7 +22,7 @@ import cocotb_tools.config
 
 from weft.hw.contract.cache import cache_directory
 from weft.simulate import toolchain
-from weft.simulate.leftovers import owned, remove_dead, run_group
+from weft.simulate.leftovers import discard, owned, remove_dead, run_group
 
 __all__ = [
     "DRAM_SOURCES",
@@ -212,7 +212,7 @@ def _built_once(directory: Path) -> Iterator[Path | None]:
             try:
                 yield work
             except BaseException:
-                shutil.rmtree(work, ignore_errors=True)
+                discard(work)
                 raise
         work.rename(directory)
 

@@ -43,9 +43,15 @@ def remove_dead(parent: Path, pattern: str) -> None:
 def _remove_if_dead(folder: Path) -> None:
     with open(folder / OWNER, "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for process in _running_in(folder):
+        discard(folder)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder, and end what still runs in it."""
+    for process in _running_in(folder):
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _running_in(folder: Path) -> list[int]:

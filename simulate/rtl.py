@@ -24,7 +24,7 @@ from weft.hw.contract.isa import Cause
 from weft.simulate import toolchain
 from weft.simulate.build import Simulation
 from weft.simulate.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
-from weft.simulate.leftovers import owned, remove_dead
+from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.trace import read_operations
 
@@ -142,7 +142,7 @@ def run_many_on_rtl(
         try:
             results = run(folder)
         except KeyboardInterrupt:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(folder)
             raise
     shutil.rmtree(folder)
     return results

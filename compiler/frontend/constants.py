@@ -93,8 +93,8 @@ class Folder:
             if not kind.HasField("shape") or not all(entry.HasField("dim_value") for entry in kind.shape.dim):
                 return node.op_type in NO_LARGER
             made += check_size(f"tensor {value.name!r} ({_name(node)})", tuple(d.dim_value for d in kind.shape.dim))
-        work = {PRODUCTS: math.sqrt(math.prod(max(value.size, 1) for value in inputs.values()) * max(made, 1)),
-                STEPWISE: given * made}
+        read = math.prod(max(inputs[name].size, 1) for name in node.input if name)
+        work = {PRODUCTS: math.sqrt(read * max(made, 1)), STEPWISE: given * made}
         for operators, steps in work.items():
             if node.op_type in operators and steps > MOST_WORK:
                 raise refuse(_name(node), f"constant inputs, and {steps:.3g} steps to evaluate them",

@@ -35,8 +35,8 @@ def then_add(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto]) -> onnx.Mo
 
 def summed(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto]) -> onnx.ModelProto:
     """x + the sum of the constant c: a small result of a large one."""
-    return then_add(*nodes, node("ReduceSum", ["c"], ["s"], keepdims=0), node("Identity", ["s"], ["t"]),
-                    weights=weights)
+    return network(*nodes, node("ReduceSum", ["c"], ["s"], keepdims=0), node("Add", ["x", "s"], ["y"]),
+                   weights=weights)
 
 
 CONSTANTS: dict[str, Make] = {
@@ -52,6 +52,8 @@ CONSTANTS: dict[str, Make] = {
                             weights=[scalar("a", 0), scalar("n", TERA), scalar("b", 1)]),
     "Range of tiny steps": lambda: summed(node("Range", ["a", "n", "b"], ["c"]), weights=[
         scalar("a", 0, np.float32), scalar("n", 1, np.float32), scalar("b", 1e-30, np.float32)]),
+    "Range of small steps": lambda: summed(node("Range", ["a", "n", "b"], ["c"]), weights=[
+        scalar("a", 0, np.float32), scalar("n", 1, np.float32), scalar("b", 1e-9, np.float32)]),
     "Range of no step": lambda: summed(node("Range", ["a", "n", "b"], ["c"]), weights=[
         scalar("a", 0, np.float32), scalar("n", 1, np.float32), scalar("b", 0, np.float32)]),
     "Range of NaN": lambda: summed(node("Range", ["a", "n", "b"], ["c"]), weights=[
@@ -102,8 +104,9 @@ CONSTANTS: dict[str, Make] = {
     "raised to a tower": lambda: then_add(
         *(node("Mul", [f"c{i}", f"c{i}"], [f"c{i + 1}" if i < 39 else "n"]) for i in range(40)),
         node("ConstantOfShape", ["n"], ["c"]), weights=[ints("c0", 3)]),
-    "texts": lambda: summed(node("StringConcat", ["a", "a"], ["b"]), node("Cast", ["b"], ["c"], to=1), weights=[
-        helper.make_tensor("a", TensorProto.STRING, [1], [b"1" * 1000])], ),
+    "texts": lambda: network(
+        node("StringConcat", ["a", "a"], ["b"]), node("Cast", ["b"], ["c"], to=1), node("Add", ["x", "c"], ["y"]),
+        opset=20, weights=[helper.make_tensor("a", TensorProto.STRING, [1], [b"1" * 1000])]),
     "a pattern that takes long": lambda: network(
         node("RegexFullMatch", ["a"], ["b"], pattern="(a+)+$"), node("Cast", ["b"], ["c"], to=1),
         node("Add", ["x", "c"], ["y"]), opset=20,

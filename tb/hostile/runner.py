@@ -29,7 +29,7 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True)
 class Outcome:
-    """``problem`` is empty where a case was dealt with as it must be; ``bytes`` beyond those of this process."""
+    """``problem`` is empty where a case was dealt with as it must be."""
 
     case: Case
     problem: str
@@ -144,13 +144,13 @@ def _other_cache(folder: str) -> None:
 
 def _wait(child: int, most_seconds: float) -> tuple[int | None, float, int]:
     """Exit code, None where it was stopped; seconds of the processor, or of waiting where it did nothing else; and the
-    most memory it had beyond ours."""
-    base, largest, began = _resident("self"), 0, time.monotonic()
+    most memory it had."""
+    largest, began = 0, time.monotonic()
     while True:
         done, status, used = os.wait4(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, largest
-        largest = max(largest, _resident(str(child)) - base)
+        largest = max(largest, _most_resident(child))
         waited = (time.monotonic() - began) / PATIENCE
         if max(waited, _busy(child)) > most_seconds or largest > MEMORY_BYTES:
             os.killpg(child, signal.SIGKILL)
@@ -165,13 +165,12 @@ def _busy(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(process: str) -> int:
-    """Bytes that a process holds, or has held at most."""
+def _most_resident(process: int) -> int:
+    """Bytes that a process has held at most."""
     try:
-        text = Path(f"/proc/{process}/status").read_text()
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
     except OSError:
         return 0
-    found = re.search(r"VmHWM:\s*(\d+) kB" if process != "self" else r"VmRSS:\s*(\d+) kB", text)
     return 1024 * int(found[1]) if found else 0
 
 
