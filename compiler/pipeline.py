@@ -19,7 +19,6 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
@@ -30,12 +29,12 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import replacing
+from weft.runtime.files import file_name, replacing
 
 STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("frontend", steps.read),                                   # model file -> Graph
     Step("split_host", steps.split_host),                           # -> OnHost, Graph
-    Step("check_supported", check_supported),                       # -> Graph, the same
+    Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("pool_parts", pool_parts),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
@@ -75,9 +74,10 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
+    name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs))
     made = run_steps(request, arch, dump_dir, progress, watch)
-    return write(made, Path(output), name or model.stem)
+    return write(made, Path(output), name)
 
 
 def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,

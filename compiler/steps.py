@@ -20,6 +20,7 @@ from weft.compiler.passes.host import OnHost, fall_back, refuse_host
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.quantize.calibrate import Calibration, Samples, channel_ranges, choose_samples
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.points import HEADROOM, Points, choose_points
@@ -38,8 +39,13 @@ def split_host(request: Request, graph: Graph, arch: Arch) -> tuple[OnHost, Grap
     if not request.host_fallback:
         refuse_host(graph)
         return OnHost(None), graph
-    rest, host = fall_back(graph, lambda tried: build_layers(canonical(check_supported(tried), arch), arch))
+    rest, host = fall_back(graph, lambda tried: build_layers(canonical(supported(tried, arch), arch), arch))
     return OnHost(host), rest
+
+
+def supported(graph: Graph, arch: Arch) -> Graph:
+    """The same graph, all of whose tensors and operators the machine can hold and compute."""
+    return check_supported(check_sizes(graph, arch))
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:

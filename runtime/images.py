@@ -16,10 +16,16 @@ Vectors = dict[str, np.ndarray]
 """By input or output, integers [size, lanes]."""
 
 
-def packed_images(model: TModel, arch: Arch, inputs: Mapping[str, np.ndarray], raw: bool) -> tuple[list[Vectors], bool]:
-    """The vectors of each image; and whether the caller counts images with an axis of its own.
+MOST_IMAGES = 1 << 16
+"""In one run: a small file may claim millions, and each is packed and kept."""
 
-    ``raw``: ``inputs`` are vectors [size, lanes] or [images, size, lanes]. Raises WeftError for arrays that do not fit.
+
+def packed_images(model: TModel, arch: Arch, inputs: Mapping[str, np.ndarray], raw: bool,
+                  most: int | None = None) -> tuple[list[Vectors], bool]:
+    """The vectors of each of the first ``most`` images; and whether the caller counts images with an axis of its own.
+
+    ``raw``: ``inputs`` are vectors [size, lanes] or [images, size, lanes]. Raises WeftError for arrays that do not fit,
+    and for more than MOST_IMAGES.
     """
     arrays, many = {}, False
     for port in model.inputs:
@@ -35,7 +41,10 @@ def packed_images(model: TModel, arch: Arch, inputs: Mapping[str, np.ndarray], r
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name} with {count} images" for name, count in counts.items())
         raise WeftError(explain("inputs", found, "the same number of images for all", "cut the longer ones"))
-    count = next(iter(counts.values()))
+    count = min(next(iter(counts.values())), MOST_IMAGES + 1 if most is None else most)
+    if count > MOST_IMAGES:
+        raise WeftError(explain("inputs", f"{max(counts.values())} images", f"at most {MOST_IMAGES} in one run",
+                                f"add --images {MOST_IMAGES}, or cut the array"))
     return [{name: array[i] if raw else model.pack_input(name, array[i]) for name, array in arrays.items()}
             for i in range(count)], many
 

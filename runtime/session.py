@@ -82,8 +82,7 @@ class Session:
         inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
         refuses it or does not end; differences in memory are in the result.
         """
-        images, many = packed_images(self.model, self.arch, inputs, raw)
-        images = images[:most]
+        images, many = packed_images(self.model, self.arch, inputs, raw, most)
         ran = [self._run_group(first, group, on, check, progress, rtl_options) for first, group in self._groups(images)]
         vectors = [image for group in ran for image in group.outputs]
         outputs = stored_outputs(self.model, vectors, many) if raw else real_outputs(self.model, vectors)

@@ -74,7 +74,7 @@ class DataType:
     width: int
     point: int
 
-    PATTERN = re.compile(r"FP(\d+)BP?(\d+)")
+    PATTERN = re.compile(r"FP([0-9]{1,4})BP?([0-9]{1,4})")
     WIDTHS = range(4, 33)
 
     @classmethod
