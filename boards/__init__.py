@@ -1,0 +1,27 @@
+"""The boards: one file each, and which board a preset is made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.boards import arty, ecpix5, pynq, ultra96, zcu104
+from weft.boards.board import Board
+
+BOARDS: dict[str, Board] = {module.BOARD.arch: module.BOARD for module in (arty, ecpix5, pynq, ultra96, zcu104)}
+"""By preset."""
+ASSUMED_HZ = 100e6
+"""The clock of machines without a board."""
+
+
+def board_of(arch: str | Path) -> Board | None:
+    """The board that a preset, by its name, is made for; None for any other machine."""
+    return BOARDS.get(str(arch))
+
+
+def clock_hz(arch: str | Path) -> float:
+    """Of the preset's board; of any other machine ASSUMED_HZ."""
+    board = board_of(arch)
+    return ASSUMED_HZ if board is None else board.clock_hz
+
+
+__all__ = ["ASSUMED_HZ", "BOARDS", "Board", "board_of", "clock_hz"]

@@ -15,10 +15,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 if TYPE_CHECKING:
     from weft.cli.check.checker import Verdict
     from weft.compiler.backend.report import CompileReport
-    from weft.runtime.session import Progress as Tell
+    from weft.runtime.devices import Progress as Tell
+    from weft.runtime.manifest import TModel
     from weft.runtime.session import RunResult
 
 
+NO_CHECKSUMS = "no checksums in the .tmodel: it does not say which program and constants belong to it"
+"""Said of the files of the original tools."""
 WANTED_DECIBELS = 45
 """Signal to noise below which a report gives advice."""
 
@@ -27,7 +30,7 @@ WANTED_DECIBELS = 45
 def progress() -> Iterator[Tell]:
     """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-    error = Console(stderr=True)
+    error = Console(file=getattr(sys.stderr, "raw", sys.stderr))  # a bar is control characters
     with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
         task = bars.add_task("", total=None)
 
@@ -67,12 +70,14 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 6),
         "images": result.images,
         "outputs": {name: array.tolist() for name, array in result.outputs.items()},
+        "preload": {"instructions": result.preload_instructions, "cycles": result.preload_cycles}
+        if result.preload_instructions else None,
         "check": None if check is None else {"words": check.words, "equal": check.equal,
                                              "first_difference": str(check.first) if check.first else None},
     }
 
 
-def print_run(name: str, on: str, result: RunResult) -> None:
+def print_run(model: TModel, on: str, result: RunResult) -> None:
     """The same for a person."""
     rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
     if result.macs is not None:
@@ -83,12 +88,22 @@ def print_run(name: str, on: str, result: RunResult) -> None:
     if result.utilization is not None:
         rows["utilization"] = f"{100 * result.utilization:.1f} %"
     rows["seconds"] = f"{result.seconds:.2f}"
+    if result.preload_instructions:
+        rows["preload"] = preload_text(result.preload_instructions, result.preload_cycles)
     for output, array in result.outputs.items():
         shape = "x".join(map(str, array.shape))
         rows[f"output {output}"] = f"{shape} {array.dtype}, {array.min():.6g} .. {array.max():.6g}"
     if result.comparison:
         rows["RTL equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
-    print_table(f"{name} on {on}", rows)
+    if not model.checksums:
+        rows["files"] = NO_CHECKSUMS
+    print_table(f"{model.name} on {on}", rows)
+
+
+def preload_text(instructions: int, cycles: int | None) -> str:
+    """Of what copies constants to local memory."""
+    counted = f"{instructions:,} instructions" + ("" if cycles is None else f", {cycles:,} cycles")
+    return counted + ", once when the model is loaded, not counted with the program"
 
 
 def print_compiled(report: CompileReport) -> None:

@@ -70,5 +70,7 @@ def print_cycles(found: dict[str, Any]) -> None:
         table.add_row(row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
                       "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
                       *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes")))
-    Console(width=max(shutil.get_terminal_size().columns, TABLE_WIDTH)).print(table)
+    # Names are plain text here, not markup, and colours would be control characters.
+    Console(width=max(shutil.get_terminal_size().columns, TABLE_WIDTH), markup=False, emoji=False, highlight=False,
+            color_system=None).print(table)
     print(f"tail {found['tail']:,} cycles, program {found['program_bytes']:,} bytes")

@@ -7,8 +7,12 @@ Heavy imports stand inside the commands, so that ``weft isa`` does not wait for 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +21,17 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 import typer
 
-from weft.cli import console
+from weft.cli import console, streams
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.runtime.arrays import read_arrays, write_arrays
 from weft.runtime.errors import Mismatch
-from weft.runtime.files import choose, read_arrays, read_bytes, write_arrays, write_text
+from weft.runtime.files import read_bytes, reason, write_text
 
 FINE, MISMATCH = 0, 2
+INTEGER = re.compile("-?[0-9]{1,20}")
+"""Of --set: longer ones are out of every key's range, and say so as text."""
 
 app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
@@ -86,6 +93,8 @@ def compile_command(
     checker = Checker() if check else None
     machine = override(Arch.load(arch), overrides)
     outputs = tuple(filter(None, map(str.strip, output.split(","))))
+    if output and not outputs:
+        raise WeftError(explain("--output", repr(output), "NAME[,NAME]", "name a tensor, or leave --output out"))
     calibration = calibration_inputs(calibrate, model, outputs) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
@@ -139,8 +148,7 @@ def run(
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
     from weft.cli.cycles import cycles_object, print_cycles, waits_of
-    from weft.runtime.manifest import TModel
-    from weft.runtime.session import GOLDEN, RTL, Session
+    from weft.runtime import GOLDEN, RTL, Session, TModel
 
     if on not in (GOLDEN, RTL):
         raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
@@ -148,7 +156,7 @@ def run(
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = TModel.load(model)
     session = Session(loaded, override(loaded.arch, overrides))
-    arrays = choose(read_arrays(inputs), [spec.name for spec in loaded.inputs], inputs)
+    arrays = read_arrays(inputs, [spec.name for spec in loaded.inputs])
     if on == RTL:
         need_simulation()
     with console.progress() as progress:
@@ -164,9 +172,10 @@ def run(
         write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
     where = cycles_object(loaded, waits_of(loaded, *result.operations[0])) if layers else None
     if as_json:
-        print(json.dumps({**console.as_object(result), **({"where": where} if where else {})}))
+        print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
+                          **({"where": where} if where else {})}))
     else:
-        console.print_run(loaded.name, on, result)
+        console.print_run(loaded, on, result)
         if where:
             print_cycles(where)
     if result.comparison:
@@ -177,21 +186,20 @@ def run(
 def estimate(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     trace: TraceOption = None,
-    latency: Annotated[int, typer.Option("--latency", min=2, metavar="CYCLES", help="Of DRAM, reads and write "
-                                         "responses alike.")] = SIMULATED_DRAM_LATENCY,
+    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads "
+                                         "and write responses alike.")] = SIMULATED_DRAM_LATENCY,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """How many cycles a compiled model takes and where they go, without simulating the hardware."""
-    from weft.cli.cycles import cycles_object, print_cycles, waits_of
+    from weft.cli.estimate import estimated, print_estimate
     from weft.compiler.estimator.machine import DramTiming
-    from weft.compiler.estimator.replay import estimate as replay
-    from weft.runtime.manifest import TModel
+    from weft.runtime import Session, TModel
 
     loaded = TModel.load(model)
-    with console.working("estimating"):
-        found = replay(loaded.program, override(loaded.arch, overrides), DramTiming(latency, latency))
-        where = cycles_object(loaded, waits_of(loaded, found.cycles, found.operations))
+    session = Session(loaded, override(loaded.arch, overrides))
+    with console.progress() as progress:
+        found, where = estimated(session, DramTiming(latency, latency), progress)
     if trace:
         from weft.simulate.trace import chrome_trace
 
@@ -199,7 +207,7 @@ def estimate(
     if as_json:
         print(json.dumps(where))
     else:
-        print_cycles(where)
+        print_estimate(where)
 
 
 @app.command()
@@ -233,7 +241,7 @@ def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise WeftError(explain("--set", setting, "KEY=VALUE", "for example --set mac_rounding=every_step"))
-        values[key] = int(value) if value.lstrip("-").isascii() and value.lstrip("-").isdigit() else value
+        values[key] = int(value) if INTEGER.fullmatch(value) else value
     return arch.replace(**values) if values else arch
 
 
@@ -241,8 +249,7 @@ def calibration_inputs(path: Path, model: Path, outputs: Sequence[str]) -> dict[
     """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
     from weft.compiler.frontend.reader import read_model
 
-    arrays = read_arrays(path, "calibration file")
-    return choose(arrays, [port.name for port in read_model(model, outputs).inputs], path, "calibration file")
+    return read_arrays(path, [port.name for port in read_model(model, outputs).inputs], "calibration file")
 
 
 def make_folder(path: Path) -> None:
@@ -250,7 +257,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WeftError(explain(f"output folder {path}", (error.strerror or str(error)).lower(),
+        raise WeftError(explain(f"output folder {path}", reason(error),
                                 "a folder that can be made", "choose another place")) from None
 
 
@@ -277,27 +284,51 @@ def verilog_of(arch: Arch) -> str:
 
 # -- exit codes --------------------------------------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The program ``weft``."""
-    sys.exit(exit_code(arguments))
+    """The program ``weft``. A request to end (SIGTERM) is an interrupt, so that what was begun is cleaned up."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    code = exit_code(arguments)
+    streams.abandon()
+    sys.exit(code)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def exit_code(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; whatever goes wrong by the user's doing becomes one message and a 1."""
     try:
-        app(args=None if arguments is None else list(arguments))
-    except SystemExit as end:  # typer ends every command so; its own 2, for a wrong option, is a user's mistake here
-        return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)
+        with streams.guarded():
+            return _command(arguments)
     except WeftError as error:
         return _say(error, USER_ERROR)
     except Mismatch as error:
         return _say(error, MISMATCH)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return USER_ERROR
+    except OSError as error:  # what no reader and no writer has foreseen, such as a full disk behind another library
+        place = "the system" if error.filename is None else f"file {os.fsdecode(error.filename)}"
+        return _say(explain(place, reason(error), "files that can be read, and written where there is room",
+                            "look at the disk and the file's rights, or choose another place"), USER_ERROR)
+    except MemoryError:
+        return _say(explain("memory", "less than this needs", "what fits", "give a smaller model or input"), USER_ERROR)
+
+
+def _command(arguments: Sequence[str] | None) -> int:
+    """typer ends every command by SystemExit; its own 2, for a wrong option, is a user's mistake here."""
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as end:
+        return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)
     return FINE
 
 
 def _say(message: object, code: int) -> int:
-    print(f"weft: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(streams.printable(f"weft: {message}\n", sys.stderr.encoding))
     return code
 
 

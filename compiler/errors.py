@@ -1,9 +1,13 @@
-"""Errors of the compiler: what, found, allowed, way out (docs/house.md, "Errors")."""
+"""Errors of the compiler. A message has four parts: what, found, allowed, way out."""
 
 from __future__ import annotations
 
-from weft.compiler.frontend.graph import Node
+from typing import Protocol
+
 from weft.hw.contract.errors import WeftError, explain
+
+ON_HOST = "run the network from here on the host (--host-fallback)"
+USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
 class CompileError(WeftError):
@@ -29,7 +33,17 @@ def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError
     return CompileError(explain(what, found, allowed, way_out))
 
 
-def refuse_node(node: Node, detail: str, found: object, allowed: str, way_out: str) -> CompileError:
+class Named(Protocol):
+    """A node, as far as a message needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def op(self) -> str: ...
+
+
+def refuse_node(node: Named, detail: str, found: object, allowed: str, way_out: str) -> CompileError:
     """The error for a node: ``detail`` is its attribute, input or shape, or empty for the operator itself."""
     what = f"node {node.name!r}, operator {node.op}" + (f", {detail}" if detail else "")
     error = refuse(what, found, allowed, way_out)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
 from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.walk import Walk
 
 
 class Space(enum.Enum):
@@ -49,6 +50,16 @@ class MatMul:
     local_pitch: int = 0
     accumulator_pitch: int = 0
 
+    @property
+    def local_walk(self) -> Walk | None:
+        if self.local is None:
+            return None
+        return Walk(self.local.offset, self.size, self.local_stride, self.rows, self.local_pitch)
+
+    @property
+    def accumulator_walk(self) -> Walk:
+        return Walk(self.accumulator.offset, self.size, self.accumulator_stride, self.rows, self.accumulator_pitch)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadWeight:
@@ -78,6 +89,14 @@ class DataMove:
     rows: int = 1
     local_pitch: int = 0
     far_pitch: int = 0
+
+    @property
+    def local_walk(self) -> Walk:
+        return Walk(self.local.offset, self.size, self.local_stride, self.rows, self.local_pitch)
+
+    @property
+    def far_walk(self) -> Walk:
+        return Walk(self.far.offset, self.size, self.far_stride, self.rows, self.far_pitch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.walk import Walk
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
@@ -52,21 +53,20 @@ class _Checker:
         return Fault(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
-    def _vectors(self, address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> np.ndarray:
-        """The flags of a range, as a view [rows, size]."""
-        flags = self.valid[address.space]
-        last = address.offset + (size - 1) * stride + (rows - 1) * pitch
-        if size < 1 or rows < 1 or address.offset < 0 or last >= len(flags):
-            raise self._error(f"{address} reaches {last}, beyond {address.space.value} of {len(flags)} vectors")
-        return np.ndarray((rows, size), bool, flags, address.offset, (pitch, stride))
+    def _vectors(self, space: Space, walk: Walk) -> np.ndarray:
+        """The flags of a walk's vectors, as a view [rows, size]."""
+        flags = self.valid[space]
+        if walk.size < 1 or walk.rows < 1 or walk.base < 0 or walk.last >= len(flags):
+            raise self._error(f"{Address(space, walk.base)} reaches {walk.last}, beyond {space.value} of {len(flags)} "
+                              "vectors")
+        return np.ndarray((walk.rows, walk.size), bool, flags, walk.base, (walk.pitch, walk.stride))
 
-    def _read(self, *walk: object) -> None:
-        flags = self._vectors(*walk)  # type: ignore[arg-type]
-        if not flags.all():
-            raise self._error(f"{walk[0]} reads a vector that nothing wrote")
+    def _read(self, space: Space, walk: Walk) -> None:
+        if not self._vectors(space, walk).all():
+            raise self._error(f"{Address(space, walk.base)} reads a vector that nothing wrote")
 
-    def _write(self, *walk: object) -> None:
-        self._vectors(*walk)[...] = True  # type: ignore[arg-type]
+    def _write(self, space: Space, walk: Walk) -> None:
+        self._vectors(space, walk)[...] = True
 
     def _space(self, address: Address | None, *allowed: Space) -> None:
         if address is not None and address.space not in allowed:
@@ -76,17 +76,15 @@ class _Checker:
     def _mat_mul(self, operation: lir.MatMul) -> None:
         self._space(operation.local, Space.LOCAL)
         self._space(operation.accumulator, Space.ACCUMULATORS)
-        if operation.local is not None:
-            self._read(operation.local, operation.size, operation.local_stride, operation.rows, operation.local_pitch)
-        walk = (operation.accumulator, operation.size, operation.accumulator_stride, operation.rows,
-                operation.accumulator_pitch)
+        if operation.local_walk is not None:
+            self._read(Space.LOCAL, operation.local_walk)
         if operation.accumulate:
-            self._read(*walk)
-        self._write(*walk)
+            self._read(Space.ACCUMULATORS, operation.accumulator_walk)
+        self._write(Space.ACCUMULATORS, operation.accumulator_walk)
 
     def _load_weight(self, operation: lir.LoadWeight) -> None:
         self._space(operation.local, Space.LOCAL)
-        self._read(operation.local, operation.size, 1)
+        self._read(operation.local.space, Walk(operation.local.offset, operation.size))
 
     def _data_move(self, operation: lir.DataMove) -> None:
         self._space(operation.local, Space.LOCAL)
@@ -97,8 +95,7 @@ class _Checker:
         if (operation.relu and not (inside and operation.to_local)
                 or operation.accumulate and not (inside and not operation.to_local)):
             raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")
-        near = operation.local, operation.size, operation.local_stride, operation.rows, operation.local_pitch
-        far = operation.far, operation.size, operation.far_stride, operation.rows, operation.far_pitch
+        near, far = (operation.local.space, operation.local_walk), (operation.far.space, operation.far_walk)
         source, target = (far, near) if operation.to_local else (near, far)
         self._read(*source)
         if operation.accumulate:
@@ -110,11 +107,12 @@ class _Checker:
         self._space(operation.write, Space.ACCUMULATORS)
         count = self.iterations if self.loop else 1
         if operation.read is not None:
-            self._read(operation.read, 1 if operation.hold else count, operation.read_stride)
+            self._read(operation.read.space,
+                       Walk(operation.read.offset, 1 if operation.hold else count, operation.read_stride))
         if not {operation.left, operation.right} <= self.registers:
             raise self._error("reads a SIMD register that nothing wrote")
         if operation.write is not None:
-            self._write(operation.write, count, operation.write_stride)
+            self._write(operation.write.space, Walk(operation.write.offset, count, operation.write_stride))
         last = operation.destination + (self.arch.lut_count if operation.opcode is SimdOpcode.LOOKUP else 0)
         if last > self.arch.simd_registers_depth:
             raise self._error(f"writes SIMD register {last} of {self.arch.simd_registers_depth}")
@@ -134,7 +132,7 @@ class _Checker:
         self._space(operation.local, Space.LOCAL)
         if operation.table > self.arch.lut_count or operation.size != self.arch.lut_depth:
             raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
-        self._read(operation.local, operation.size, 1)
+        self._read(operation.local.space, Walk(operation.local.offset, operation.size))
 
     CHECKS: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,

@@ -1,4 +1,4 @@
-"""Whether an instruction is legal, and how the machine stops when it is not (the lowest Cause counts)."""
+"""Whether an instruction is legal, and how the machine stops when it is not. Of several causes the lowest counts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 from weft.golden.decode import (
     Configure,
     DataMove,
+    DecodedInstruction,
     Decoder,
     LoadLut,
     LoadWeight,
     MatMul,
     NoOp,
-    Operation,
     Simd,
     SimdLoop,
-    Span,
 )
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import (
@@ -30,6 +29,7 @@ from weft.hw.contract.isa import (
     illegal_register_value,
     simd_argument_count,
 )
+from weft.hw.contract.walk import Walk
 
 
 class MachineStop(WeftError):
@@ -64,8 +64,9 @@ class Checker:
         return tuple(unused >> offset & ((1 << width) - 1)
                      for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
 
-    def check(self, instruction: Instruction, iterations: int | None = None) -> Operation | Cause:
-        """The operation when it is legal, else why not. ``iterations`` of the loop whose body it belongs to, if any."""
+    def check(self, instruction: Instruction, iterations: int | None = None) -> DecodedInstruction | Cause:
+        """The decoded instruction when it is legal, else the cause. ``iterations``: of the loop whose body it belongs
+        to, None outside of one."""
         if instruction.opcode not in self.legal_flags:
             return Cause.OPCODE
         opcode = Opcode(instruction.opcode)
@@ -85,29 +86,26 @@ class Checker:
     def no_op(self, operation: NoOp) -> Iterator[Cause]:
         yield from ()
 
-    def span(self, memory: str, span: Span | None) -> Iterator[Cause]:
-        if span is not None and span.last >= self.depths[memory]:
+    def walk(self, memory: str, walk: Walk | None) -> Iterator[Cause]:
+        if walk is not None and walk.last >= self.depths[memory]:
             yield RANGE_CAUSES[memory]
 
     def mat_mul(self, operation: MatMul) -> Iterator[Cause]:
-        yield from self.span("local", operation.local)
-        yield from self.span("accumulator", operation.accumulator)
+        yield from self.walk("local", operation.local)
+        yield from self.walk("accumulator", operation.accumulator)
 
     def data_move(self, operation: DataMove) -> Iterator[Cause]:
-        yield from self.span("local", operation.local)
-        yield from self.span(operation.flow.far_memory, operation.far)
+        yield from self.walk("local", operation.local)
+        yield from self.walk(operation.flow.far_memory, operation.far)
 
     def load_weight(self, operation: LoadWeight) -> Iterator[Cause]:
-        yield from self.span("local", operation.local)
+        yield from self.walk("local", operation.local)
 
     def simd(self, operation: Simd, iterations: int) -> Iterator[Cause]:
         """Addresses as of the last iteration."""
-        read, write = operation.read, operation.write
-        depth = self.arch.accumulator_depth
-        if read is not None and read + (iterations - 1) * operation.read_stride >= depth:
-            yield Cause.ACCUMULATOR_RANGE
-        if write is not None and write + (iterations - 1) * operation.write_stride >= depth:
-            yield Cause.ACCUMULATOR_RANGE
+        for address, stride in ((operation.read, operation.read_stride), (operation.write, operation.write_stride)):
+            if address is not None:
+                yield from self.walk("accumulator", Walk(address, iterations, stride))
         if operation.opcode not in SIMD_OPCODES:
             yield Cause.SIMD_OPCODE
         elif self._highest_register(operation) > self.arch.simd_registers_depth:
@@ -120,7 +118,7 @@ class Checker:
         return max(written, *read, 0)
 
     def load_lut(self, operation: LoadLut) -> Iterator[Cause]:
-        yield from self.span("local", operation.local)
+        yield from self.walk("local", operation.local)
         if operation.table > self.arch.lut_count:
             yield Cause.LUT_TABLE
 
@@ -147,7 +145,7 @@ class Checker:
             Cause.RESERVED_BITS: "zero in every bit that no field names",
             Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in Register),
             Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
-            Cause.SIMD_OPCODE: f"SIMD operations 0..{16 if arch.lut_count else 15}",
+            Cause.SIMD_OPCODE: f"SIMD operations 0..{int(SimdOpcode.LOOKUP if arch.lut_count else SimdOpcode.MAX)}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",

@@ -1,33 +1,12 @@
-"""From raw instructions to operations with addresses: what each instruction names, before anything is checked."""
+"""From raw instructions to decoded ones, with addresses and sizes. Nothing is checked here, see ``check.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register
-
-
-class Span(NamedTuple):
-    """Vectors of one memory: row r holds base + r * pitch + k * stride for k in 0..size-1."""
-
-    base: int
-    stride: int
-    size: int
-    rows: int = 1
-    pitch: int = 0
-
-    @property
-    def last(self) -> int:
-        """The highest address."""
-        return self.base + (self.size - 1) * self.stride + (self.rows - 1) * self.pitch
-
-    def slices(self) -> Iterator[slice]:
-        """One slice a row; no address comes twice in it, since strides are 1 or more."""
-        length = (self.size - 1) * self.stride + 1
-        for row in range(self.rows):
-            start = self.base + row * self.pitch
-            yield slice(start, start + length, self.stride)
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, operand_of
+from weft.hw.contract.walk import Walk
 
 
 class NoOp(NamedTuple):
@@ -35,20 +14,20 @@ class NoOp(NamedTuple):
 
 
 class MatMul(NamedTuple):
-    local: Span | None
+    local: Walk | None
     """None: the input is zero."""
-    accumulator: Span
+    accumulator: Walk
     accumulate: bool
 
 
 class DataMove(NamedTuple):
     flow: DataFlow
-    local: Span
-    far: Span
+    local: Walk
+    far: Walk
 
 
 class LoadWeight(NamedTuple):
-    local: Span | None
+    local: Walk | None
     """None: zero vectors."""
     size: int
     zero_bias: bool
@@ -69,7 +48,7 @@ class Simd(NamedTuple):
 
 
 class LoadLut(NamedTuple):
-    local: Span
+    local: Walk
     table: int
 
 
@@ -83,7 +62,7 @@ class Configure(NamedTuple):
     value: int
 
 
-Operation = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | SimdLoop | Configure
+DecodedInstruction = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | SimdLoop | Configure
 
 
 class Decoder:
@@ -94,42 +73,40 @@ class Decoder:
         self.registers = registers
         self._subs: dict[int, tuple[int, int, int, int]] = {}
 
-    def decode(self, instruction: Instruction) -> Operation:
+    def decode(self, instruction: Instruction) -> DecodedInstruction:
         """The opcode, flags and reserved bits must be legal; addresses and numbers need not be."""
         return DECODE[Opcode(instruction.opcode)](self, instruction)
 
-    def span(self, operand: int, raw: int, size: int) -> Span:
-        address, stride = self.isa.address(operand, raw)
-        return Span(address, stride, size)
-
-    def rows(self, operand: int, raw: int, size: int, rows: Register, pitch: Register) -> Span:
-        address, stride = self.isa.address(operand, raw)
-        return Span(address, stride, size, self.registers[rows] + 1, self.registers[pitch])
+    def walk(self, instruction: Instruction, field: str, size: int, rows: int = 1, pitch: int = 0) -> Walk:
+        """From the address field ``field``; ``size`` vectors along its stride."""
+        operand = operand_of(instruction.opcode, field)
+        address, stride = self.isa.address(operand, instruction.operands[operand])
+        return Walk(address, size, stride, rows, pitch)
 
     def mat_mul(self, instruction: Instruction) -> MatMul:
-        size, rows = instruction.operand2 + 1, Register.MAT_MUL_ROWS
-        zeroes = instruction.flags & 2
-        local = None if zeroes else self.rows(0, instruction.operand0, size, rows, Register.MAT_MUL_LOCAL_PITCH)
-        accumulator = self.rows(1, instruction.operand1, size, rows, Register.MAT_MUL_ACCUMULATOR_PITCH)
-        return MatMul(local, accumulator, bool(instruction.flags & 1))
+        size, rows = instruction.raw("size") + 1, self.registers[Register.MAT_MUL_ROWS] + 1
+        local = None if instruction.flag("zeroes") else self.walk(
+            instruction, "local", size, rows, self.registers[Register.MAT_MUL_LOCAL_PITCH])
+        accumulator = self.walk(instruction, "accumulator", size, rows,
+                                self.registers[Register.MAT_MUL_ACCUMULATOR_PITCH])
+        return MatMul(local, accumulator, instruction.flag("accumulate"))
 
     def data_move(self, instruction: Instruction) -> DataMove:
-        size, rows = instruction.operand2 + 1, Register.MOVE_ROWS
+        size, rows = instruction.raw("size") + 1, self.registers[Register.MOVE_ROWS] + 1
         return DataMove(DataFlow(instruction.flags),
-                        self.rows(0, instruction.operand0, size, rows, Register.MOVE_LOCAL_PITCH),
-                        self.rows(1, instruction.operand1, size, rows, Register.MOVE_FAR_PITCH))
+                        self.walk(instruction, "local", size, rows, self.registers[Register.MOVE_LOCAL_PITCH]),
+                        self.walk(instruction, "far", size, rows, self.registers[Register.MOVE_FAR_PITCH]))
 
     def load_weight(self, instruction: Instruction) -> LoadWeight:
-        size = instruction.operand1 + 1
-        zeroes, zero_bias = instruction.flags & 1, instruction.flags & 2
-        return LoadWeight(None if zeroes else self.span(0, instruction.operand0, size), size, bool(zero_bias))
+        size = instruction.raw("size") + 1
+        local = None if instruction.flag("zeroes") else self.walk(instruction, "local", size)
+        return LoadWeight(local, size, instruction.flag("zero_bias"))
 
     def simd(self, instruction: Instruction) -> Simd:
-        flags = instruction.flags
-        write, write_stride = self.isa.address(0, instruction.operand0)
-        read, read_stride = self.isa.address(1, instruction.operand1)
-        return Simd(read if flags & 1 else None, write if flags & 2 else None, bool(flags & 4),
-                    0 if flags & 8 else read_stride, write_stride, *self._sub(instruction.operand2))
+        read, write = self.walk(instruction, "read_address", 1), self.walk(instruction, "write_address", 1)
+        return Simd(read.base if instruction.flag("read") else None, write.base if instruction.flag("write") else None,
+                    instruction.flag("accumulate"), 0 if instruction.flag("hold") else read.stride, write.stride,
+                    *self._sub(instruction.raw("sub")))
 
     def _sub(self, raw: int) -> tuple[int, int, int, int]:
         """Programs use few different sub-instructions, so each is unpacked once."""
@@ -138,16 +115,16 @@ class Decoder:
         return self._subs[raw]
 
     def load_lut(self, instruction: Instruction) -> LoadLut:
-        return LoadLut(self.span(0, instruction.operand0, self.isa.arch.lut_depth), instruction.operand1)
+        return LoadLut(self.walk(instruction, "local", self.isa.arch.lut_depth), instruction.raw("table"))
 
     def simd_loop(self, instruction: Instruction) -> SimdLoop:
-        return SimdLoop(instruction.operand0 + 1, instruction.operand1 + 1)
+        return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
 
     def configure(self, instruction: Instruction) -> Configure:
-        return Configure(instruction.operand0, instruction.operand1)
+        return Configure(instruction.raw("register"), instruction.raw("value"))
 
 
-DECODE: dict[Opcode, Callable[[Decoder, Instruction], Operation]] = {
+DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.NO_OP: lambda decoder, instruction: NoOp(),
     Opcode.MAT_MUL: Decoder.mat_mul,
     Opcode.DATA_MOVE: Decoder.data_move,
@@ -157,4 +134,3 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], Operation]] = {
     Opcode.SIMD_LOOP: Decoder.simd_loop,
     Opcode.CONFIGURE: Decoder.configure,
 }
-

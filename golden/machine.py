@@ -26,12 +26,12 @@ from weft.golden.decode import (
     NoOp,
     Simd,
     SimdLoop,
-    Span,
 )
 from weft.golden.dram import Dram
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
-from weft.hw.contract.numerics import enter, integer_dtype, leave, mac_every_step, mac_once, saturate
+from weft.hw.contract.numerics import integer_dtype
+from weft.hw.contract.walk import Walk
 
 PROGRESS_INSTRUCTIONS = 1000
 PROGRAM_COUNTERS = 1 << 32
@@ -106,40 +106,36 @@ class Machine:
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
     def leave(self, values: np.ndarray) -> np.ndarray:
         """Accumulators -> int64 scalars."""
-        shift = 0 if self.arch.mac_rounding == EVERY_STEP else self.registers[Register.LEAVE_SHIFT]
-        return leave(values, shift, self.arch.number.width).astype(np.int64)
+        return self.arch.numbers.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
 
     def enter(self, scalars: np.ndarray) -> np.ndarray:
         """Scalars -> accumulator values."""
-        shift = 0 if self.arch.mac_rounding == EVERY_STEP else self.registers[Register.ENTER_SHIFT]
-        return enter(scalars, shift, self.arch.accumulator_bits)
+        return self.arch.numbers.enter(scalars, self.registers[Register.ENTER_SHIFT])
 
     def store(self, where: slice | int | np.ndarray, values: np.ndarray, accumulate: bool) -> None:
         """Overwrite or add, with one saturation; no address may come twice in ``where``."""
-        if accumulate:  # exact: int64 holds the sum of two numbers of 63 bits, and all that is wider is of Python ints
-            values = self.accumulators[where] + values
-        self.accumulators[where] = saturate(values, self.arch.accumulator_bits)
+        numbers = self.arch.numbers
+        self.accumulators[where] = (numbers.accumulate(self.accumulators[where], values) if accumulate
+                                    else numbers.store(values))
 
     # -- one method per instruction --------------------------------------------------------------------------------
     def no_op(self, operation: NoOp) -> None:
         pass
 
     def mat_mul(self, operation: MatMul) -> None:
-        span = operation.accumulator
-        values = self._column_sums(operation.local, span.size * span.rows)
-        for row, where in enumerate(span.slices()):
-            self.store(where, values[row * span.size:(row + 1) * span.size], operation.accumulate)
+        walk = operation.accumulator
+        values = self._column_sums(operation.local, walk.size * walk.rows)
+        for row, where in enumerate(walk.slices()):
+            self.store(where, values[row * walk.size:(row + 1) * walk.size], operation.accumulate)
         self.counters["mat_mul_vectors"] += len(values)
 
-    def _column_sums(self, local: Span | None, size: int) -> np.ndarray:
+    def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Bias plus input times weights for each vector; the bias alone for zero input."""
         bias = self.enter(self.weights[0])
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
         inputs = np.concatenate([self.local[where] for where in local.slices()])
-        if self.arch.mac_rounding == EVERY_STEP:
-            return mac_every_step(inputs, self.weights[1:], bias, self.arch.number)
-        return mac_once(inputs, self.weights[1:], bias, self.arch.number.width)
+        return self.arch.numbers.mac(inputs, self.weights[1:], bias)
 
     def data_move(self, operation: DataMove) -> None:
         move = MOVE[operation.flow]

@@ -41,7 +41,8 @@ def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarr
 
 
 def run_loop(machine: Machine, iterations: int, body: list[Simd]) -> None:
-    """Iterations start with the registers as they are and leave them so; accumulators keep the sequential meaning."""
+    """Each iteration works on a copy of the registers, which the loop leaves as they were; accumulators keep the
+    sequential meaning."""
     if iterations_are_independent(iterations, body):
         run_iterations_together(machine, iterations, body)
         return

@@ -20,11 +20,12 @@ from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import UNIT_NAMES, Memory, clients
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import DRAM_UNITS, Interlock
-from weft.hw.control.issue import UNIT_NAMES
-from weft.hw.control.sampler import Sampler
+from weft.hw.control.sampler import Sampler, watch
+from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.control.trace import TracePort
 from weft.hw.memory.accumulators import Accumulators
@@ -35,13 +36,21 @@ from weft.hw.parts.delay import delayed
 from weft.hw.simd.simd_unit import SimdUnit
 
 
+def accumulator_ports(arch: Arch, *, writes: bool) -> dict[str, str]:
+    """Unit -> its port of the accumulators, besides MatMul's, which goes first. SIMD has a port of each kind."""
+    names = clients(arch, Memory.ACCUMULATORS, writes=writes)
+    both = clients(arch, Memory.ACCUMULATORS, writes=not writes)
+    kind = "write" if writes else "read"
+    return {name: f"{name}_{kind}" if name in both else name for name in names if name != "mat_mul"}
+
+
 class Core(wiring.Component):
     """One machine. It knows nothing of boards and can be instantiated many times.
 
     ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
     ``program_address`` and ``program_bytes``. ``dram0``, ``dram1``: AXI4. ``samples``: AXI4-Stream of performance
-    samples. ``trace``: only with the argument of that name, see :class:`TracePort`. The rest is the status that
-    :class:`Supervisor` describes.
+    samples. ``trace``: only with the argument of that name, see :class:`TracePort`. ``abort``: stop to be reset, which
+    breaks no bus rule once the core is ``quiet``. The rest is :class:`MachineStatus`.
     """
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
@@ -53,13 +62,12 @@ class Core(wiring.Component):
             "dram0": Out(Axi4(address, width)), "dram1": Out(Axi4(address, width)),
             "samples": Out(axi4_stream(64)),
             "start": In(1), "abort": In(1), "quiet": Out(1), "program_address": In(address), "program_bytes": In(32),
-            "error": Out(1), "cause": Out(5), "error_program_counter": Out(32), "program_counter": Out(32),
-            "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
-            "cycles": Out(64), "instructions": Out(64),
+            **dict(MachineStatus().members),
             **({"trace": Out(TracePort())} if trace else {}),
         })
 
     def elaborate(self, platform) -> Module:
+        # blocks, then what joins them: instructions, memories, array, buses, status, samples, trace
         m, arch = Module(), self._arch
         m.submodules.program_reader = program = ProgramReader(arch)
         m.submodules.fetch = fetch = Fetch(arch)
@@ -74,11 +82,11 @@ class Core(wiring.Component):
         }
         layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
         m.submodules.interlock = interlock = Interlock(arch, layouts)
-        readers = tuple(name for name, unit in units.items() if hasattr(unit, "local_read"))
-        writers = tuple(name for name, unit in units.items() if hasattr(unit, "local_write"))
-        m.submodules.local = local = LocalMemory(arch, readers, writers, first="mat_mul")
-        m.submodules.accumulators = accumulators = Accumulators(
-            arch, ("simd_read", "move_out"), ("simd_write", "move_in"))
+        reads = {name: units[name].local_read for name in clients(arch, Memory.LOCAL, writes=False)}
+        writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
+        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), first="mat_mul")
+        readers, writers = (accumulator_ports(arch, writes=kind) for kind in (False, True))
+        m.submodules.accumulators = accumulators = Accumulators(arch, tuple(readers.values()), tuple(writers.values()))
         m.submodules.array = array = SystolicArray(arch)
 
         # instructions
@@ -93,20 +101,24 @@ class Core(wiring.Component):
             m.d.comb += getattr(interlock, f"{name}_done").eq(
                 delayed(m, unit.done, arch.register_slices, name=f"{name}_done", reset=True))
         # memories
-        for name in readers:
-            connect(m, units[name].local_read, getattr(local, name))
-        for name in writers:
-            connect(m, units[name].local_write, getattr(local, name))
+        for name, port in (reads | writes).items():
+            connect(m, port, getattr(local, name))
         connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
         m.d.comb += units["mat_mul"].crowded.eq(local.crowded | accumulators.crowded)
-        connect(m, units["simd"].accumulator_read, accumulators.simd_read)
-        connect(m, units["simd"].accumulator_write, accumulators.simd_write)
-        connect(m, units["move_out"].accumulator_read, accumulators.move_out)
-        connect(m, units["move_in"].accumulator_write, accumulators.move_in)
+        for name in UNIT_NAMES:
+            if name in readers:
+                connect(m, units[name].accumulator_read, getattr(accumulators, readers[name]))
+            if name in writers:
+                connect(m, units[name].accumulator_write, getattr(accumulators, writers[name]))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
         self._connect_buses(m, program, units)
-        self._supervise(m, supervisor, program, fetch, decoder, interlock, units)
-        self._sample(m, sampler, fetch, decoder, interlock, units)
+        moving = [(reads | writes)[name] for name in UNIT_NAMES if name in reads | writes]
+        self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
+        # samples
+        watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in UNIT_NAMES},
+              reads.values(), writes.values())
+        m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
+        connect(m, sampler.samples, flipped(self.samples))
         if self._trace:
             m.d.comb += [
                 self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),
@@ -138,11 +150,10 @@ class Core(wiring.Component):
                      program.bytes.eq(self.program_bytes)]
 
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
-                   interlock: Interlock, units: dict) -> None:
+                   interlock: Interlock, units: dict, moving: list) -> None:
+        """``moving``: the units' ports of local memory."""
         for name in DRAM_UNITS:
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
-        moving = [getattr(unit, port) for unit in units.values() for port in ("local_read", "local_write")
-                  if hasattr(unit, port)]
         buses_busy = Cat(*(units[name].busy for name in DRAM_UNITS)).any()
         m.d.comb += [
             supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),
@@ -161,33 +172,6 @@ class Core(wiring.Component):
             supervisor.timeout.eq(decoder.timeout), supervisor.tracepoint.eq(decoder.tracepoint),
             decoder.halt.eq(supervisor.stop), decoder.drained.eq(interlock.idle),
             program.stop.eq(supervisor.stop), fetch.discard.eq(supervisor.stop),
-            self.error.eq(supervisor.error), self.cause.eq(supervisor.cause),
-            self.error_program_counter.eq(supervisor.error_program_counter),
-            self.program_counter.eq(decoder.program_counter), self.idle.eq(supervisor.idle),
-            self.running.eq(supervisor.running), self.done.eq(supervisor.done),
-            self.timed_out.eq(supervisor.timed_out), self.traced.eq(supervisor.traced),
-            self.cycles.eq(supervisor.cycles), self.instructions.eq(supervisor.instructions),
+            *(getattr(self, name).eq(getattr(decoder if name == "program_counter" else supervisor, name))
+              for name in MachineStatus().members),
         ]
-
-    def _sample(self, m: Module, sampler: Sampler, fetch: Fetch, decoder: Decoder, interlock: Interlock,
-                units: dict) -> None:
-        """The handshakes of a sample: who has an operation to start, and who takes it."""
-        def offered(*names: str) -> tuple:
-            ports = [getattr(interlock, name) for name in names]
-            return Cat(*(port.valid for port in ports)).any(), Cat(*(port.valid & port.ready for port in ports)).any()
-
-        def requested(*ports) -> tuple:
-            return (Cat(*(port.request.valid for port in ports)).any(),
-                    Cat(*(port.request.valid & port.request.ready for port in ports)).any())
-
-        pairs = {
-            "array": offered("mat_mul"), "accumulator": offered("simd"), "dataflow": offered("move_in", "move_out"),
-            "dram1": offered("dram1_read", "dram1_write"), "dram0": offered("dram0_read", "dram0_write"),
-            "memory_port_b": requested(*(unit.local_write for unit in units.values() if hasattr(unit, "local_write"))),
-            "memory_port_a": requested(*(unit.local_read for unit in units.values() if hasattr(unit, "local_read"))),
-            "instruction": (fetch.instruction.valid, fetch.instruction.ready),
-        }
-        for name, (valid, ready) in pairs.items():
-            m.d.comb += [sampler.handshakes[name].valid.eq(valid), sampler.handshakes[name].ready.eq(ready)]
-        m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
-        connect(m, sampler.samples, flipped(self.samples))

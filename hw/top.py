@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.bus.axi import Axi4, Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
-from weft.hw.bus.csr_slave import CsrSlave
+from weft.hw.bus.csr_slave import SHOWN, STATUS_SOURCES, CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.control.trace import TracePort
@@ -53,11 +53,9 @@ class Top(wiring.Component):
         m.d.comb += [
             core.start.eq(csr.start), core.abort.eq(resetting),
             core.program_address.eq(csr.program_address), core.program_bytes.eq(csr.program_bytes),
-            csr.error_cause.eq(core.cause), csr.error_program_counter.eq(core.error_program_counter),
-            csr.program_counter.eq(core.program_counter), csr.cycles.eq(core.cycles),
-            csr.instructions.eq(core.instructions), self.interrupt.eq(csr.interrupt),
-            csr.status.done.eq(core.done), csr.status.error.eq(core.error), csr.status.timeout.eq(core.timed_out),
-            csr.status.tracepoint.eq(core.traced), csr.status.running.eq(core.running), csr.status.idle.eq(core.idle),
+            *(getattr(csr, name).eq(getattr(core, source)) for name, source in SHOWN.items()),
+            self.interrupt.eq(csr.interrupt),
+            *(csr.status[bit].eq(getattr(core, source)) for bit, source in STATUS_SOURCES.items()),
         ]
         # A register of its own: it drives every flip-flop of the core. Nothing that is quiet starts again meanwhile.
         m.d.sync += [core_reset.eq(resetting & core.quiet & ~core_reset),

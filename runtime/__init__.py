@@ -1,1 +1,27 @@
-"""A compiled model on any machine: its files, the packing of inputs and outputs, a session on golden or RTL."""
+"""A compiled model on any machine: its files, the packing of inputs and outputs, a session on golden or RTL.
+
+The public names load what they need when they are first asked for: importing this package costs nothing, and neither
+onnx, onnxruntime, amaranth nor numba come with any of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.runtime.devices import GOLDEN, RTL, Device
+    from weft.runtime.errors import Mismatch, ModelError
+    from weft.runtime.manifest import TModel
+    from weft.runtime.session import RunResult, Session
+
+__all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "RunResult", "Session", "TModel"]
+
+_HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "devices", "Mismatch": "errors", "ModelError": "errors",
+          "TModel": "manifest", "RunResult": "session", "Session": "session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

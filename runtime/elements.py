@@ -11,21 +11,23 @@ from collections.abc import Sequence
 import numpy as np
 
 Shape = tuple[int, ...]
+Order = Sequence[int] | np.ndarray
+"""The place of every element of a user's array in a tensor, both flat."""
 
 
-def scatter(values: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+def scatter(values: np.ndarray, order: Order | None, shape: Shape) -> np.ndarray:
     """Elements of a port's array -> the tensor of ``shape`` that has them at ``order``, zero elsewhere."""
     if order is None:
         return values.reshape(shape)
     tensor = np.zeros(math.prod(shape), values.dtype)
-    tensor[list(order)] = values.ravel()
+    tensor[np.asarray(order)] = values.ravel()
     return tensor.reshape(shape)
 
 
-def gather(tensor: np.ndarray, order: tuple[int, ...] | None, shape: Shape) -> np.ndarray:
+def gather(tensor: np.ndarray, order: Order | None, shape: Shape) -> np.ndarray:
     """The inverse of :func:`scatter`: a port's array of ``shape`` out of the tensor that has it."""
     flat = tensor.reshape(-1)
-    return (flat if order is None else flat[list(order)]).reshape(shape)
+    return (flat if order is None else flat[np.asarray(order)]).reshape(shape)
 
 
 def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:

@@ -1,63 +1,70 @@
-"""Reading what a user gives (``.npz``, ``.npy``) and writing what comes out, with a message for every mistake."""
+"""Reading what a user gives and writing what comes out, with a message for every mistake."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import stat
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from weft.hw.contract.errors import WeftError, explain
 
-UNNAMED = ""
-"""The name of the one array of a ``.npy`` file."""
+MOST_BYTES = 256 << 20
+"""Of a file that is read whole: more than any program or architecture has."""
+
+MOST_NAME_BYTES = 200
+"""Of a name that becomes a file's: a suffix and what makes a temporary name of it must fit too."""
 
 
-def read_bytes(path: Path, what: str, way_out: str) -> bytes:
-    """A file's content. Raises WeftError."""
+@contextlib.contextmanager
+def opened(path: Path, what: str, way_out: str) -> Iterator[io.BufferedReader]:
+    """A file to read: a regular one, for a pipe may never end and a device has no end. Raises WeftError."""
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise WeftError(explain(f"{what} {path}", _reason(error), "a file that can be read", way_out)) from None
+        file = _open(path)
+    except (OSError, ValueError) as error:
+        raise WeftError(explain(f"{what} {path}", reason(error), "a file that can be read", way_out)) from None
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise WeftError(explain(f"{what} {path}", "a pipe or a device", "a regular file", way_out))
+        yield file
 
 
-def _reason(error: Exception) -> str:
+def _open(path: Path) -> io.BufferedReader:
+    """Without waiting, which opening a pipe does until somebody writes into it."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
+def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> bytes:
+    """A file's content, at most ``most`` bytes. Raises WeftError."""
+    with opened(path, what, way_out) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise WeftError(explain(f"{what} {path}", f"{size} bytes", f"at most {most} bytes", way_out))
+        try:
+            return file.read(most)
+        except OSError as error:
+            raise WeftError(explain(f"{what} {path}", reason(error), "a file that can be read", way_out)) from None
+
+
+def reason(error: Exception) -> str:
     """An exception in words: the system's own for a file, else its first line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
     return (text or type(error).__name__).strip().rstrip(".").lower()
 
 
-def read_arrays(path: Path, what: str = "input file") -> dict[str, np.ndarray]:
-    """The arrays of a ``.npz`` by name, or the one of a ``.npy`` as UNNAMED. Raises WeftError."""
-    content = read_bytes(path, what, "give an .npz or .npy file")
-    try:
-        loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {UNNAMED: loaded}
-        return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        reason = "pickled objects or no numpy file" if "pickle" in str(error) else _reason(error)
-        raise WeftError(explain(f"{what} {path}", f"something unreadable ({reason})", ".npz or .npy of plain numbers",
-                                "write it with numpy.savez or numpy.save")) from None
-
-
-def choose(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: Path,
-           what: str = "input file") -> dict[str, np.ndarray]:
-    """The arrays called ``names``; a lone array serves a lone name whatever it is called. Raises WeftError."""
-    if len(arrays) == len(names) == 1:
-        return {names[0]: next(iter(arrays.values()))}
-    missing = [name for name in names if name not in arrays]
-    if missing:
-        found = "one array without a name" if UNNAMED in arrays else "arrays " + (", ".join(arrays) or "none")
-        raise WeftError(explain(f"{what} {path}", found, f"an array for each input: {', '.join(names)}",
-                                f"write it with numpy.savez({path.name!r}, **{{{missing[0]!r}: ...}})"))
-    return {name: arrays[name] for name in names}
+def file_name(name: str, option: str) -> str:
+    """``name`` itself, which is to be the first part of names of files in a folder. Raises WeftError."""
+    plain = name.isprintable() and "/" not in name and name == name.strip() and not name.startswith(".")
+    if not name or not plain or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
+        raise WeftError(explain(option, repr(name), f"a name of at most {MOST_NAME_BYTES} bytes without slashes and "
+                                "control characters, which does not begin with a point",
+                                "give another name (--name), and the folder with -o"))
+    return name
 
 
 def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: bool) -> np.ndarray:
@@ -90,13 +97,16 @@ def _shape(shape: Sequence[object]) -> str:
 @contextlib.contextmanager
 def replacing(path: Path, what: str = "output file") -> Iterator[io.BufferedWriter]:
     """A file to write that becomes ``path`` when all went well and leaves nothing otherwise. Raises WeftError."""
-    if path.is_dir():
-        raise WeftError(explain(f"{what} {path}", "a directory", "the name of a file", "add a file name"))
     try:
+        if path.is_dir():
+            raise WeftError(explain(f"{what} {path}", "a directory", "the name of a file", "add a file name"))
+        if path.exists() and not path.is_file():  # a file would take the place of /dev/null
+            raise WeftError(explain(f"{what} {path}", "a pipe or a device", "a regular file, or a new one",
+                                    "write into a file"))
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise WeftError(explain(f"{what} {path}", _reason(error), "a place that can be written",
+        raise WeftError(explain(f"{what} {path}", reason(error), "a place that can be written",
                                 "choose another place")) from None
     temporary = Path(name)
     try:
@@ -105,7 +115,7 @@ def replacing(path: Path, what: str = "output file") -> Iterator[io.BufferedWrit
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
-        raise WeftError(explain(f"{what} {path}", _reason(error), "a place that can be written",
+        raise WeftError(explain(f"{what} {path}", reason(error), "a place that can be written",
                                 "choose another place")) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -121,11 +131,3 @@ def write_text(path: Path, text: str) -> None:
     """All of the file or nothing. Raises WeftError."""
     with replacing(path) as file:
         file.write(text.encode())
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """An ``.npz`` with any names (numpy.savez itself refuses some, such as ``file``). Raises WeftError."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(name + ".npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

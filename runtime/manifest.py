@@ -1,13 +1,5 @@
-"""``.tmodel``, ``.tprog`` and ``.tdata``: a compiled model on disk, and packing of its inputs and outputs.
-
-The keys of compiler.md, "File formats", and additions that an old reader may ignore: of inputs and outputs ``shape``
-(the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where elements do not lie in order either
-``strides``, one for each axis of the user's array, such as those of TensorFlow's channels-last images, or ``order``,
-runs of [first, step, count]: they say where in that layout each element of the user's array lies; ``packing`` of an
-input that a thin first layer reads (``packing.py``): these places count in ``source`` [channels, height, width], of
-which the host makes ``layout``; ``host`` (a small ONNX model which runs behind the machine); ``macs``; ``layers`` (the
-report); ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run. Files of
-the original tools have none of them and load too.
+"""A compiled model: what its ``.tmodel`` says (``schema.py``, ``checks.py``), the files that this names
+(``model_set.py``), and packing of its inputs and outputs.
 
 In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
 """
@@ -15,87 +7,48 @@ In memory a tensor is channel tiles x height x width vectors; lanes beyond the l
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.runtime.elements import gather, pack, positions, scatter, strides_of, unpack
-from weft.runtime.errors import refuse
+from weft.hw.contract.errors import WeftError
+from weft.hw.contract.strict_json import read_object
+from weft.runtime.checks import check, file_sizes, host_model
+from weft.runtime.elements import gather, pack, scatter, unpack
+from weft.runtime.errors import ModelError, refuse
 from weft.runtime.host_part import HostPart
-from weft.runtime.packing import Packing
+from weft.runtime.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
+from weft.runtime.ports import ConstFile, Port, layers_from_text, layers_to_text
+from weft.runtime.schema import HostEntry, Manifest, convert
 
-COMPILE_AGAIN = "compile the model again, and keep its files together"
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output: ``size`` vectors of DRAM0 from ``base``. The additions are None in the original's files."""
-
-    name: str
-    base: int
-    size: int
-    shape: tuple[int, ...] | None = None
-    layout: tuple[int, int, int] | None = None
-    point: int | None = None
-    order: tuple[int, ...] | None = None
-    packing: Packing | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point, **self._order_to_json(),
-                **({} if self.packing is None else {"packing": self.packing.to_json()})}
-
-    def _order_to_json(self) -> dict[str, Any]:
-        if self.order is None or self.shape is None:
-            return {}
-        strides = strides_of(np.array(self.order).reshape(self.shape))
-        return {"order": runs(self.order)} if strides is None else {"strides": strides}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Port:
-        shape, layout = (tuple(values[key]) if values.get(key) is not None else None for key in ("shape", "layout"))
-        order: tuple[int, ...] | None = None
-        if values.get("strides") is not None and shape is not None:
-            order = tuple(positions(shape, values["strides"]).ravel().tolist())
-        elif values.get("order") is not None:
-            order = tuple(first + step * number for first, step, count in values["order"] for number in range(count))
-        packing = Packing.from_json(values["packing"]) if values.get("packing") is not None else None
-        return cls(values["name"], values["base"], values["size"], shape, layout, values.get("point"), order, packing)
+AS_WRITTEN = "a .tmodel as the compiler writes it"
 
 
-@dataclass(frozen=True)
-class ConstFile:
-    """``size`` vectors for DRAM1 at ``base``; with ``memory`` "dram0" for DRAM0, in every image's window."""
-
-    file_name: str
-    base: int
-    size: int
-    memory: str = "dram1"
-
-    def to_json(self) -> dict[str, Any]:
-        """As the original's, unless it is for DRAM0."""
-        return {key: value for key, value in vars(self).items() if key != "memory" or value != "dram1"}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TModel:
-    """A compiled model. ``folder`` holds its files; ``macs`` and ``layers`` are 0 and empty when not recorded."""
+    """A compiled model. ``contents``: file name -> bytes of what it names; ``macs`` and ``layers`` are 0 and empty when
+    not recorded."""
 
     name: str
     folder: Path
     arch: Arch
     program_file: str
-    program_size: int
     const_files: tuple[ConstFile, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    contents: Mapping[str, bytes]
+    checksums: bool = True
+    """Whether its file says what the others must hold; those of the original tools do not."""
+    consts_to_local: bool = False
+    """The driver copies DRAM1's constants to the same addresses of local memory when it loads the model."""
     host: HostPart | None = None
     macs: int = 0
     layers: tuple[dict[str, Any], ...] = ()
@@ -105,44 +58,54 @@ class TModel:
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
     def load(cls, path: Path | str) -> TModel:
-        """Read a ``.tmodel``. Raises CompileError when it, or a file it names, is missing, broken or truncated."""
+        """Read a ``.tmodel`` and the files it names. Raises ModelError when one is missing, broken, of another
+        compilation, or says what no compiler writes."""
         path = Path(path)
         try:
-            values = json.loads(path.read_text())
-            model = cls(values["name"], path.parent, Arch.from_dict(values["arch"]), values["prog"]["file_name"],
-                        values["prog"]["size"], tuple(ConstFile(**entry) for entry in values["consts"]),
-                        tuple(map(Port.from_json, values["inputs"])), tuple(map(Port.from_json, values["outputs"])),
-                        _host_from_json(values.get("host")), values.get("macs", 0), tuple(values.get("layers", ())),
-                        _layers_from_text(values.get("instruction_layers")))
-        except FileNotFoundError:
-            raise refuse(f"model file {path}", "no such file", "an existing .tmodel file",
-                         "check the path, or compile the model first") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise refuse(f"model file {path}", f"something unreadable ({type(error).__name__}: {error})",
-                         "a .tmodel as the compiler writes it", COMPILE_AGAIN) from None
-        model._check_sizes()
-        return model
+            values = read_object(path, "model file", AS_WRITTEN, "check the path, or compile the model first")
+        except WeftError as error:
+            raise ModelError(str(error)) from None
+        try:
+            manifest = convert(values)
+            arch = Arch.from_dict(manifest.arch)
+            check(manifest, arch)
+        except (ValueError, WeftError) as error:
+            raise refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN) from None
+        return cls._of(manifest, arch, path)
 
-    def _check_sizes(self) -> None:
-        expected = {self.program_file: self.program_size}
-        expected |= {entry.file_name: entry.size * self.arch.vector_bytes for entry in self.const_files}
-        for name, size in expected.items():
-            path = self.folder / name
-            if not path.is_file():
-                raise refuse(f"file {path}, named by {self.name}.tmodel", "no such file", "an existing file",
-                             COMPILE_AGAIN)
-            if path.stat().st_size != size:
-                raise refuse(f"size of {path}", f"{path.stat().st_size} bytes", f"{size} bytes, as the .tmodel says",
-                             COMPILE_AGAIN)
+    @classmethod
+    def _of(cls, manifest: Manifest, arch: Arch, path: Path) -> TModel:
+        sums = manifest.files or {}
+        contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
+                    for name, size in file_sizes(manifest, arch).items()}
+        layers = manifest.instruction_layers
+        return cls(
+            name=manifest.name, folder=path.parent, arch=arch, program_file=manifest.prog.file_name,
+            const_files=tuple(ConstFile(entry.file_name, entry.base, entry.size, entry.memory)
+                              for entry in manifest.consts),
+            inputs=tuple(map(Port.from_entry, manifest.inputs)), outputs=tuple(map(Port.from_entry, manifest.outputs)),
+            contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
+            host=None if manifest.host is None else _host_part(manifest.host), macs=manifest.macs,
+            layers=manifest.layers, instruction_layers=None if layers is None else layers_from_text(layers))
+
+    def save(self) -> None:
+        """Write ``folder``/NAME.tmodel and what it names; a kill leaves the old files or these. Raises ModelError."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_set(self.folder, f"{self.name}.tmodel", self.contents, text.encode())
 
     @cached_property
     def program(self) -> bytes:
         """The ``.tprog`` bytes."""
-        return (self.folder / self.program_file).read_bytes()
+        return self.contents[self.program_file]
+
+    @property
+    def program_size(self) -> int:
+        """Bytes of the program."""
+        return len(self.program)
 
     @cached_property
     def consts(self) -> tuple[tuple[int, np.ndarray], ...]:
-        """(base, int64 vectors [size, lanes]) of what DRAM1 holds."""
+        """(base, vectors [size, lanes] of stored scalars) of what DRAM1 holds."""
         return self._vectors("dram1")
 
     @cached_property
@@ -152,8 +115,8 @@ class TModel:
 
     def _vectors(self, memory: str) -> tuple[tuple[int, np.ndarray], ...]:
         storage = self.arch.number.storage_dtype
-        return tuple((entry.base, np.fromfile(self.folder / entry.file_name, storage)
-                      .reshape(-1, self.arch.array_size).astype(np.int64))
+        return tuple((entry.base, np.frombuffer(self.contents[entry.file_name], storage)
+                      .reshape(-1, self.arch.array_size))
                      for entry in self.const_files if entry.memory == memory)
 
     def to_json(self) -> dict[str, Any]:
@@ -164,15 +127,14 @@ class TModel:
             "inputs": [port.to_json() for port in self.inputs],
             "outputs": [port.to_json() for port in self.outputs],
             "arch": self.arch.to_dict(),
-            "load_consts_to_local": False,
+            "load_consts_to_local": self.consts_to_local,
+            "files": {name: msgspec.to_builtins(file_entry(content)) for name, content in self.contents.items()},
             "macs": self.macs,
         }
         if self.host is not None:
-            values["host"] = {"model": base64.b64encode(self.host.model).decode(), "inputs": self.host.inputs,
-                              "outputs": self.host.outputs, "passes": self.host.passes,
-                              "operators": self.host.operators, "nodes": self.host.nodes}
+            values["host"] = {**dataclasses.asdict(self.host), "model": base64.b64encode(self.host.model).decode()}
         if self.instruction_layers is not None:
-            values["instruction_layers"] = _layers_to_text(self.instruction_layers)
+            values["instruction_layers"] = layers_to_text(self.instruction_layers)
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
@@ -221,58 +183,20 @@ class TModel:
 
     def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
-        from weft.runtime.onnx_engine import run_model  # onnxruntime is needed only here
-
         if self.host is None:
             return dict(outputs)
+        from weft.runtime.onnx_engine import run_model  # onnxruntime is needed only here
+
         feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
-        return {**{name: outputs[name] for name in self.host.passes}, **run_model(self.host.model, feed)}
+        try:
+            made = run_model(self.host.model, feed)
+        except Exception as error:  # its errors have no common type
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            raise refuse(f"host part of model {self.name}", f"an ONNX model that does not run ({reason})",
+                         "what the compiler writes", COMPILE_AGAIN) from None
+        return {**{name: outputs[name] for name in self.host.passes}, **made}
 
 
-def runs(order: Sequence[int]) -> list[list[int]]:
-    """A list of positions as [first, step, count] each."""
-    found: list[list[int]] = []
-    for value in order:
-        if found and found[-1][2] == 1:
-            found[-1] = [found[-1][0], value - found[-1][0], 2]
-        elif found and value == found[-1][0] + found[-1][1] * found[-1][2]:
-            found[-1][2] += 1
-        else:
-            found.append([value, 0, 1])
-    return found
-
-
-def _layers_to_text(layers: np.ndarray) -> str:
-    """[2, 2, 5] -> "2x2 5x1"."""
-    firsts = np.flatnonzero(np.diff(layers, prepend=-1))
-    counts = np.diff(firsts, append=len(layers))
-    return " ".join(f"{layer}x{count}" for layer, count in zip(layers[firsts], counts, strict=True))
-
-
-def _layers_from_text(text: str | None) -> np.ndarray | None:
-    if text is None:
-        return None
-    pairs = np.array([run.split("x") for run in text.split()], np.int64).reshape(-1, 2)
-    return np.repeat(pairs[:, 0], pairs[:, 1])
-
-
-def _host_from_json(values: Mapping[str, Any] | None) -> HostPart | None:
-    if values is None:
-        return None
-    return HostPart(base64.b64decode(values["model"]), tuple(values["inputs"]), tuple(values["outputs"]),
-                    tuple(values["passes"]), tuple(values["operators"]),
-                    tuple(values.get("nodes", values["operators"])))
-
-
-def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files under temporary names, then rename them in order, so that none is ever seen half written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in contents}
-    try:
-        for name, content in contents.items():
-            temporary[name].write_bytes(content)
-        for name in contents:
-            temporary[name].replace(folder / name)
-    finally:
-        for path in temporary.values():
-            path.unlink(missing_ok=True)
+def _host_part(entry: HostEntry) -> HostPart:
+    return HostPart(host_model(entry), entry.inputs, entry.outputs, entry.passes, entry.operators,
+                    entry.operators if entry.nodes is None else entry.nodes)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import reason
+from weft.runtime.onnx_bounds import check_runnable
 
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
 """Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
@@ -24,8 +29,25 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
                                         disabled_optimizers=WRONG_OPTIMIZERS)
 
 
+@functools.lru_cache(maxsize=4)
+def _check_bytes(model: bytes) -> None:
+    """Raises WeftError for a model of a file that is none, or that is too large to be run."""
+    try:
+        check_runnable(onnx.ModelProto.FromString(model))
+    except WeftError:
+        raise
+    except Exception as error:  # protobuf's and shape inference's own
+        raise WeftError(explain("model of the host's part", f"not a valid ONNX model ({reason(error)})",
+                                "as the compiler writes it", "compile the model again")) from None
+
+
 def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by name: on onnxruntime, or ONNX's own evaluator for an opset that the former does not know."""
+    """All outputs by name: on onnxruntime, or ONNX's own evaluator for an opset that the former does not know.
+
+    Bytes come from a file: raises WeftError where they are no model, or one too large to be run.
+    """
+    if isinstance(model, bytes):
+        _check_bytes(model)
     try:
         engine = session(model)
     except Exception:  # its errors have no common type

@@ -2,8 +2,9 @@
 
     python scripts/bench.py [--quick] [--only NETWORK] [--arch PRESET] [--estimate]
 
-Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers after 30
-cycles. ``--quick``: ResNet-20 alone; ``--estimate``: without RTL and golden, the estimator's cycles only.
+Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers after
+EXPECTED_DRAM_LATENCY cycles. ``--quick``: ResNet-20 alone; ``--estimate``: without RTL and golden, the estimator's
+cycles only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
 
-from weft.boards.clocks import clock_hz
+from weft.boards import clock_hz
 from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
@@ -32,6 +33,7 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain, run_script
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
@@ -39,7 +41,6 @@ from weft.simulate.job import MemorySettings
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared" / "models"
-LATENCY = 30
 QUICK = "resnet20v2"
 SHARED_NAMES = {"resnet20v2": "resnet20v2_cifar"}
 """Networks that are taken from the shared models where these are, for their trained weights."""
@@ -98,7 +99,7 @@ def machine(name: str, preset: str) -> Arch:
     return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
 
 
-def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = LATENCY) -> Result:
+def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED_DRAM_LATENCY) -> Result:
     """Compile, estimate, run. Raises CompileError where the network does not fit the machine."""
     arch, inputs, folder = machine(name, preset), sample(path), OUTPUT / f"{name}_{preset}"
     began = time.monotonic()

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
-from bench import LATENCY, OUTPUT, QUICK, network_file, sample, write
+from bench import OUTPUT, QUICK, network_file, sample, write
 
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
@@ -21,6 +21,7 @@ from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
@@ -61,7 +62,7 @@ def point(axis: str, value: int, *, confirm: bool) -> Point:
     path = network_file(QUICK)
     assert path is not None  # it can be built
     arch, inputs = arch_of(axis, value), sample(path)
-    latency = value if axis == "dram_latency" else LATENCY
+    latency = value if axis == "dram_latency" else EXPECTED_DRAM_LATENCY
     limit = limit_cycles(read_model(path), arch.array_size)
     folder = OUTPUT / "scaling" / f"{axis}_{value}"
     try:

@@ -1,4 +1,5 @@
-"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency 30 cycles.
+"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency
+EXPECTED_DRAM_LATENCY cycles.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines
 
@@ -21,15 +22,17 @@ from rich.table import Table
 
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.hw.contract.numbers import FixedPointEveryStep
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
 
 ROOT = Path(__file__).parents[1]
-MEMORY = MemorySettings(read_latency=30, write_latency=30)
+MEMORY = MemorySettings(read_latency=EXPECTED_DRAM_LATENCY, write_latency=EXPECTED_DRAM_LATENCY)
 WEIGHTS = 8192
 """Where weights lie in local memory."""
 TILE = 1024
@@ -167,7 +170,7 @@ def published_vectors() -> list[Row]:
     data = np.load(folder / "images.npz")
     vectors = np.zeros((len(data["images"]), 1024, 32), np.int64)
     vectors[:, :, :3] = data["images"].reshape(len(data["images"]), 3, 1024).transpose(0, 2, 1)
-    session = Session(model, model.arch.replace(mac_rounding=EVERY_STEP, axi_data_width=128))
+    session = Session(model, model.arch.replace(mac_rounding=FixedPointEveryStep.name, axi_data_width=128))
     name = model.inputs[0].name
     done = session.run({name: vectors}, on=RTL, raw=True, check=False, memory=MEMORY)
     logits = next(iter(done.outputs.values())).reshape(len(vectors), 32)[:, :10]

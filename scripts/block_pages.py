@@ -15,7 +15,7 @@ from amaranth.lib import data, stream, wiring
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.multiplier import Multiplier
-from weft.hw.array.processing_element import BiasAdder, ProcessingElement
+from weft.hw.array.processing_element import ProcessingElement
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
@@ -34,6 +34,7 @@ from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.arbiter import RoundRobin
+from weft.hw.parts.numbers.once import BiasAdder
 from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
 from weft.hw.parts.walker import Walker
 from weft.hw.simd.alu import Alu

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.boards.clocks import clock_hz
+from weft.boards import clock_hz
 from weft.cli.console import print_table, progress
 from weft.cli.main import need_simulation
 from weft.compiler.pipeline import compile_model

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from weft.boards import board_of
 from weft.cli.console import progress
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import run_script
@@ -20,11 +21,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", default="ecpix5", help="a preset or a .tarch file")
     parser.add_argument("--mhz", type=int, default=90, help="the clock to aim for")
-    parser.add_argument("--chip", choices=ecp5.CHIPS, default=ecp5.DEFAULT_CHIP, help=f"default: {ecp5.DEFAULT_CHIP}")
+    parser.add_argument("--chip", choices=ecp5.CHIPS, help=f"default: the board's; without one {ecp5.DEFAULT_CHIP}")
     parser.add_argument("--placed", action="store_true", help="do not route: delays are guessed")
     parser.add_argument("--seed", type=int, default=1, help="of place and route")
     arguments = parser.parse_args()
     arch = Arch.load(arguments.arch)
+    board = board_of(arguments.arch)
+    chip = arguments.chip or (board.chip if board and board.chip in ecp5.CHIPS else ecp5.DEFAULT_CHIP)
     folder = ROOT / "build" / Path(arguments.arch).stem / "pnr"
     with progress() as bar:
         def tell(stage: str) -> None:
@@ -32,9 +35,9 @@ def main() -> int:
 
         tell("synthesis, some minutes")
         synthesis.synthesize(arch, "ecp5", folder, harness=True)
-        found = ecp5.place_and_route(folder, ecp5.CHIPS[arguments.chip], arguments.mhz, seed=arguments.seed,
+        found = ecp5.place_and_route(folder, ecp5.CHIPS[chip], arguments.mhz, seed=arguments.seed,
                                      route=not arguments.placed, tell=tell)
-    print(f"{arguments.arch} on {arguments.chip}")
+    print(f"{arguments.arch} on {chip}")
     print(ecp5.summary(found))
     print(static_timing.summary(static_timing.long_paths(folder / ecp5.DELAYS, 1e3 / arguments.mhz)))
     return 0

@@ -9,6 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
+from weft.boards import board_of
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import run_script
 from weft.hw.flow import synthesis
@@ -48,7 +49,9 @@ def main() -> int:
     folder = ROOT / "build" / name
     baseline_path = ROOT / "hw" / "flow" / "baseline" / f"synth_{name}.json"
     baseline = json.loads(baseline_path.read_text()) if baseline_path.exists() else {}
-    report = {family: synthesis.report(arch, name, family, folder / "synth")
+    board = board_of(arguments.arch)
+    parts = {board.family: board.part} if board else {}
+    report = {family: synthesis.report(arch, family, folder / "synth", parts.get(family))
               for family in arguments.family or synthesis.FAMILIES}
     (folder / "synth.json").write_text(json.dumps(report, indent=2) + "\n")
     for family, found in report.items():

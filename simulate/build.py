@@ -11,10 +11,8 @@ import os
 import random
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import cocotb_tools.config
 
 from weft.hw.contract.cache import cache_directory
 from weft.simulate import toolchain
+from weft.simulate.leftovers import discard, owned, remove_dead, run_group
 
 __all__ = [
     "DRAM_SOURCES",
@@ -44,6 +43,8 @@ OPTIMISE = "-O2 -fno-tree-pre"
 """What partial redundancies cost to find and to keep in registers, in functions as large as Verilator's, is more than
 they are: without, simulations are a fiftieth faster."""
 LOG_TAIL_LINES = 60
+WORK = ".work-"
+"""In the name of a folder that is being filled."""
 
 
 class BuildError(Exception):
@@ -185,12 +186,10 @@ def _call(command: Sequence[str], directory: Path, log: Path, environment: Mappi
     with log.open("a") as output:
         output.write(shlex.join(command) + "\n")
         output.flush()
-        done = subprocess.run(
-            command, cwd=directory, env={**os.environ, **environment}, stdout=output, stderr=output, check=False
-        )
-    if done.returncode != 0:
+        code = run_group(command, directory, output, {**os.environ, **environment})
+    if code != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-        raise BuildError(f"building a simulation failed with exit code {done.returncode}:\n{tail}")
+        raise BuildError(f"building a simulation failed with exit code {code}:\n{tail}")
 
 
 @contextlib.contextmanager
@@ -208,13 +207,14 @@ def _built_once(directory: Path) -> Iterator[Path | None]:
         if directory.exists():
             yield None
             return
-        work = Path(tempfile.mkdtemp(prefix=directory.name + ".", dir=directory.parent))
-        try:
-            yield work
-            work.rename(directory)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+        remove_dead(directory.parent, f"*{WORK}*")  # of other designs
+        with owned(directory.parent, f"{directory.name}{WORK}") as work:
+            try:
+                yield work
+            except BaseException:
+                discard(work)
+                raise
+        work.rename(directory)
 
 
 def run_simulation(
@@ -256,18 +256,11 @@ def run_simulation(
     result = RunResult(directory, directory / "run.log", seed, f"sh {script}")
     (directory / "results.xml").unlink(missing_ok=True)
     with result.log_file.open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=directory, env=extra, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-        )
         try:
-            process.wait(timeout_seconds)
+            code = run_group(command, directory, log, extra, timeout_seconds)
         except subprocess.TimeoutExpired:
             raise SimulationError(f"no end after {timeout_seconds} s: stopped by the watchdog", result) from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if reason := _failure(process.returncode, result):
+    if reason := _failure(code, result):
         raise SimulationError(reason, result)
     return result
 

@@ -14,7 +14,7 @@ from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
 from weft.simulate.build import DRAM_SOURCES, TRACE_SOURCES, Simulation, build_simulation, run_simulation
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 
-__all__ = ["Job", "JobResult", "MemorySettings", "Program", "build_machine", "run_job"]
+__all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_job"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class ProgramRun:
     """``size`` bytes of the program memory from ``address``, run with the memories behaving as told."""
 
     size: int
@@ -55,7 +55,7 @@ class Program:
 class Job:
     """Programs run one after another in one simulation, on the same memories."""
 
-    programs: Sequence[Program]
+    programs: Sequence[ProgramRun]
     cycle_limit: int = 100_000_000
     """Cycles of the whole simulation after which it counts as hung."""
     seed: int = 0

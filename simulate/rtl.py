@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,15 @@ from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.isa import Cause
 from weft.simulate import toolchain
 from weft.simulate.build import Simulation
-from weft.simulate.job import Job, JobResult, MemorySettings, Program, build_machine, run_job
+from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_job
+from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.trace import read_operations
 
 __all__ = ["RtlResult", "build_rtl", "run_many_on_rtl", "run_on_rtl"]
+
+RUNS = "weft-rtl-"
+"""Begins the names of runs' folders."""
 
 PAGE_BYTES = 4096
 CYCLE_LIMIT = 4_000_000_000
@@ -71,9 +78,13 @@ def cached_verilog(arch: Arch) -> str:
     if not file.exists():
         text = weft.hw.flow.verilog.verilog_text(arch, trace=True)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".tmp", delete=False) as temporary:
-            temporary.write(text)
-        Path(temporary.name).replace(file)
+        remove_dead(file.parent, "work-*")
+        with owned(file.parent, "work-") as folder:
+            try:
+                (folder / file.name).write_text(text)
+                (folder / file.name).replace(file)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     return file.read_text()
 
 
@@ -118,36 +129,54 @@ def run_many_on_rtl(
     simulation = build_rtl(arch, trace=trace, stage=stage)
     if stage:
         stage("simulating")
-    folder = directory or Path(tempfile.mkdtemp(prefix="weft-rtl-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    job = Job(programs=(), cycle_limit=cycle_limit, seed=seed)
+    given = memories or [MemorySettings()] * len(programs)
+    run = partial(_run_in, arch=arch, simulation=simulation, programs=programs, drams=(dram0, dram1), memories=given,
+                  job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations)
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        return run(directory)
+    temporary = Path(tempfile.gettempdir())
+    remove_dead(temporary, f"{RUNS}*")
+    with owned(temporary, RUNS) as folder:
+        try:
+            results = run(folder)
+        except KeyboardInterrupt:
+            discard(folder)
+            raise
+    shutil.rmtree(folder)
+    return results
+
+
+def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Sequence[bytes], drams: tuple[Dram, Dram],
+            memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job, timeout_seconds: float,
+            trace: bool, trace_operations: bool) -> list[RtlResult]:
+    """``job`` says everything but the programs."""
     files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
     try:
-        twins = {"dram0": (dram0, Dram(arch, files["dram0"])), "dram1": (dram1, Dram(arch, files["dram1"]))}
-        for ours, theirs in twins.values():
+        twins = [(ours, Dram(arch, files[name])) for name, ours in zip(files, drams, strict=False)]
+        for ours, theirs in twins:
             _copy(ours, theirs)
-        entries = _lay_out(programs, memories or [MemorySettings()] * len(programs), files["program"])
-        job = Job(programs=entries, cycle_limit=cycle_limit, seed=seed)
+        job = dataclasses.replace(job, programs=_lay_out(programs, memories, files["program"]))
         events = folder / "operations.bin" if trace_operations else None
         results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
                           operations=events)
         tables = read_operations(events) if events else [None] * len(results)
-        for ours, theirs in twins.values():
+        for ours, theirs in twins:
             _copy(theirs, ours)
     finally:
         for file in files.values():
             file.unlink(missing_ok=True)
-    if directory is None:
-        _remove(folder)
     return [_result(*each) for each in zip(results, tables, strict=True)]
 
 
 def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
-             file: Path) -> list[Program]:
+             file: Path) -> list[ProgramRun]:
     """Write the programs to the program memory's file, each from a page of its own."""
     entries, content = [], bytearray()
     for program, settings in zip(programs, memories, strict=True):
         by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
-        entries.append(Program(size=len(program), address=len(content), memories=by_name))
+        entries.append(ProgramRun(size=len(program), address=len(content), memories=by_name))
         content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
     file.write_bytes(content)
     return entries
@@ -163,9 +192,3 @@ def _copy(source: Dram, target: Dram) -> None:
     """Everything that ``source`` holds; the target holds nothing elsewhere."""
     for start, end in source.extents():
         target.bytes[start:end] = source.bytes[start:end]
-
-
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()

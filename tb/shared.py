@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3] / "shared"
+ROOT = Path(__file__).resolve().parents[2] / "shared"
 
 
 def shared(path: str) -> Path:

@@ -14,28 +14,28 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
     Add,
+    Convolution,
     Layer,
+    LayerOperation,
     LeakyRelu,
     Load,
     Lookup,
-    MatMul,
     MaxPool,
     Minimum,
     Multiply,
-    Operation,
     Product,
     Relu,
     Save,
     Var,
 )
-from weft.compiler.memory.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place
+from weft.compiler.quantize.consts import Consts, LayerConsts, layer_operands
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
-from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.hw.contract.numerics import enter, integer_dtype, leave, round_half_even, saturate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import integer_dtype
 from weft.runtime.window import Window
 
 
@@ -101,10 +101,10 @@ class Real:
             for operation in layer.operations:
                 value = self.step(number, operation, value, tensors)
 
-    def step(self, number: int, operation: Operation, value: np.ndarray, tensors: Tensors) -> np.ndarray:
+    def step(self, number: int, operation: LayerOperation, value: np.ndarray, tensors: Tensors) -> np.ndarray:
         """What the Temp holds after an operation of layer ``number``."""
         match operation:
-            case MatMul():
+            case Convolution():
                 weights, bias = (self.constants[name].astype(np.float64)
                                  for name in (operation.weights, operation.bias))
                 sums = convolve(tensors.read(operation.input), weights, operation)
@@ -152,11 +152,10 @@ class Fixed:
 
     def __init__(self, arch: Arch, points: Points, integers: Sequence[LayerIntegers]) -> None:
         self.arch, self.points, self.integers = arch, points, integers
-        self.every_step = arch.mac_rounding == EVERY_STEP
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
-        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless it rounds every step:
-        then the order of its sums matters, and here they are rounded once."""
+        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless the order of its
+        sums matters: here they are rounded once."""
         for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
@@ -165,7 +164,7 @@ class Fixed:
             for operation in layer.operations:
                 if isinstance(operation, Save):
                     tensors.write(operation.output, self._leave(value, leaves.pop(0)))
-                elif isinstance(operation, MatMul | Product | Load):
+                elif isinstance(operation, Convolution | Product | Load):
                     value = self._core(operation, tensors, numbers, own)
                 elif isinstance(operation, Add):
                     value = self._clip(value + self._enter(tensors.read(operation.input), shifts.pop(0)))
@@ -175,7 +174,7 @@ class Fixed:
                     scalars = self._simd(operation, self._leave(value, leaves[0]), tensors, numbers, own)
                     value = self._enter(scalars, leaves[0])
 
-    def _core(self, core: MatMul | Product | Load, tensors: Tensors, numbers: LayerPoints,
+    def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
         if isinstance(core, Load):
             return self._enter(tensors.read(core.input), numbers.core_shift)
@@ -183,10 +182,9 @@ class Fixed:
         assert weights is not None
         bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
         sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
-        sums = round_half_even(sums, self.arch.number.point) if self.every_step else sums
-        return self._clip(sums + self._enter(bias, numbers.core_shift)[:, None, None])
+        return self._clip(self.arch.numbers.round_sums(sums) + self._enter(bias, numbers.core_shift)[:, None, None])
 
-    def _simd(self, operation: Operation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
+    def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
         number = self.arch.number
         match operation:
@@ -207,13 +205,13 @@ class Fixed:
         raise TypeError(f"no meaning for {operation}")
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
-        return np.asarray(saturate(value, self.arch.accumulator_bits))
+        return np.asarray(self.arch.numbers.store(value))
 
     def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(enter(scalars, 0 if self.every_step else shift, self.arch.accumulator_bits))
+        return np.asarray(self.arch.numbers.enter(scalars, shift))
 
     def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(leave(value, 0 if self.every_step else shift, self.arch.number.width)).astype(np.int64)
+        return np.asarray(self.arch.numbers.leave(value, shift)).astype(np.int64)
 
 
 def as_weights(core: Product, tensors: Tensors) -> np.ndarray:
@@ -221,7 +219,7 @@ def as_weights(core: Product, tensors: Tensors) -> np.ndarray:
     return tensors.read(core.weights)[..., None]
 
 
-def convolve(image: np.ndarray, weights: np.ndarray, core: MatMul | Product, group: int | None = None,
+def convolve(image: np.ndarray, weights: np.ndarray, core: Convolution | Product, group: int | None = None,
              width: int | None = None) -> np.ndarray:
     """[channels, height, width] with weights [out, in / group, height, width]; exact for integers of ``width`` bits."""
     group = core.group if group is None else group
@@ -265,11 +263,11 @@ def quantised(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], poin
     found = []
     for layer, numbers in zip(layers, points.layers, strict=True):
         weights = bias = None
-        if isinstance(layer.core, MatMul):
+        if isinstance(layer.core, Convolution):
             weights = arch.number.quantize(constants[layer.core.weights], numbers.weights)
             bias = arch.number.quantize(constants[layer.core.bias], numbers.bias)
         tables = points.tables.get(layer.output.name) if layer.lookup is not None else None
-        found.append(LayerIntegers(weights, bias, layer.core.group if isinstance(layer.core, MatMul) else 1,
+        found.append(LayerIntegers(weights, bias, layer.core.group if isinstance(layer.core, Convolution) else 1,
                                    tuple(layer_operands(layer, points, arch)),
                                    None if tables is None else np.array(tables)))
     return found
@@ -291,7 +289,7 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
            lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Weights without groups and bias, out of their tiles."""
     core, outputs = layer.core, layer.output.channels
-    if not isinstance(core, MatMul):
+    if not isinstance(core, Convolution):
         return None, None
     tiles = core.input.tiles(lanes)
     weights = np.zeros((len(own.blocks), lanes, tiles, lanes, *core.window.kernel), np.int64)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
-from weft.golden.decode import Span
 from weft.golden.machine import EXECUTE, Machine
 from weft.hw.contract.isa import Register
+from weft.hw.contract.walk import Walk
 
 
 def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
@@ -27,23 +27,17 @@ def _shifts(machine: Machine, enter: int | None = None, leave: int | None = None
 
 def _mat_mul(machine: Machine, operation: lir.MatMul) -> decode.MatMul:
     _shifts(machine, enter=operation.shift)
-    local = None if operation.local is None else Span(operation.local.offset, operation.local_stride, operation.size,
-                                                      operation.rows, operation.local_pitch)
-    accumulator = Span(operation.accumulator.offset, operation.accumulator_stride, operation.size, operation.rows,
-                       operation.accumulator_pitch)
-    return decode.MatMul(local, accumulator, operation.accumulate)
+    return decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
 
 
 def _load_weight(machine: Machine, operation: lir.LoadWeight) -> decode.LoadWeight:
-    return decode.LoadWeight(Span(operation.local.offset, 1, operation.size), operation.size, operation.zero_bias)
+    return decode.LoadWeight(Walk(operation.local.offset, operation.size), operation.size, operation.zero_bias)
 
 
 def _data_move(machine: Machine, operation: lir.DataMove) -> decode.DataMove:
     _shifts(machine, **{"leave" if operation.to_local else "enter": operation.shift})
     flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
-    local = Span(operation.local.offset, operation.local_stride, operation.size, operation.rows, operation.local_pitch)
-    far = Span(operation.far.offset, operation.far_stride, operation.size, operation.rows, operation.far_pitch)
-    return decode.DataMove(flow, local, far)
+    return decode.DataMove(flow, operation.local_walk, operation.far_walk)
 
 
 def _simd(machine: Machine, operation: lir.Simd) -> decode.Simd:
@@ -59,10 +53,10 @@ def _simd_loop(machine: Machine, operation: lir.SimdLoop) -> decode.SimdLoop:
 
 
 def _load_lut(machine: Machine, operation: lir.LoadLut) -> decode.LoadLut:
-    return decode.LoadLut(Span(operation.local.offset, 1, operation.size), operation.table)
+    return decode.LoadLut(Walk(operation.local.offset, operation.size), operation.table)
 
 
-MEANING: dict[type, Callable[..., decode.Operation]] = {
+MEANING: dict[type, Callable[..., decode.DecodedInstruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
 }

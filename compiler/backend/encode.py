@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,17 @@ FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
 """(far memory, to local, relu or accumulate) -> flow."""
 
 
+@dataclass(frozen=True)
+class MachineCode:
+    """``content``: the bytes of the ``.tprog``; ``layers`` [instructions]: the number of each one's layer."""
+
+    content: bytes
+    layers: np.ndarray
+
+    def text(self) -> str:
+        return f"{len(self.content)} bytes\n"
+
+
 def encode(operations: Iterable[lir.Operation], arch: Arch) -> tuple[list[Instruction], list[int]]:
     """Instructions, and per operation the index of its first one (the Configures it needs included).
 
@@ -36,6 +48,13 @@ def encode(operations: Iterable[lir.Operation], arch: Arch) -> tuple[list[Instru
         encoder.EMIT[type(operation)](encoder, operation)
     encoder.restore()
     return encoder.instructions, starts
+
+
+def machine_code(operations: Sequence[lir.Operation], layers: np.ndarray, arch: Arch) -> MachineCode:
+    """``layers`` [operations]: the number of each one's layer."""
+    instructions, starts = encode(operations, arch)
+    counts = np.diff([*starts, len(instructions)])
+    return MachineCode(assemble(instructions, arch), np.repeat(layers, counts))
 
 
 class _Encoder:

@@ -6,6 +6,7 @@ from weft.compiler.estimator.interlock import address0, address1, begin, finish,
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS, shares_bank
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.hw.contract.timing import PATIENCE
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 """What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
@@ -20,21 +21,21 @@ def ask(state, machine):
         operation = state.queued[number, unit.work]
         reads = unit.work != NONE and not unit.bias_row and not operation.zeroes
         ports.bank[number] = address0(unit, operation) & machine.local_banks_mask if reads else NONE
-    if pauses(state, machine):
+    if pauses(state):
         ports.bank[MAT_MUL] = NONE
 
 
 @kernel
-def pauses(state, machine):
+def pauses(state):
     """Whether MatMul leaves a gap in this cycle."""
-    return state.control.patience == machine.patience
+    return state.control.patience == PATIENCE
 
 
 @kernel
-def count_patience(state, machine, leaving):
+def count_patience(state, leaving):
     """Cycles in a row in which MatMul, with its request or with the sum ``leaving``, kept others waiting."""
     control, reads = state.control, state.ports[LOCAL_READS]
-    control.patience = control.patience + 1 if control.crowded and not pauses(state, machine) else 0
+    control.patience = control.patience + 1 if control.crowded and not pauses(state) else 0
     control.crowded = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
     if leaving != NONE and not control.crowded:
         bank = leaving >> BANK_SHIFT
@@ -77,12 +78,12 @@ def step_mat_mul(state, machine, now):
     entering = NONE
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
-        if (operation.zeroes and not pauses(state, machine)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
+        if (operation.zeroes and not pauses(state)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
             bank = address1(unit, operation) & machine.accumulator_banks_mask
             entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
             if operation.swap and unit.row == 0 and unit.vector == 0:
                 state.control.swapped_now += 1
             step(unit, operation)
     state.products[(now + machine.product_latency) % MOST_PRODUCTS] = entering
-    count_patience(state, machine, leaving)
+    count_patience(state, leaving)
     begin(state, machine, MAT_MUL, now)

@@ -5,23 +5,22 @@ from __future__ import annotations
 from weft.compiler.estimator.interlock import offered, take
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.state import SLOTS
-
-PIECES_AHEAD = 4
-"""Pieces of an operation's DRAM side between the unit's walk over them and the bursts; a register slice holds one more.
-"""
+from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, SEGMENTS_AHEAD
 
 
 @kernel
 def addresses_take(state, port, number, machine, now):
-    """Take the next operation when the pieces of the ones before are on their way."""
-    if port.pieces > PIECES_AHEAD + machine.slices or now < port.free_from or not offered(state, machine, number, now):
+    """Take the next operation when the walk over the segments of the one before is over."""
+    if port.segments > SEGMENTS_AHEAD + machine.slices or now < port.free_from:
+        return
+    if not offered(state, machine, number, now):
         return
     unit = state.units[number]
     port.taken_at[unit.taken % SLOTS] = now
     operation = state.queued[number, take(state, number)]
-    pieces = operation.rows * (1 if operation.stride1 == 1 else operation.size)
-    port.pieces += pieces
-    port.free_from = now + pieces
+    segments = operation.rows * (1 if operation.stride1 == 1 else operation.size)
+    port.segments += segments
+    port.free_from = now + segments
 
 
 @kernel
@@ -29,7 +28,7 @@ def next_burst(state, port, number, machine, now):
     """Make the next burst, if there is one by now: beats, bytes of the first beat left out, bytes of the last beat that
     count, whether it ends its segment, whether that ends its operation. No beats: there is none."""
     unit = state.units[number]
-    if port.addressed == unit.taken or now < port.taken_at[port.addressed % SLOTS] + machine.request_latency - 1:
+    if port.addressed == unit.taken or now < port.taken_at[port.addressed % SLOTS] + DRAM_REQUEST_LATENCY - 1:
         return 0, 0, 0, False, False
     operation = state.queued[number, port.addressed % SLOTS]
     vectors = operation.size if operation.stride1 == 1 else 1
@@ -53,7 +52,7 @@ def next_burst(state, port, number, machine, now):
 @kernel
 def next_segment(port, operation, vectors):
     """On to the next contiguous run of vectors; whether there is none left in this operation."""
-    port.pieces -= 1
+    port.segments -= 1
     port.vector += vectors
     if port.vector == operation.size:
         port.vector = 0

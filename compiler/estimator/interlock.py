@@ -14,6 +14,7 @@ from weft.compiler.estimator.state import (
     STAGES,
     SWAPS,
 )
+from weft.hw.contract.timing import DECODE_LATENCY, FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 
 ISSUED, STARTED, FINISHED = range(3)
 """Columns of ``times`` [operations, 3]."""
@@ -22,12 +23,13 @@ ISSUED, STARTED, FINISHED = range(3)
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
 def fetch(control, machine, drains, instructions, given, now):
-    """An instruction whose bytes are here goes into the decoder, whose stages, one for each cycle of its latency, close
-    up; but nothing goes behind one that waits until the machine is empty. Then a beat arrives, if there is room.
+    """An instruction whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and
+    closes gaps. Nothing goes in behind an instruction that waits until the machine is empty. Then a beat arrives, if
+    there is room.
 
-    ``given``: how many instructions had left the decoder, as its entrance knows; a register slice in place of the last
-    stage holds one more, and tells of what leaves it a cycle later."""
-    room = control.entered - given < machine.decode_latency + machine.slices
+    ``given``: how many instructions have left the decoder, as far as its entrance knows. A register slice in place of
+    the last stage holds one more, and the entrance hears a cycle later of what leaves it."""
+    room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
     whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
     if room and whole and not drains_inside:
@@ -40,9 +42,9 @@ def fetch(control, machine, drains, instructions, given, now):
 
 @kernel
 def decode(state, machine, work, drains, times, now):
-    """What stands at the decoder's output goes on, if it can."""
+    """The instruction at the decoder's output goes on, if it can."""
     control = state.control
-    there_from = control.entered_at[control.instruction % STAGES] + machine.decode_latency
+    there_from = control.entered_at[control.instruction % STAGES] + DECODE_LATENCY
     if control.instruction == control.entered or now < there_from:
         return
     operation, free_from = control.next, now + 1
@@ -50,7 +52,7 @@ def decode(state, machine, work, drains, times, now):
         if control.finished < operation:
             return
         control.drain += 1
-        free_from = now + machine.decode_latency
+        free_from = now + DECODE_LATENCY
     elif operation < len(work) and work[operation].instruction == control.instruction:
         unit = state.units[work[operation].unit]
         if unit.issued - unit.taken == unit.queue or unit.issued - unit.heard == unit.outstanding:
@@ -65,7 +67,7 @@ def decode(state, machine, work, drains, times, now):
 # -- the interlock -----------------------------------------------------------------------------------------------------
 @kernel
 def issue(state, machine, operation, index, now):
-    """Note what the operation has to wait for and what others will have to wait for."""
+    """Note what the operation waits for, and its ranges, which later operations may wait for."""
     control, number = state.control, operation.unit
     unit = state.units[number]
     slot = unit.issued % SLOTS
@@ -78,8 +80,7 @@ def issue(state, machine, operation, index, now):
         unit.needed[slot, LOAD_WEIGHT] = state.units[LOAD_WEIGHT].issued
         control.swaps += operation.swap
     track(state.tracked[number, slot], state.loop, operation)
-    unit.stored_from[slot] = now + (machine.simd_issue_latency if number == SIMD
-                                    else machine.issue_latency - machine.fetch_latency)
+    unit.stored_from[slot] = now + (SIMD_ISSUE_LATENCY if number == SIMD else ISSUE_LATENCY - FETCH_LATENCY)
     unit.issued += 1
 
 
@@ -147,7 +148,7 @@ def fetch_heads(state, machine, now):
     for behind in range(1, SWAPS + 1):
         number = (control.turn + behind) % SWAPS
         if number != SIMD and fetchable(state.units[number], now):
-            state.units[number].there_from = now + machine.fetch_latency
+            state.units[number].there_from = now + FETCH_LATENCY
             control.turn = number
             return
 

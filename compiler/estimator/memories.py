@@ -54,8 +54,8 @@ def chosen(ports, bank, adds_too):
 
 @kernel
 def grant_accumulators(reads, writes, banks, sum_bank, sum_accumulates):
-    """MatMul's sum goes first; an accumulate needs its bank's read port too, which a writer leaves to a reader every
-    other time."""
+    """MatMul's sum goes first. An accumulate needs its bank's read port too; a writer that accumulates and a reader
+    alternate at it."""
     for client in range(SIMD, MOVE_IN + 1):
         reads.grant[client] = writes.grant[client] = 0
     for bank in range(banks):

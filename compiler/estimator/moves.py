@@ -6,9 +6,14 @@ from weft.compiler.estimator.interlock import address0, address1, begin, finish,
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS, LOCAL_WRITES
 from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE, ROUNDED_READ_LATENCY
 
 OUT_OF, INTO = range(2)
-"""Streams."""
+"""Streams: out of the accumulators, into them."""
+OUT_OF_LATENCY, INTO_LATENCY = ROUNDED_READ_LATENCY + READ_STREAM_LATENCY, LOCAL_READ_LATENCY + READ_STREAM_LATENCY
+"""Cycles from a request to its row at the end of the stream."""
+OUT_OF_DEPTH, INTO_DEPTH = ROUNDED_READ_LATENCY + READ_STREAM_SPARE, LOCAL_READ_LATENCY + READ_STREAM_SPARE
+"""Rows that a stream holds, those requested included."""
 
 
 @kernel
@@ -16,13 +21,13 @@ def ask(state, machine):
     """Both units' requests of this cycle, to read and to write."""
     unit, stream = state.units[MOVE_OUT], state.streams[OUT_OF]
     operation = state.queued[MOVE_OUT, unit.work]
-    asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_out_depth
+    asks = unit.work != NONE and stream.pushed - stream.popped < OUT_OF_DEPTH
     state.ports[ACCUMULATOR_READS].bank[MOVE_OUT] = (
         address1(unit, operation) & machine.accumulator_banks_mask if asks else NONE)
     state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.given % DEPTH] if stream.out else NONE
     unit, stream = state.units[MOVE_IN], state.streams[INTO]
     operation = state.queued[MOVE_IN, unit.work]
-    asks = unit.work != NONE and stream.pushed - stream.popped < machine.move_in_depth
+    asks = unit.work != NONE and stream.pushed - stream.popped < INTO_DEPTH
     state.ports[LOCAL_READS].bank[MOVE_IN] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
     writes = state.ports[ACCUMULATOR_WRITES]
     writes.bank[MOVE_IN] = stream.bank[stream.given % DEPTH] if stream.out else NONE
@@ -39,7 +44,7 @@ def step_move_out(state, machine, now):
     if granted:
         operation = state.queued[MOVE_OUT, unit.work]
         push(stream, address0(unit, operation) & machine.local_banks_mask, is_last(unit, operation), False,
-             now + machine.move_out_latency)
+             now + OUT_OF_LATENCY)
         step(unit, operation)
     begin(state, machine, MOVE_OUT, now)
 
@@ -58,7 +63,7 @@ def step_move_in(state, machine, now):
     if granted:
         operation = state.queued[MOVE_IN, unit.work]
         push(stream, address1(unit, operation) & machine.accumulator_banks_mask, is_last(unit, operation),
-             operation.accumulate, now + machine.move_in_latency)
+             operation.accumulate, now + INTO_LATENCY)
         step(unit, operation)
     begin(state, machine, MOVE_IN, now)
 

@@ -7,9 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Isa, Opcode, Register, SimdOpcode, simd_argument_count
+from weft.hw.contract.isa import (
+    DataFlow,
+    Isa,
+    Opcode,
+    Register,
+    SimdOpcode,
+    flag_bit,
+    operand_of,
+    simd_argument_count,
+)
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
+from weft.hw.contract.walk import Walk
 
 MEMORIES = tuple(Memory)
 NO_MEMORY = -1
@@ -33,7 +44,7 @@ the registers of the arguments (0: none, or not a register) and of the destinati
 
 
 @dataclass(frozen=True)
-class Program:
+class DecodedProgram:
     """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
     ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty."""
 
@@ -43,8 +54,8 @@ class Program:
     drains: np.ndarray
 
 
-def read_program(program: bytes, arch: Arch) -> Program:
-    """Decode a legal program. Raises IsaError when it is truncated."""
+def read_program(program: bytes, arch: Arch) -> DecodedProgram:
+    """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(opcode, flags)
@@ -55,11 +66,26 @@ def read_program(program: bytes, arch: Arch) -> Program:
     _sizes(work, arch, opcode, flags, operands, register)
     _operands(work, isa, opcode, flags, operands, register)
     _details(work, isa, opcode, flags, operands)
-    windows = (operands[0] == Register.DRAM0_OFFSET) | (operands[0] == Register.DRAM1_OFFSET)
-    drains = np.flatnonzero((opcode == Opcode.CONFIGURE) & windows)
+    drains = np.flatnonzero(_sets(opcode, operands, Register.DRAM0_OFFSET)
+                            | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
-    return Program(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
+    return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
+
+
+def _flag(opcode: Opcode, name: str, flags: np.ndarray) -> np.ndarray:
+    """A flag of ``opcode``, 0 or 1, out of the ``flags`` of instructions."""
+    return flags >> flag_bit(opcode, name) & 1
+
+
+def _field(opcode: Opcode, name: str, operands: list[np.ndarray]) -> np.ndarray:
+    """The operand that a field of ``opcode`` lies in."""
+    return operands[operand_of(opcode, name)]
+
+
+def _sets(opcode: np.ndarray, operands: list[np.ndarray], register: Register) -> np.ndarray:
+    """Whether an instruction configures ``register``."""
+    return (opcode == Opcode.CONFIGURE) & (_field(Opcode.CONFIGURE, "register", operands) == register)
 
 
 def _units(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
@@ -80,9 +106,10 @@ def _newest(sets: np.ndarray) -> np.ndarray:
 def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
     """A Configure may say what the instruction behind it is numbered as."""
     index = np.arange(len(opcode))
-    sets = (opcode == Opcode.CONFIGURE) & (operands[0] == Register.PROGRAM_COUNTER)
+    sets = _sets(opcode, operands, Register.PROGRAM_COUNTER)
     newest = np.concatenate([[-1], _newest(sets)])[:len(opcode)]  # before each
-    return np.where(newest < 0, index, operands[1][newest] + index - newest - 1) % (1 << 32)
+    value = _field(Opcode.CONFIGURE, "value", operands)
+    return np.where(newest < 0, index, value[newest] + index - newest - 1) % (1 << 32)
 
 
 def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict[Register, np.ndarray]:
@@ -90,29 +117,37 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH)
     values = {}
+    value = _field(Opcode.CONFIGURE, "value", operands)
     for number in shaping:
-        newest = _newest((opcode == Opcode.CONFIGURE) & (operands[0] == number))
-        values[number] = np.where(newest < 0, isa.registers[number].reset, operands[1][newest])
+        newest = _newest(_sets(opcode, operands, number))
+        values[number] = np.where(newest < 0, isa.registers[number].reset, value[newest])
     return values
 
 
 def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
     headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
-    bodies = operands[1][headers] + 1
+    bodies = _field(Opcode.SIMD_LOOP, "body", operands)[headers] + 1
+    if len(headers) and headers[-1] + bodies[-1] >= len(opcode):
+        behind = len(opcode) - headers[-1] - 1
+        raise refuse(f"SIMDLoop at instruction {headers[-1]}", f"{behind} instructions behind it",
+                     f"its body of {bodies[-1]}", "end the program behind the loop")
+    iterations = _field(Opcode.SIMD_LOOP, "iterations", operands)[headers] + 1
     work["loop"][headers], work["body"][headers] = 1, bodies
     behind = np.arange(bodies.sum()) - np.repeat(np.cumsum(bodies) - bodies, bodies)
     inside = np.repeat(headers + 1, bodies) + behind
     work["in_loop"][inside], work["body_left"][inside] = 1, np.repeat(bodies - 1, bodies) - behind
-    work["size"][inside] = np.repeat(operands[0][headers] + 1, bodies)
+    work["size"][inside] = np.repeat(iterations, bodies)
 
 
 def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
            register: dict[Register, np.ndarray]) -> None:
     mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
-    column = np.where(flags & 1, np.minimum(operands[1] + 1, arch.array_size + 1), operands[1] + 1)
+    rows = _field(Opcode.LOAD_WEIGHT, "size", operands) + 1
+    column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
     work["size"] = np.select(
-        [mat_mul | move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.SIMD_LOOP, work["in_loop"] == 1],
-        [operands[2] + 1, column, np.full_like(opcode, arch.lut_depth), operands[0] + 1, work["size"]], 1)
+        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.SIMD_LOOP, work["in_loop"] == 1],
+        [_field(Opcode.MAT_MUL, "size", operands) + 1, _field(Opcode.DATA_MOVE, "size", operands) + 1, column,
+         np.full_like(opcode, arch.lut_depth), _field(Opcode.SIMD_LOOP, "iterations", operands) + 1, work["size"]], 1)
     work["rows"] = np.select([mat_mul, move], [register[Register.MAT_MUL_ROWS] + 1, register[Register.MOVE_ROWS] + 1],
                              1)
 
@@ -123,17 +158,20 @@ def _operands(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray,
     pitches = ((Register.MAT_MUL_LOCAL_PITCH, Register.MOVE_LOCAL_PITCH),
                (Register.MAT_MUL_ACCUMULATOR_PITCH, Register.MOVE_FAR_PITCH))
     writes = _write_table()
+    # Isa.address and Walk compute elementwise too.
+    size: Any = work["size"].astype(np.int64)
+    rows: Any = work["rows"].astype(np.int64)
+    moves: Any = 1 - ((opcode == Opcode.SIMD) & _flag(Opcode.SIMD, "hold", flags))
     for index, (memory, pitch) in enumerate(zip(_memories(opcode, flags), pitches, strict=True)):
-        width, stride_width = isa.address_widths[index], isa.stride_widths[index]
-        held = (opcode == Opcode.SIMD) & (flags & 8 > 0) & (index == 1)
-        stride = np.where(held, 0, 1 << (operands[index] >> width & (1 << stride_width) - 1))
+        raw: Any = operands[index]
+        base, stride = isa.address(index, raw)
+        if index == operand_of(Opcode.SIMD, "read_address"):
+            stride = stride * moves
+        pitched: Any = np.where(mat_mul, register[pitch[0]], register[pitch[1]])
+        walk = Walk(base, size, stride, rows, pitched)
         work[f"memory{index}"], work[f"writes{index}"] = memory, writes[work["unit"], index, memory]
-        work[f"base{index}"] = operands[index] & (1 << width) - 1
-        work[f"stride{index}"] = stride
-        work[f"pitch{index}"] = np.where(mat_mul, register[pitch[0]], register[pitch[1]])
-        work[f"first{index}"] = work[f"base{index}"]
-        work[f"last{index}"] = (work[f"base{index}"] + (work["size"].astype(np.int64) - 1) * stride
-                                + (work["rows"].astype(np.int64) - 1) * work[f"pitch{index}"])
+        work[f"base{index}"], work[f"stride{index}"], work[f"pitch{index}"] = walk.base, walk.stride, walk.pitch
+        work[f"first{index}"], work[f"last{index}"] = walk.base, walk.last
     load = opcode == Opcode.LOAD_WEIGHT  # walks down from its last address
     work["base0"][load], work["stride0"][load] = work["last0"][load], -work["stride0"][load]
 
@@ -146,10 +184,18 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
         far[flow] = next(MEMORIES.index(access.memory) for access in accesses if access.operand == 1)
     is_simd, move = opcode == Opcode.SIMD, opcode == Opcode.DATA_MOVE
     mat_mul, load = opcode == Opcode.MAT_MUL, opcode == Opcode.LOAD_WEIGHT
-    reads_local = (mat_mul & (flags & 2 == 0)) | move | (load & (flags & 1 == 0)) | (opcode == Opcode.LOAD_LUT)
-    first = np.select([reads_local, is_simd & (flags & 2 > 0)], [LOCAL, ACCUMULATORS], NO_MEMORY)
-    second = np.select([mat_mul | (is_simd & (flags & 1 > 0)), move], [ACCUMULATORS, far[flags]], NO_MEMORY)
+    zeroes = _zeroes(opcode, flags) == 1
+    reads_local = ((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT)
+    reads, writes = (is_simd & (_flag(Opcode.SIMD, name, flags) == 1) for name in ("read", "write"))
+    first = np.select([reads_local, writes], [LOCAL, ACCUMULATORS], NO_MEMORY)
+    second = np.select([mat_mul | reads, move], [ACCUMULATORS, far[flags]], NO_MEMORY)
     return first, second
+
+
+def _zeroes(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """Whether a MatMul or LoadWeight takes zeros instead of local memory."""
+    return np.select([opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT)],
+                     [_flag(code, "zeroes", flags) for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT)], 0)
 
 
 def _write_table() -> np.ndarray:
@@ -164,12 +210,14 @@ def _write_table() -> np.ndarray:
 def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray]) -> None:
     mat_mul, load, simd = (opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT, Opcode.SIMD))
     enters = opcode == Opcode.DATA_MOVE
-    work["accumulate"] = np.select([mat_mul, simd, enters],
-                                   [flags & 1, flags >> 2 & 1, flags == DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE], 0)
-    work["zeroes"] = np.select([mat_mul, load], [flags >> 1 & 1, flags & 1], 0)
-    work["zero_bias"] = load & (flags & 2 > 0)
+    work["accumulate"] = np.select(
+        [mat_mul, simd, enters],
+        [_flag(Opcode.MAT_MUL, "accumulate", flags), _flag(Opcode.SIMD, "accumulate", flags),
+         flags == DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE], 0)
+    work["zeroes"] = _zeroes(opcode, flags)
+    work["zero_bias"] = load & (_flag(Opcode.LOAD_WEIGHT, "zero_bias", flags) == 1)
     work["table"] = opcode == Opcode.LOAD_LUT
-    sub: Any = operands[2]  # unpack_sub computes elementwise too
+    sub: Any = _field(Opcode.SIMD, "sub", operands)  # unpack_sub computes elementwise too
     code, left, right, destination = isa.unpack_sub(sub)
     arguments = _argument_counts()[code]
     work["lookup"] = simd & (code == SimdOpcode.LOOKUP)

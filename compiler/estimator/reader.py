@@ -7,9 +7,7 @@ from weft.compiler.estimator.interlock import address0, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_WRITES
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
-
-BEATS_KEPT, VECTORS_KEPT = 2, 2
-"""Before and behind the gearbox."""
+from weft.hw.contract.timing import READER_BEATS_WAITING, READER_VECTORS_WAITING
 
 
 @kernel
@@ -26,7 +24,7 @@ def ask(state, reader, number, machine):
 
 @kernel
 def step_reader(state, reader, number, machine, now):
-    """In an order in which each part sees what was before this cycle."""
+    """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
     addresses_take(state, reader, number, machine, now)
     address(state, reader, number, machine, now)
@@ -37,7 +35,7 @@ def step_reader(state, reader, number, machine, now):
             if is_last(unit, operation):
                 finish(state, number)
             step(unit, operation)
-        waiting, room = reader.waiting, reader.vectors < VECTORS_KEPT
+        waiting, room = reader.waiting, reader.vectors < READER_VECTORS_WAITING
         reader.vectors -= written
         fill(reader, machine, room)
         answer(reader, machine, waiting, now)
@@ -60,14 +58,15 @@ def fill(reader, machine, room):
 
 @kernel
 def drop(reader):
-    reader.waiting_bytes[0] = reader.waiting_bytes[1]
+    for place in range(READER_BEATS_WAITING - 1):
+        reader.waiting_bytes[place] = reader.waiting_bytes[place + 1]
     reader.waiting -= 1
 
 
 @kernel
 def answer(reader, machine, waiting, now):
     """The bus: the beat offered is taken while there is room, and the DRAM offers the next one."""
-    if reader.offered and waiting < BEATS_KEPT:
+    if reader.offered and waiting < READER_BEATS_WAITING:
         reader.waiting_bytes[reader.waiting] = reader.offered_bytes
         reader.waiting += 1
         reader.offered = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from weft.compiler.estimator.memories import (
     grant_accumulators,
     grant_local,
 )
-from weft.compiler.estimator.program import Program, read_program
+from weft.compiler.estimator.program import DecodedProgram, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
     DRAM0_WRITE,
@@ -36,6 +37,12 @@ from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
 """Longer than any operation takes."""
+MOST_VECTORS = 1 << 18
+"""Of an operation, so that none takes as long: the largest memory has 1 << 16, rows without a pitch any number."""
+MOST_VECTORS_IN_ALL = 1_000_000_000
+"""Of a program: some minutes of stepping."""
+PIECE_CYCLES = 1 << 22
+"""After so many, some second, progress is told, and an interrupt heard."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +51,27 @@ class Estimate:
 
     cycles: int
     operations: np.ndarray
-    program: Program
+    program: DecodedProgram
 
 
-def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Estimate:
-    """When every operation of a legal program runs on a machine. Raises IsaError when the program is truncated."""
+def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
+             progress: Callable[[int, int], None] | None = None) -> Estimate:
+    """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
+    then. Raises IsaError when the program is truncated, CompileError when it ends within a SIMD loop or is endless."""
     read = read_program(program, arch)
+    _refuse_endless(read)
     machine = machine_record(arch, dram or DramTiming())
     state = new_state(int(machine["writer_vectors"]))
     times = np.full((len(read.work), 3), NONE)
-    if not replay(state, machine, read.work, read.drains, read.instructions, times):
-        raise refuse("program", "operations that wait for each other for ever", "a program that ends",
-                     "run it on rtl, and report both")
+    start(state, machine, read.drains, read.instructions)
+    clock = np.array([machine["decode_latency"], 0, machine["decode_latency"]], np.int64)
+    while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
+        now, finished, finished_at = map(int, clock)
+        if now - finished_at > STUCK_CYCLES:
+            raise refuse("program", "operations that wait for each other for ever", "a program that ends",
+                         "run it on rtl, and report both")
+        if progress:
+            progress(finished, len(read.work))
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
@@ -63,9 +79,19 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None) -> Esti
     return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
 
 
+def _refuse_endless(program: DecodedProgram) -> None:
+    vectors = program.work["size"].astype(np.int64) * program.work["rows"]
+    if len(vectors) and vectors.max() > MOST_VECTORS:
+        raise refuse(f"operation of instruction {program.work['instruction'][vectors.argmax()]}",
+                     f"{vectors.max()} vectors", f"at most {MOST_VECTORS}", "split it, or run the program on rtl")
+    if vectors.sum() > MOST_VECTORS_IN_ALL:
+        raise refuse("program", f"{vectors.sum()} vectors to move", f"at most {MOST_VECTORS_IN_ALL}",
+                     "run a part of it")
+
+
 def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
-    """The cycle in which the machine is idle: nothing in the decoder, no operation that the interlock does not know to
-    be done, no weights on their way."""
+    """The cycle in which the machine is idle: the decoder is empty, the interlock knows every operation to be done, no
+    weights are on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
     return max(decoded, 1 + int(finishes.max(initial=0)) + arch.register_slices,
@@ -73,20 +99,25 @@ def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
 
 
 @kernel
-def replay(state, machine, work, drains, instructions, times):
-    """Fill ``times`` [operations, (issue, start, finish)]. Whether the program came to its end."""
-    now = machine.decode_latency
+def start(state, machine, drains, instructions):
+    """Time counts from when the first instruction is there."""
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
-    control.bytes = beats * machine.stream_bytes  # time counts from when the first instruction is there
-    for before in range(now):
+    control.bytes = beats * machine.stream_bytes
+    for before in range(machine.decode_latency):
         fetch(control, machine, drains, instructions, 0, before)
-    finished, finished_at = 0, now
-    while control.finished < len(work) or control.instruction < instructions:
+
+
+@kernel
+def replay(state, machine, work, drains, instructions, times, clock):
+    """Fill ``times`` [operations, (issue, start, finish)], at most PIECE_CYCLES further. Whether the program came to
+    its end. ``clock``: the cycle, how many operations have finished, and when the last one did."""
+    control = state.control
+    now, finished, finished_at = clock[0], clock[1], clock[2]
+    until = now + PIECE_CYCLES
+    while now < until and (control.finished < len(work) or control.instruction < instructions):
         if control.finished != finished:
             finished, finished_at = control.finished, now
-        elif now - finished_at > STUCK_CYCLES:
-            return False
         given = control.instruction
         decode(state, machine, work, drains, times, now)
         fetch(control, machine, drains, instructions, given if machine.slices else control.instruction, now)
@@ -95,7 +126,8 @@ def replay(state, machine, work, drains, instructions, times):
         step(state, machine, now)
         commit(state, machine, times, now)
         now += 1
-    return True
+    clock[0], clock[1], clock[2] = now, finished, finished_at
+    return not (control.finished < len(work) or control.instruction < instructions)
 
 
 @kernel

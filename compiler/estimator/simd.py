@@ -7,18 +7,19 @@ from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS
 from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, LATER, NONE, SIMD, SLOTS
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
 
 PLAIN, CAPTURE, CHECK, RUN, LOAD = range(5)
 GIVEN, DOOR, BETWEEN = range(3)
-"""Micro-operations that wait: what the sequencer gives, what stands at the pipeline's door, and from BETWEEN on what a
-register slice between them holds."""
+"""Places of micro-operations that wait: GIVEN by the sequencer, at the pipeline's DOOR, and from BETWEEN on those in
+the register slice between the two."""
 
 
 @kernel
 def ask(state, machine, now):
     """Requests of this cycle: to read for the operation at the door, to write what is out, to load a table."""
     door, pipeline = state.micro[DOOR], state.pipeline
-    reads = door.valid and door.reads and clear(pipeline, machine, now)
+    reads = door.valid and door.reads and clear(pipeline, now)
     state.ports[ACCUMULATOR_READS].bank[SIMD] = door.read & machine.accumulator_banks_mask if reads else NONE
     writes, place = state.ports[ACCUMULATOR_WRITES], pipeline.retired % DEPTH
     asks = pipeline.out and pipeline.writes[place]
@@ -31,17 +32,17 @@ def ask(state, machine, now):
 
 
 @kernel
-def clear(pipeline, machine, now):
+def clear(pipeline, now):
     """Whether the operation at the door waits for nothing but the memory."""
     return (now >= pipeline.clear_from and pipeline.blocker < pipeline.retired
-            and pipeline.issued - pipeline.retired < machine.simd_in_flight)
+            and pipeline.issued - pipeline.retired < SIMD_IN_FLIGHT)
 
 
 @kernel
 def step_simd(state, machine, now):
-    """From the results back to the operations, so that each part sees what was before this cycle."""
+    """From the results back to the operations, so that each part sees the state before this cycle."""
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
-    issues = door.valid and clear(pipeline, machine, now) and (
+    issues = door.valid and clear(pipeline, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])
     write_back(state, machine, pipeline, now)
     if issues:
@@ -141,7 +142,7 @@ def sequence(state, machine, now):
             sequencer.in_order = order_matters(sequencer)
             next_block(sequencer, machine)
     elif sequencer.state == LOAD:
-        load(state, machine, now)
+        load(state, now)
     elif offered(state, machine, SIMD, now):
         if sequencer.state == CAPTURE:
             if now >= sequencer.ready_from:
@@ -272,13 +273,13 @@ def run(state, machine):
 
 
 @kernel
-def load(state, machine, now):
+def load(state, now):
     """A table is filled from local memory; the operation is taken when it is full."""
     sequencer = state.sequencer
     if state.ports[LOCAL_READS].grant[SIMD]:
         sequencer.number += 1
         if sequencer.number == state.queued[SIMD, state.units[SIMD].taken % SLOTS].size:
-            sequencer.ready_from = now + machine.local_latency
+            sequencer.ready_from = now + LOCAL_READ_LATENCY
     if now == sequencer.ready_from:
         take(state, SIMD)
         marker(state.micro[GIVEN])

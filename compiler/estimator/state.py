@@ -5,6 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.estimator.program import NO_MEMORY, WORK
+from weft.hw.contract.arch import LIMITS
+from weft.hw.contract.timing import (
+    DECODE_LATENCY,
+    LOCAL_READ_LATENCY,
+    OUTSTANDING_BURSTS,
+    READ_STREAM_SPARE,
+    READER_BEATS_WAITING,
+    ROUNDED_READ_LATENCY,
+    SIMD_IN_FLIGHT,
+    SIMD_SLOTS,
+    WRITER_BEATS_WAITING,
+    WRITER_VECTORS_AHEAD,
+)
 from weft.hw.contract.units import UNIT_NAMES, UNITS
 
 (LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE) = range(9)
@@ -27,18 +40,19 @@ UNIT = np.dtype([
     ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"), ("may_start", "i8"),
     ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
-"""A unit and its queue. How many of its operations are ``issued``, ``taken``, ``done``; ``*_now`` at the end of this
-cycle, what others see from the next one on; ``heard``: how many the interlock knows to be done. ``stored_from``: when
+"""A unit and its queue. ``issued``, ``taken``, ``done``: how many of its operations are; ``*_now``: at the end of this
+cycle, which others see from the next one on; ``heard``: how many the interlock knows to be done. ``stored_from``: when
 each can be fetched at the earliest, ``there_from``: when the next one stands at the head. ``needed`` [operation %
-SLOTS, unit]: how many operations of that unit must be done; those before ``waits_for`` are. ``work``: the place in
-``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and ``vector``;
-``bias_row``: LoadWeight's extra row is due.
+SLOTS, unit]: how many operations of that unit must be done; the units before ``waits_for`` are known to be that far.
+``work``: the place in ``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and
+``vector``; ``bias_row``: LoadWeight's extra row is due.
 
 With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
 ``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was
 requested in this cycle; it belongs to operation ``head`` (NONE: to the next), of which there were ``heads``."""
 
-DEPTH = 64
+DEPTH = 2 * max(OUTSTANDING_BURSTS, SIMD_IN_FLIGHT, WRITER_VECTORS_AHEAD,
+                LOCAL_READ_LATENCY + READ_STREAM_SPARE, ROUNDED_READ_LATENCY + READ_STREAM_SPARE)
 """Places of the rings below, more than any of them needs."""
 
 STREAM = np.dtype([
@@ -51,31 +65,32 @@ STREAM = np.dtype([
 
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
-    ("address_valid", "i8"), ("pieces", "i8"), ("free_from", "i8"),
+    ("address_valid", "i8"), ("segments", "i8"), ("free_from", "i8"),
     ("taken_at", "i8", SLOTS),
     ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
-    ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"), ("waiting_bytes", "i8", 2),
-    ("level", "i8"), ("vectors", "i8"),
+    ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"),
+    ("waiting_bytes", "i8", READER_BEATS_WAITING), ("level", "i8"), ("vectors", "i8"),
 ])
 """A DRAM reader and the DRAM behind it. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat.
 ``offered``, ``waiting``: beats, on the bus and behind it; ``level``: bytes in the gearbox, ``vectors`` behind it."""
 
 WRITER = np.dtype([
     *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
-                                        "pieces", "free_from", "taken_at")),
+                                        "segments", "free_from", "taken_at")),
     ("bursts", "i8"), ("accepted", "i8"), ("sent", "i8"), ("filled", "i8"), ("answered", "i8"),
     ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
     ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),
     ("fill_work", "i8"), ("fill_row", "i8"), ("fill_vector", "i8"), ("level", "i8"), ("closing", "i8"),
-    ("walked", "i8"), ("words", "i8"), ("word_last", "i8", 2), ("sent_beats", "i8"), ("responses", "i8"),
-    ("done_at", "i8", SLOTS),
+    ("walked", "i8"), ("words", "i8"), ("word_last", "i8", WRITER_BEATS_WAITING), ("sent_beats", "i8"),
+    ("responses", "i8"), ("done_at", "i8", SLOTS),
 ])
 """A DRAM writer and the DRAM behind it. ``sent``: bursts whose data is through the gearbox, ``filled``: those whose
 data the DRAM has, ``put``: when it answers each. ``walked``: operations whose local addresses are made or were;
 ``words``: beats for the bus."""
 
-REGISTERS, COPIES, LOOP = 32, 32, 64
+REGISTERS = LIMITS["simd_registers_depth"][1] + 1
+LOOP = LIMITS["simd_loop_depth"][1]
 MICRO = np.dtype([(name, "i8") for name in (
     "valid", "reads", "read", "writes", "write", "accumulates", "done", "left", "right", "left_slot", "right_slot",
     "first_destination", "last_destination", "slot")])
@@ -90,17 +105,18 @@ PIPELINE = np.dtype([
     ("issued", "i8"), ("retired", "i8"), ("retired_now", "i8"), ("clear_from", "i8"), ("blocker", "i8"),
     ("queued", "i8"), ("ready", "i8", DEPTH), ("writes", "i8", DEPTH), ("write", "i8", DEPTH),
     ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH), ("head", "i8"), ("out", "i8"),
-    ("written_at", "i8", (REGISTERS, COPIES)),
+    ("written_at", "i8", (REGISTERS, SIMD_SLOTS)),
 ])
 """Micro-operations under way: numbers in order of issue; ``head`` holds one or NONE, ``out`` says how many behind it
 wait to be written."""
 
 CLIENTS = len(UNIT_NAMES)
+BANKS = max(LIMITS["local_banks"][1], LIMITS["accumulator_banks"][1])
 PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("grant", "i8", CLIENTS),
-                  ("last", "i8", 16), ("held", "i8", 16), ("winner", "i8", 16)])
+                  *((name, "i8", BANKS) for name in ("last", "held", "winner"))])
 """The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
 
-STAGES = 8
+STAGES = DECODE_LATENCY + LIMITS["register_slices"][1]
 """Instructions that the decoder holds at most."""
 
 CONTROL = np.dtype([
@@ -116,7 +132,7 @@ before it."""
 
 
 MOST_PRODUCTS = 1024
-"""A power of two, more cycles than a product takes on the largest array."""
+"""More cycles than a product takes on the largest array; a power of two, so that a remainder is cheap."""
 
 STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, len(UNIT_NAMES)), ("queued", WORK, (len(UNIT_NAMES), SLOTS)),

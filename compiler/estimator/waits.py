@@ -16,10 +16,10 @@ import numpy as np
 
 from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.program import NO_MEMORY, Program
+from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ISSUE_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
 from weft.hw.contract.units import UNIT_NAMES, UNITS
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
@@ -44,7 +44,7 @@ class Waits:
     tail: int
 
 
-def analyse(program: Program, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
+def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
     """``operations``: when each operation of ``program`` ran (``units.OPERATION``), all of them to the end;
     ``layers`` [operations]: the layer that each belongs to, NO_LAYER for none; at least one layer."""
     work = program.work
@@ -53,9 +53,8 @@ def analyse(program: Program, operations: np.ndarray, cycles: int, layers: np.nd
     causes = np.array([CAUSES.index(_CAUSE_OF_UNIT[name]) for name in UNIT_NAMES])
     limits = np.array([(UNITS[name].queue, UNITS[name].outstanding) for name in UNIT_NAMES])
     waits = np.zeros((count + 1, len(CAUSES)), np.int64)  # the last row: no layer
-    product_latency = LOCAL_READ_LATENCY + array_latency(arch)
     blockers, previous = _blockers(work, times)
-    end = explain(work, times, blockers, previous, layers, causes, limits, product_latency, waits)
+    end = explain(work, times, blockers, previous, layers, causes, limits, product_latency(arch), waits)
     vectors = work["size"].astype(np.int64) * work["rows"]
     mat_mul = work["unit"] == MAT_MUL
     return Waits(cycles, _sum(layers, vectors * mat_mul, count), waits[:count],
@@ -109,14 +108,14 @@ def find_blockers(work, times, tracked, loop, numbers, counts, blockers, previou
 
 
 @kernel
-def explain(work, times, blockers, previous, layers, causes, limits, product_latency, waits):
-    """Fill ``waits``; the cycle behind the last vector that went into the array."""
+def explain(work, times, blockers, previous, layers, causes, limits, latency, waits):
+    """Fill ``waits``; the cycle behind the last vector that went into the array. A product takes ``latency`` cycles."""
     free = 0
     for index in range(len(work)):
         if work[index].unit != MAT_MUL:
             continue
         layer = layers[index]
-        begin, end = times[index, STARTED] + 1, times[index, FINISHED] - product_latency + 1
+        begin, end = times[index, STARTED] + 1, times[index, FINISHED] - latency + 1
         if begin > free:
             follow_back(times, blockers, previous, causes, limits, work, index, free, begin, waits[layer])
         free = end

@@ -7,11 +7,13 @@ from weft.compiler.estimator.interlock import address0, finish, start_walk, step
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_READS
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
-
-WORDS_KEPT = 2
-"""Behind the gearbox."""
-OPERATIONS_AHEAD = 2
-"""Whose addresses may be made before the vectors of the one before are all requested."""
+from weft.hw.contract.timing import (
+    BURSTS_BEFORE_DATA,
+    DRAM_REQUEST_LATENCY,
+    LOCAL_READ_LATENCY,
+    WRITER_BEATS_WAITING,
+    WRITER_OPERATIONS_AHEAD,
+)
 
 
 @kernel
@@ -25,20 +27,20 @@ def ask(state, writer, number, machine):
 
 @kernel
 def step_writer(state, writer, number, machine, now):
-    """In an order in which each part sees what was before this cycle."""
+    """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
-    if unit.taken - writer.walked < OPERATIONS_AHEAD:
+    if unit.taken - writer.walked < WRITER_OPERATIONS_AHEAD:
         addresses_take(state, writer, number, machine, now)
     if unit.done < unit.taken:
         if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
             finish(state, number)
         while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
             writer.answered += 1
-        room = writer.words < WORDS_KEPT
+        room = writer.words < WRITER_BEATS_WAITING
         send(writer, machine, now)
         given = fill(state, writer, number, machine, room, now)
         if state.ports[LOCAL_READS].grant[number]:
-            writer.ready[writer.requested % DEPTH] = now + machine.local_latency + 1
+            writer.ready[writer.requested % DEPTH] = now + LOCAL_READ_LATENCY + 1
             writer.requested += 1
             writer.places -= 1
             step(unit, state.queued[number, unit.work])
@@ -61,7 +63,8 @@ def send(writer, machine, now):
     if not writer.words or writer.filled == writer.accepted:
         return
     last = writer.word_last[0]
-    writer.word_last[0] = writer.word_last[1]
+    for place in range(WRITER_BEATS_WAITING - 1):
+        writer.word_last[place] = writer.word_last[place + 1]
     writer.words -= 1
     if not last:
         return
@@ -79,7 +82,7 @@ def fill(state, writer, number, machine, room, now):
     """The gearbox: a beat out, a vector in. How many vectors went in."""
     moves = room and writer.sent < writer.bursts
     there = (writer.given < writer.requested and writer.ready[writer.given % DEPTH] <= now
-             and now >= writer.taken_at[writer.fill_work % SLOTS] + machine.request_latency - 1)
+             and now >= writer.taken_at[writer.fill_work % SLOTS] + DRAM_REQUEST_LATENCY - 1)
     wires = machine.vector_bytes == machine.beat_bytes
     if moves and (there if wires else writer.level >= machine.beat_bytes or writer.closing):
         offer(writer)
@@ -125,7 +128,7 @@ def address(state, writer, number, machine, now):
     if writer.address_valid and writer.accepted - writer.answered < machine.dram_bursts:
         writer.accepted += 1
         writer.address_valid = 0
-    if not writer.address_valid and writer.bursts - writer.sent < machine.bursts_before_data:
+    if not writer.address_valid and writer.bursts - writer.sent < BURSTS_BEFORE_DATA:
         beats, _, _, _, ends = next_burst(state, writer, number, machine, now)
         if beats:
             writer.beats[writer.bursts % DEPTH], writer.ends[writer.bursts % DEPTH] = beats, ends

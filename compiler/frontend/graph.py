@@ -47,7 +47,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Port:
+class GraphPort:
     """An input or output of the network: its name and shape for the user, and the tensor that holds it.
 
     ``order`` is the position in that tensor of every element, None where they lie in order. With ``packing`` it is the
@@ -67,8 +67,8 @@ class Graph:
 
     name: str
     nodes: tuple[Node, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[GraphPort, ...]
+    outputs: tuple[GraphPort, ...]
     shapes: Mapping[str, Shape]
     constants: Mapping[str, np.ndarray]
     opset: int

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.errors import CompileError, reason, refuse
-from weft.compiler.frontend.graph import Graph, Node, Port, Shape
+from weft.compiler.frontend.constants import Folder
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
+from weft.hw.contract.errors import WeftError
+from weft.runtime.files import read_bytes
+from weft.runtime.onnx_bounds import check_content, check_shapes, graphs
 
 OLDEST_OPSET = 7
-MOST_ELEMENTS = 1 << 31
-"""Of a tensor: more than any machine's DRAM holds."""
+MOST_BYTES = 512 << 20
+"""Of a model's file: more constants than any preset's DRAM holds."""
 FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE})
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 
@@ -47,14 +50,30 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
 
 
 def _load(path: Path) -> onnx.ModelProto:
+    content = read_bytes(path, "model file", "give an .onnx or .pb file", MOST_BYTES)
     try:
-        model = onnx.load(str(path))
+        model = onnx.ModelProto.FromString(content)
+        check_content(model, path.parent)
+        _drop_functions(model)
+        onnx.load_external_data_for_model(model, str(path.parent))
         onnx.checker.check_model(model)
         _need_text(model.graph)
+    except WeftError:
+        raise
     except Exception as error:  # protobuf, the checker and external data each raise types of their own
         raise refuse(f"model file {path}", f"not a valid ONNX model ({reason(error)})",
                      "a file that onnx.checker accepts", EXPORT_AGAIN) from None
     return model
+
+
+def _drop_functions(model: onnx.ModelProto) -> None:
+    """Functions of the model itself that nobody calls. Raises WeftError for a call: they may call each other."""
+    own = {(function.domain, function.name) for function in model.functions}
+    for node in (node for graph in graphs(model.graph) for node in graph.node):
+        if (node.domain, node.op_type) in own:
+            raise refuse(f"node {node.name!r}", f"a call of the model's function {node.op_type!r}", "operators of ONNX",
+                         "write the functions out with onnx.inliner.inline_local_functions")
+    del model.functions[:]
 
 
 def _need_text(graph: onnx.GraphProto) -> None:
@@ -133,11 +152,16 @@ def _need_float(value: onnx.ValueInfoProto) -> None:
 
 
 def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    try:
-        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except Exception as error:
-        raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
-                     EXPORT_AGAIN) from None
+    """Every shape that onnx finds, none of them too large. Raises WeftError."""
+    inferred = model
+    for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=propagate)
+        except Exception as error:
+            raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
+                         EXPORT_AGAIN) from None
+        check_shapes(inferred.graph)
+    return inferred
 
 
 def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
@@ -151,42 +175,17 @@ def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
 
 def _fold_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     """Nodes whose inputs are all constant become initializers; so do Shape and Size of a tensor with a known shape."""
-    graph = model.graph
-    shapes = _value_shapes(graph)
-    known = {tensor.name: _array(tensor) for tensor in graph.initializer}
-    kept = []
+    graph, kept = model.graph, []
+    folder = Folder(model, {tensor.name: _array(tensor) for tensor in graph.initializer}, _value_shapes(graph))
     for node in graph.node:
-        values = _folded(node, known, shapes, model)
-        if values is None:
+        made = folder.fold(node)
+        if made is None:
             kept.append(node)
             continue
-        for name, value in zip(node.output, values, strict=False):
-            known[name] = np.asarray(value)
-            graph.initializer.append(numpy_helper.from_array(known[name], name))
+        graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
     del graph.node[:]
     graph.node.extend(kept)
     return model
-
-
-def _folded(node: onnx.NodeProto, known: dict[str, np.ndarray], shapes: dict[str, Shape],
-            model: onnx.ModelProto) -> list[Any] | None:
-    if node.op_type in ("Shape", "Size") and node.input[0] in shapes:
-        shape = np.array(shapes[node.input[0]], np.int64)
-        span = _attributes(node)
-        return [shape[span.get("start"):span.get("end")] if node.op_type == "Shape" else shape.prod()]
-    if any(name and name not in known for name in node.input) or node.op_type.startswith("Random"):
-        return None
-    inputs = {name: known[name] for name in node.input if name}
-    declared = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
-                                                   value.shape) for name, value in inputs.items()]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = onnx.helper.make_graph([node], "constant", declared, outputs)
-    folded = onnx.helper.make_model(graph, opset_imports=model.opset_import)
-    try:
-        return list(ReferenceEvaluator(folded).run(None, inputs))
-    except Exception as error:
-        raise CompileError(f"node {node.name or node.output[0]!r} ({node.op_type}): its inputs are constant, but "
-                           f"evaluating it failed: {error}") from None
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
@@ -231,13 +230,10 @@ def _to_graph(model: onnx.ModelProto, name: str, opset: int) -> Graph:
     for constant in sorted({name for node in nodes for name in node.inputs} & constants.keys()):
         if constants[constant].dtype.kind == "f" and np.isnan(constants[constant]).any():
             raise refuse(f"constant {constant!r}", "NaN", "numbers", EXPORT_AGAIN)
-    for tensor, shape in shapes.items():
-        if math.prod(shape) > MOST_ELEMENTS:
-            raise refuse(f"shape of tensor {tensor!r}", shape, f"at most {MOST_ELEMENTS} elements", EXPORT_AGAIN)
     if not nodes or not proto.output:
         raise refuse("the model", "no node" if not nodes else "no output", "a network with an output that is computed",
                      EXPORT_AGAIN)
-    inputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.input
+    inputs = tuple(GraphPort(value.name, shapes[value.name], value.name) for value in proto.input
                    if value.name not in constants)
-    outputs = tuple(Port(value.name, shapes[value.name], value.name) for value in proto.output)
+    outputs = tuple(GraphPort(value.name, shapes[value.name], value.name) for value in proto.output)
     return Graph(name, nodes, inputs, outputs, shapes, constants, opset)

@@ -34,7 +34,7 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Mapping[str, Shape
     read = {name for node in nodes for name in node.inputs}
     weights = {name: value.astype(np.float32) if value.dtype.kind == "f" else value
                for name, value in graph.constants.items() if name in read}
-    return _model([_node(node) for node in nodes], f"{graph.name}_host",
+    return _model([node_to_onnx(node) for node in nodes], f"{graph.name}_host",
                   [_float_value(name, shape) for name, shape in inputs.items()],
                   [onnx.ValueInfoProto(name=name) for name in outputs], weights, graph.opset)
 
@@ -53,7 +53,7 @@ def _float_value(name: str, shape: Shape) -> onnx.ValueInfoProto:
 
 # -- nodes of ours in operators of ONNX ----------------------------------------------------------------------------
 def _plain(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
-    return [_node(node.replace(name=node.output))]  # a node of the model may have become several
+    return [node_to_onnx(node.replace(name=node.output))]  # a node of the model may have become several
 
 
 def _gathered(node: Node, sources: Sequence[str], indices: np.ndarray,
@@ -98,7 +98,7 @@ EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeP
     "Assemble": _assemble, "Product": _product, "View": _view}
 
 
-def _node(node: Node) -> onnx.NodeProto:
+def node_to_onnx(node: Node) -> onnx.NodeProto:
     attributes = {key: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
                   for key, value in node.attributes.items()}
     return helper.make_node(node.op, node.inputs, node.outputs, name=node.name, **attributes)

@@ -1,6 +1,6 @@
 """Graph -> layers: each node opens a layer or joins the one that makes the tensor it reads.
 
-A layer stays open while its result is read by one node only. What may join, in this order: residual adds, one ReLU,
+A layer stays open while its result has one reader only. What may join, in this order: residual adds, one ReLU,
 one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter). A result that
 others read too may be saved twice, as it is and after a ReLU or a max pool; then the layer is closed.
 """
@@ -11,32 +11,29 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from weft.compiler.errors import refuse_node
+from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import (
     Add,
+    Convolution,
     Layer,
+    LayerOperation,
+    Layers,
     LeakyRelu,
     Load,
     Lookup,
-    MatMul,
     MaxPool,
     Minimum,
     Multiply,
-    Operation,
     Part,
     Product,
     Relu,
     Save,
     Var,
 )
-from weft.compiler.passes.normalise import TABLES
-from weft.compiler.passes.operators import ON_HOST
+from weft.compiler.passes.operators import FUNCTIONS, OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
-
-COUNTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Operators of the model whose multiply-accumulates count; average pools and normalisations only use the array."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Open:
 
     name: str
     position: int
-    operations: tuple[Operation, ...]
+    operations: tuple[LayerOperation, ...]
     temps: int = 1
 
     @property
@@ -55,7 +52,7 @@ class Open:
     def has(self, *kinds: type) -> bool:
         return any(isinstance(operation, kinds) for operation in self.operations)
 
-    def join(self, position: int, operation: Operation, new_temp: bool = False) -> Open:
+    def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
         return replace(self, position=position, operations=(*self.operations, operation),
                        temps=self.temps + new_temp)
 
@@ -75,19 +72,19 @@ class Builder:
         return Var(name, channels, height, width, self.parts.get(name))
 
     def take(self, name: str, *excluded: type) -> Open | None:
-        """The layer that makes a tensor, taken out for extension; None when it is closed."""
+        """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
         layer = self.made.get(name)
         if layer is None or self.is_shared(name) or layer.has(Save, *excluded):
             return None
         return self.made.pop(name)
 
     def is_shared(self, name: str) -> bool:
-        """Whether a tensor is needed besides by one node."""
+        """Whether a tensor has several readers, or is an output."""
         return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
 
     def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
-        """The layer that makes a shared tensor, with that tensor saved, taken out to save another; None when it is
-        closed. What joins must leave the layer's position as it is: others read the tensor from there on."""
+        """Saves a shared tensor in the layer that makes it, and takes that layer out so that it can save a second one;
+        None when the layer is closed. The layer must keep its position, for others read the tensor from there on."""
         layer = self.made.get(name)
         if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
             return None
@@ -98,7 +95,7 @@ class Builder:
         return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
 
 
-def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
+def build_layers(graph: Graph, arch: Arch) -> Layers:
     """The layers in an order that respects their dataflow. Raises CompileError for what the SIMD unit lacks."""
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size))
     for position, node in enumerate(graph.nodes):
@@ -106,8 +103,8 @@ def build_layers(graph: Graph, arch: Arch) -> tuple[Layer, ...]:
             continue
         builder.made[node.output] = HANDLERS[node.op](builder, position, node)
     ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
-    return tuple(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
-                 for name, layer in ordered)
+    return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
+                  for name, layer in ordered)
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
@@ -143,20 +140,25 @@ def _window(node: Node) -> Window:
     return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
 
 
+def _counts(node: Node) -> bool:
+    """Whether its multiply-accumulates are the network's: average pools and normalisations only use the array."""
+    return node.origin in OPERATORS and OPERATORS[node.origin].counted
+
+
 def _conv(builder: Builder, position: int, node: Node) -> Open:
     weights = builder.graph.constants[node.input(1)]
     size = builder.graph.shapes[node.output][2:]
     counted = math.prod(size) * weights.size if node.macs is None else node.macs
-    macs = counted if node.origin in COUNTED else 0
-    core = MatMul(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"], _window(node),
-                  "%0", (size[0], size[1]), macs)
+    macs = counted if _counts(node) else 0
+    core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
+                       _window(node), "%0", (size[0], size[1]), macs)
     return Open(node.name, position, (core,))
 
 
 def _product(builder: Builder, position: int, node: Node) -> Open:
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
-    macs = left.channels * left.height * left.width * right.channels if node.origin in COUNTED else 0
+    macs = left.channels * left.height * left.width * right.channels if _counts(node) else 0
     return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
 
 
@@ -236,5 +238,5 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Mul": _mul,
     "Product": _product,
     "Relu": _relu,
-    **dict.fromkeys(TABLES, _lookup),
+    **dict.fromkeys(sorted(FUNCTIONS), _lookup),
 }

@@ -58,8 +58,9 @@ class Var:
 
 
 @dataclass(frozen=True)
-class MatMul:
-    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs`` multiply-accumulates of use."""
+class Convolution:
+    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs``: multiply-accumulates of the network as
+    it is drawn."""
 
     input: Var
     weights: str
@@ -73,9 +74,9 @@ class MatMul:
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix ``input`` (its pixels are rows, its channels columns) times the matrix ``weights``, which has a pixel
-    for each channel of ``input`` below each other: so it lies as the array takes weights. ``name``: the graph's of the
-    result; ``macs`` as of MatMul."""
+    """The matrix ``input`` [pixels, channels] times the matrix ``weights`` [pixels, channels], which has as many pixels
+    as ``input`` has channels. These lie below each other, as the array takes weights. ``name`` of the result in the
+    graph; ``macs`` as of Convolution."""
 
     input: Var
     weights: Var
@@ -173,7 +174,7 @@ class Save:
     output: Var
 
 
-Operation = MatMul | Product | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
+LayerOperation = Convolution | Product | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
 
 
 class Saved(NamedTuple):
@@ -193,12 +194,12 @@ class Layer:
     """
 
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[LayerOperation, ...]
 
     @cached_property
-    def core(self) -> MatMul | Product | Load:
+    def core(self) -> Convolution | Product | Load:
         core = self.operations[0]
-        assert isinstance(core, MatMul | Product | Load)
+        assert isinstance(core, Convolution | Product | Load)
         return core
 
     @cached_property
@@ -261,28 +262,33 @@ class Layer:
 
     @property
     def kind(self) -> str:
-        names = {MatMul: "mat_mul", Product: "product", Load: "load", Add: "add", MaxPool: "max_pool",
+        names = {Convolution: "mat_mul", Product: "product", Load: "load", Add: "add", MaxPool: "max_pool",
                  Minimum: "minimum", LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup",
                  Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 
-def text(layers: tuple[Layer, ...]) -> str:
-    """Layers as text, one operation a line."""
-    lines = []
-    for layer in layers:
-        lines.append(f"layer {layer.name}")
-        lines += [f"  {operation}" for operation in layer.operations]
-    return "\n".join(lines) + "\n"
+class Layers(tuple[Layer, ...]):
+    """All layers of a network, in the order in which they run."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        """One operation a line."""
+        lines = []
+        for layer in self:
+            lines.append(f"layer {layer.name}")
+            lines += [f"  {operation}" for operation in layer.operations]
+        return "\n".join(lines) + "\n"
 
 
-def parse(content: str) -> tuple[Layer, ...]:
-    """The layers of :func:`text`. Raises WeftError."""
-    kinds = (*get_args(Operation), Var, Part, Window)
-    found: list[tuple[str, list[Operation]]] = []
+def parse(content: str) -> Layers:
+    """The layers of :meth:`Layers.text`. Raises WeftError."""
+    kinds = (*get_args(LayerOperation), Var, Part, Window)
+    found: list[tuple[str, list[LayerOperation]]] = []
     for line in content.splitlines():
         if line.startswith("layer "):
             found.append((line.removeprefix("layer "), []))
         elif line.strip():
             found[-1][1].append(parse_value(line, kinds))
-    return tuple(Layer(name, tuple(operations)) for name, operations in found)
+    return Layers(Layer(name, tuple(operations)) for name, operations in found)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import (
     Add,
+    Convolution,
     Layer,
+    LayerOperation,
     Load,
-    MatMul,
     MaxPool,
     Multiply,
-    Operation,
     Product,
     Save,
     Var,
@@ -41,16 +41,16 @@ def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
 def _verify_operations(layer: Layer) -> None:
     temps: dict[str, Temp] = {}
     for number, operation in enumerate(layer.operations):
-        if isinstance(operation, MatMul | Product | Load) != (number == 0):
+        if isinstance(operation, Convolution | Product | Load) != (number == 0):
             raise Fault(f"layer {layer.name}: {operation} must be the first operation, and no other")
         _verify_operation(layer, operation, temps)
     if not isinstance(layer.operations[-1], Save):
         raise Fault(f"layer {layer.name}: ends with {layer.operations[-1]}, not with a Save")
 
 
-def _verify_operation(layer: Layer, operation: Operation, temps: dict[str, Temp]) -> None:
+def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, Temp]) -> None:
     """``temps``: what the operations before it have made."""
-    if isinstance(operation, MatMul | Product | Load):
+    if isinstance(operation, Convolution | Product | Load):
         channels = operation.input.channels if isinstance(operation, Load) else None
         temps[operation.output] = channels, operation.size
         return
@@ -68,6 +68,6 @@ def _verify_operation(layer: Layer, operation: Operation, temps: dict[str, Temp]
         temps[name] = var.channels, size
 
 
-def _verify_fits(layer: Layer, operation: Operation, var: Var, channels: int | None, size: Size) -> None:
+def _verify_fits(layer: Layer, operation: LayerOperation, var: Var, channels: int | None, size: Size) -> None:
     if var.size != size or channels not in (None, var.channels):
         raise Fault(f"layer {layer.name}: {operation} meets a Temp of {channels} channels, {size} pixels")

@@ -1,1 +1,1 @@
-"""Memory manager: Vars in DRAM0, Consts in DRAM1, residents in local memory."""
+"""Memory manager: Vars in DRAM0, residents in local memory."""

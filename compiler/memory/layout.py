@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.consts import Consts
 from weft.compiler.memory.places import Place, first_fit
 from weft.compiler.memory.variables import Lifetime, place_variables
-from weft.compiler.scheduler.shape import Grain, LayerShape
-from weft.compiler.scheduler.tiling import Need, Plan, Tiling, plan_layer, too_small, traffic
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
+from weft.compiler.tiling.search import Need, Plan, Tiling, plan_layer, too_small, traffic
+from weft.compiler.tiling.shape import Grain, LayerShape
 from weft.hw.contract.arch import Arch
 
 MOST_WAITING = 0.005

@@ -27,8 +27,9 @@ def whole_var(graph: Graph, name: str) -> Var:
     return Var(name, channels, height, width)
 
 
-def lifetimes(graph: Graph, layers: Sequence[Layer]) -> tuple[Lifetime, ...]:
-    """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again."""
+def lifetimes(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tuple[Lifetime, ...]:
+    """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again; so do
+    outputs, and with ``keep`` all Vars."""
     end = len(layers)
     inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
     outputs = graph.output_tensors()
@@ -37,7 +38,7 @@ def lifetimes(graph: Graph, layers: Sequence[Layer]) -> tuple[Lifetime, ...]:
         for name in {var.root: None for var in layer.inputs}:
             found[name] = replace(found[name], last=max(found[name].last, number))
         for name in {var.root: None for var in layer.outputs}:
-            life = found.get(name) or Lifetime(whole_var(graph, name), number, number, name in outputs)
+            life = found.get(name) or Lifetime(whole_var(graph, name), number, number, keep or name in outputs)
             found[name] = replace(life, last=end if life.fixed else number)
     return tuple(found.values())
 

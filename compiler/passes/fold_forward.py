@@ -1,4 +1,4 @@
-"""Pass: normalisations that cannot be folded backward, because others read what they normalise, cost nothing.
+"""Pass: normalisations of a tensor that others read too are folded into the convolutions behind them.
 
 Before a residual network's next block stands relu(g x + b), one g and b a channel, of a sum x that is also carried on.
 With g > 0 it is g relu(x + b/g): the factor g goes into the weights of the convolutions that read it, x + b/g takes the
@@ -20,7 +20,6 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.fold import is_channelwise
-from weft.compiler.quantize.points import HEADROOM
 
 Ranges = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Lowest and highest value of every channel, by tensor."""
@@ -50,8 +49,9 @@ class Folded(NamedTuple):
     constant: np.ndarray
 
 
-def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
-    """The network without the normalisations that allow it; ``measure`` is asked only where there are any."""
+def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges], headroom: float) -> Graph:
+    """The network without the normalisations that allow it; ``measure`` is asked only where there are any. Tensors have
+    room for ``headroom`` times what is measured."""
     sums = _Sums(graph)
     found = [entry for node in graph.nodes if (entry := sums.normalisation(node)) is not None]
     if not found:
@@ -61,18 +61,20 @@ def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges]) -> Gr
     for entry in found:
         source = entry.scaling.input(0)
         scale, shift = (graph.constants[name].astype(np.float64).reshape(-1) for name in entry.scaling.inputs[1:])
-        folded = fold(scale, shift, *ranges[source], padded=entry.padded)
+        folded = fold(scale, shift, *ranges[source], headroom, padded=entry.padded)
         if folded is not None:
             made.fold(entry, folded)
     return made.folded()
 
 
-def fold(scale: np.ndarray, shift: np.ndarray, low: np.ndarray, high: np.ndarray, padded: bool) -> Folded | None:
-    """relu(scale x + shift) for low <= x <= high, and as far beyond as tensors have room for; None where it cannot be
-    had. With ``padded`` the result is read with zeros around it, so that there may be no constant."""
+def fold(scale: np.ndarray, shift: np.ndarray, low: np.ndarray, high: np.ndarray, headroom: float,
+         padded: bool) -> Folded | None:
+    """relu(``scale`` x + ``shift``), all arrays [channels], for ``low`` <= x <= ``high`` and as far beyond as
+    ``headroom`` gives tensors room; None where such a form does not exist. With ``padded`` the result is read with
+    zeros around it, so that the constant must be zero."""
     if (scale < 0).any():
         return None
-    room = (HEADROOM - 1) * np.maximum(np.abs(low), np.abs(high))
+    room = (headroom - 1) * np.maximum(np.abs(low), np.abs(high))
     low, high = low - room, high + room
     flat = scale == 0
     exact = np.divide(shift, scale, out=np.zeros_like(shift), where=~flat)
@@ -118,7 +120,8 @@ class _Sums:
         return alone and all(reader.op == "Conv" for reader in later)
 
     def _can_be_moved(self, name: str, scaling: Node) -> bool:
-        """Whether a tensor may have an offset in each channel: its maker adds it, all its readers take it back."""
+        """Whether a tensor may get an offset in each channel: its maker can add the offset, all its readers can take it
+        back."""
         if name in self.ends or self.absorber(name) is None:
             return False
         others = [reader for reader in self.readers[name] if reader is not scaling]

@@ -1,20 +1,29 @@
 """Pass: cut off the end of the network that the machine does not compute; the driver runs it with onnxruntime.
 
-That is for the user to ask for: ``--host-fallback`` gives the host Softmax and the like, whatever else is refused, and
-all that reads either.
+Only where the user asks for it, with ``--host-fallback``. Then the host gets Softmax and the like, whatever else the
+compiler refuses, and all that reads either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from weft.compiler.errors import CompileError, refuse_node
-from weft.compiler.frontend.graph import Graph, Node, Port
+from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.onnx_writer import part_to_onnx
+from weft.compiler.passes.operators import HOST_OPERATORS
 from weft.runtime.host_part import HostPart, named
 
-HOST_OPERATORS = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK"})
-"""Operators that the machine never computes."""
+
+@dataclass(frozen=True)
+class OnHost:
+    """The part of the network that the host computes, where there is one."""
+
+    part: HostPart | None
+
+    def text(self) -> str:
+        return "" if self.part is None else f"on the host: {self.part.text()}\n"
 
 
 def refuse_host(graph: Graph) -> None:
@@ -68,7 +77,7 @@ def split_host(graph: Graph, forced: frozenset[str] = frozenset()) -> tuple[Grap
     part = HostPart(model.SerializeToString(deterministic=True), tuple(cut), tuple(finals),
                     tuple(port.name for port in kept), tuple(node.op for node in host),
                     tuple(node.name for node in host))
-    ports = kept + [Port(name, graph.shapes[name], name) for name in cut if name not in {p.tensor for p in kept}]
+    ports = kept + [GraphPort(name, graph.shapes[name], name) for name in cut if name not in {p.tensor for p in kept}]
     rest = graph.with_nodes([node for node in graph.nodes if node not in host])
     return rest.replace(outputs=tuple(ports)), part
 

@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.frontend.graph import Graph, Node, Port, Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
+from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
 from weft.runtime.elements import scatter
 from weft.runtime.onnx_engine import run_model
 
@@ -28,7 +28,7 @@ SMALL_ENOUGH = 1 << 24
 
 
 def default_place(shape: Shape) -> tuple[int, int, int, int]:
-    """1 x channels x height x width."""
+    """(1, channels, height, width) of a tensor of ``shape`` in memory, where no index array says otherwise."""
     if len(shape) < 2:
         return 1, 1, 1, math.prod(shape)
     batch, channels, *rest = shape
@@ -36,14 +36,14 @@ def default_place(shape: Shape) -> tuple[int, int, int, int]:
 
 
 def default_index(shape: Shape) -> np.ndarray:
-    """The index array of a tensor that lies as ``default_place`` says."""
+    """The index array of a tensor that lies as ``default_place`` says: int64, of ``shape``."""
     if len(shape) < 2:
         return np.arange(math.prod(shape)).reshape(shape)
     return np.moveaxis(np.arange(math.prod(shape)).reshape(shape[1], shape[0], *shape[2:]), 0, 1)
 
 
 def in_memory_order(values: np.ndarray) -> np.ndarray:
-    """Values of a tensor, one per element -> channels x height x width of its default place."""
+    """``values`` of a tensor's shape -> [channels, height, width] of its default place."""
     flat = np.empty(values.size, values.dtype)
     flat[default_index(values.shape).ravel()] = values.ravel()
     return flat.reshape(default_place(values.shape)[1:])
@@ -51,13 +51,14 @@ def in_memory_order(values: np.ndarray) -> np.ndarray:
 
 def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[int, np.ndarray],
                    attributes: Mapping[str, Any]) -> list[np.ndarray]:
-    """The outputs of an operator that moves elements, run on their indices; ``constants`` by input number."""
+    """Runs an operator that moves elements on their indices: ``data``, int64, of the shape of input 0; ``constants`` by
+    input number. Returns one int64 array for each output."""
     names = [f"i{number}" if name else "" for number, name in enumerate(node.inputs)]
     made = node.replace(inputs=tuple(names), outputs=tuple(f"o{number}" for number in range(len(node.outputs))),
                         attributes=attributes)
     weights = [numpy_helper.from_array(np.asarray(value), names[number]) for number, value in constants.items()]
     graph = helper.make_graph(
-        [_node(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
+        [node_to_onnx(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
         [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     results = run_model(onnx.shape_inference.infer_shapes(model), {names[0]: data.astype(np.float32)})
@@ -71,11 +72,12 @@ def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
 
 
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """One value for each input port, by its name -> the graph's input tensors."""
+    """``sample``: a value for each input port by name, of the user's shape. Returns the graph's input tensors [1,
+    channels, height, width] by name."""
     return {port.tensor: _feed(np.asarray(sample[port.name]), port, graph.shapes[port.tensor]) for port in graph.inputs}
 
 
-def _feed(values: np.ndarray, port: Port, shape: Shape) -> np.ndarray:
+def _feed(values: np.ndarray, port: GraphPort, shape: Shape) -> np.ndarray:
     if port.packing is None:
         return scatter(values, port.order, shape)
     return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))

@@ -1,8 +1,9 @@
-"""Pass: the sum of two convolutions is one, over the channels of both inputs: the first is not saved and read again.
+"""Pass: the sum of two convolutions becomes one convolution. So the first result is not saved and read again.
 
-Both inputs are written into one tensor (Assemble), each from lane 0 of a tile on; convolutions of the same input add
-their weights. A smaller kernel gets zeros around it, which are neither stored nor computed. Tensors that lie in one
-share a binary point, and so do the weights: only what is alike in size is joined.
+Both inputs are written into one tensor (Assemble), each from lane 0 of a tile on, and the convolution reads the
+channels of both. Convolutions of the same input add their weights. A smaller kernel gets zeros around it, which are
+neither stored nor computed. Tensors that lie in one share a binary point, and so do the weights: only what is alike in
+size is joined.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Ranges = Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
 class Sum(NamedTuple):
-    """``add`` of two convolutions that nobody else reads."""
+    """``add`` of two convolutions that have no other reader."""
 
     add: Node
     first: Node

@@ -11,8 +11,9 @@ import numpy as np
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
+from weft.compiler.passes.lower_function import RECIPROCAL, lookup
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.take import broadcast, exact, image
+from weft.compiler.passes.take import broadcast, exact
 
 CONSTANT_PIXELS = 4096
 """Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
@@ -63,9 +64,9 @@ def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarra
 
 
 def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
-    """The inputs; ``known`` replaces constants' values. A lone tensor stays as it lies, so that images with channels
-    last are scaled where they are, and tensors that all lie alike do. A constant that differs from pixel to pixel
-    becomes a tensor."""
+    """The inputs in one order of elements; ``known`` replaces the values of constants. A tensor alone with constants
+    stays as it lies, so that images with channels last are scaled where they are. So do tensors that all lie alike;
+    others are brought to their default places. A constant that differs from pixel to pixel becomes a tensor."""
     names = [name for name in node.inputs if name]
     shape = state.graph.shapes[node.output]
     full = {name: _spread(node, name, np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
@@ -170,7 +171,7 @@ def div(state: Rewrite, node: Node) -> None:
         return
     inverse = f"{node.output}/reciprocal"
     state.declare(inverse, state.graph.shapes[right])
-    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}))
+    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}), RECIPROCAL)
     _product(state, node, _operands(state, node.replace(inputs=(left, inverse))))
 
 
@@ -206,7 +207,8 @@ def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float,
 
 # -- activations of straight pieces --------------------------------------------------------------------------------
 def _source(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
-    """Input 0 for an operator that treats all elements alike: whatever order they are in, they keep it."""
+    """Input 0 for an operator that treats all elements alike: its tensor, and the index array of its elements, which
+    stay in the order in which they are."""
     held = state.held[node.input(0)]
     if held.where is not None and (held.where == -1).any():
         return exact(state, node, node.input(0)), None
@@ -295,25 +297,3 @@ def hard_swish(state: Rewrite, node: Node) -> None:
     source, index = _source(state, node)
     gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
-
-
-ZERO_AT_ZERO = frozenset({"Tanh", "Elu", "Selu", "Gelu", "Mish"})
-"""Functions that leave unused lanes at zero; their tables see to it that they do so exactly."""
-
-
-def lookup(state: Rewrite, node: Node) -> None:
-    """Sigmoid, Tanh, Elu, Selu, Softplus, Mish, Gelu, Exp, Sqrt, Reciprocal: a value table. Where the function of 0 is
-    not 0, unused lanes become channels (copies of the first), so that what reads the result knows of them."""
-    source, channels = image(state, node, node.input(0))
-    _, count, *size = state.shapes[source]
-    full = -(-count // state.lanes) * state.lanes
-    if channels is not None or (full != count and node.op not in ZERO_AT_ZERO):
-        source = exact(state, node, node.input(0))
-        count = state.shapes[source][1]
-        full = count if node.op in ZERO_AT_ZERO else -(-count // state.lanes) * state.lanes
-    if full != count:
-        eye = np.zeros((full, count, 1, 1))
-        eye[range(full), [*range(count), *[0] * (full - count)]] = 1
-        source = state.conv(node, source, eye, np.zeros(1), size, "lanes")
-    made = state.emit(node, node.op, [source], node.attributes, state.shapes[source])
-    state.hold(node.output, made, None if full == count else state.index_of_shape(node.output))

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.index import default_place
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import exact, image
 from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
 
@@ -80,14 +80,14 @@ def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: 
             begin: tuple[int, int]) -> str:
     strides, dilations = pair(node, "strides"), pair(node, "dilations")
     outputs = image_size(state.graph, node.output)[1:]
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     for row in range(min(strides[0], outputs[0])):
         for column in range(min(strides[1], outputs[1])):
             taps = [_taps(weights.shape[2 + axis], strides[axis], dilations[axis], begin[axis] + phase)
                     for axis, phase in enumerate((row, column))]
             size = tuple(-(-(outputs[axis] - phase) // strides[axis]) for axis, phase in enumerate((row, column)))
             made = _phase(state, node, tensor, weights, bias, group, taps, (size[0], size[1]))
-            parts.append((made, Place(0, row * outputs[1] + column, strides[0] * outputs[1], strides[1])))
+            parts.append((made, PartPlace(0, row * outputs[1] + column, strides[0] * outputs[1], strides[1])))
     if len(parts) == 1:
         return parts[0][0]
     return state.assemble(node, parts, (1, len(weights), *outputs), "phases")
@@ -101,7 +101,8 @@ def _taps(kernel: int, stride: int, dilation: int, position: int) -> list[tuple[
 
 def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
            taps: Sequence[Sequence[tuple[int, int]]], size: tuple[int, int]) -> str:
-    """One dense convolution; where it starts or ends inside the image, the rest of the image is left out."""
+    """One dense convolution that makes ``size`` pixels; where it starts or ends inside the image, the rest of the image
+    is left out. ``taps``: of each axis (tap of the kernel, input pixel)."""
     low = [min((at for _, at in line), default=0) for line in taps]
     extent = [max((at for _, at in line), default=0) - low[axis] + 1 for axis, line in enumerate(taps)]
     own = np.zeros((*weights.shape[:2], *extent))
@@ -113,7 +114,8 @@ def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: n
 
 def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, first: Sequence[int],
              strides: Sequence[int], size: tuple[int, int], group: int, part: str = "phase") -> str:
-    """A convolution whose first window begins at pixel ``first`` (may be outside) and that makes ``size`` pixels."""
+    """A convolution with ``weights`` [out, in / group, height, width] that makes ``size`` pixels. Its first window
+    begins at pixel ``first``, which may be outside the image. All pairs are (rows, columns)."""
     width = state.shapes[tensor][3]
     begin, count, pads = [0, 0], [0, 0], [0, 0, 0, 0]
     for axis in range(2):

@@ -16,7 +16,7 @@ from weft.compiler.passes.index import (
     in_memory_order,
     run_on_indices,
 )
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact
 
 TAIL_VECTORS = 8
@@ -97,7 +97,7 @@ def concat(state: Rewrite, node: Node) -> None:
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     channels: list[np.ndarray] = []
     used = 0
     for name in names:
@@ -119,8 +119,8 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
 
 
 def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:
-    """Whether convolutions that read the result gain more by fewer tiles than bringing those together that are partly
-    used costs. ``tiles``: where each channel lies."""
+    """Whether to join the partly used tiles of the result: the convolutions that read it save more vectors than joining
+    costs. ``tiles`` [channels]: the tile in which each channel lies."""
     used = np.bincount(tiles)
     tails = used[(used > 0) & (used < state.lanes)]
     saved = len(tails) - -(-int(tails.sum()) // state.lanes)
@@ -137,8 +137,8 @@ def _passes(state: Rewrite, conv: Node) -> float:
 
 
 def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) -> tuple[str, np.ndarray]:
-    """A tensor that begins with ``apart`` and has the channels of its partly used tiles once more, together; and where
-    all ``channels`` lie in it, in tiles that are full but for one. The tiles left are not read."""
+    """``apart``, and behind it the channels of its partly used tiles once more, now in full tiles but for the last.
+    Returns this tensor and [channels] where each of ``channels`` is to be read: nothing reads the partly used tiles."""
     _, end, *size = state.shapes[apart]
     tiles = channels // state.lanes
     tail = np.bincount(tiles)[tiles] < state.lanes
@@ -153,7 +153,7 @@ def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) 
 
 def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> None:
     _, _, height, width = default_place(state.graph.shapes[node.output])
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     begin = 0
     for name in names:
         tensor = exact(state, node, name)
@@ -170,7 +170,7 @@ def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> N
 
 
 def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk, columns: Walk,
-         size: tuple[int, int]) -> tuple[str, Place]:
+         size: tuple[int, int]) -> tuple[str, PartPlace]:
     """A box of the pixels of ``tensor``, and its place."""
     own = state.shapes[tensor][3]
     view = state.view(node, tensor, (rows.length, columns.length), rows.first * own + columns.first, rows.stride * own,
@@ -178,4 +178,4 @@ def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk
     corner = int(target[rows.first, columns.first])
     down = int(target[rows.first + rows.stride, columns.first]) - corner if rows.length > 1 else size[1]
     right = int(target[rows.first, columns.first + columns.stride]) - corner if columns.length > 1 else 1
-    return view, Place(0, corner, down, right)
+    return view, PartPlace(0, corner, down, right)

@@ -1,4 +1,4 @@
-"""Pools, reductions, resizing: windows and weighted sums over pixels.
+"""Pools and reductions: windows and weighted sums over pixels.
 
 What is linear and treats rows and columns apart (average pools, Resize, sums) is one matrix over rows and one over
 columns; outputs whose weights are alike become one depthwise convolution.
@@ -12,24 +12,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
-from weft.compiler.frontend.onnx_writer import IR_VERSION, _node
 from weft.compiler.passes.index import default_index, default_place
-from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_linear import windowed
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, exact
 from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
-from weft.runtime.onnx_engine import session
 
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------
-class Line(NamedTuple):
-    """Outputs ``walk`` of one axis: output number n is the sum of ``weights`` x inputs from first + n * stride on."""
+class LikeOutputs(NamedTuple):
+    """Outputs of one axis with like weights, those of ``walk``: number n of them is the sum of ``weights`` x the inputs
+    from ``first`` + n * ``stride`` on."""
 
     walk: Walk
     weights: tuple[float, ...]
@@ -37,8 +32,8 @@ class Line(NamedTuple):
     stride: int
 
 
-def lines(matrix: np.ndarray) -> list[Line]:
-    """A matrix [outputs, inputs] as few walks of outputs with like weights."""
+def lines(matrix: np.ndarray) -> list[LikeOutputs]:
+    """A matrix [outputs, inputs] as few groups of outputs that have like weights, at equal distances."""
     classes: dict[tuple[float, ...], list[tuple[int, int]]] = {}
     for output, row in enumerate(matrix):
         used = np.flatnonzero(row)
@@ -51,15 +46,16 @@ def lines(matrix: np.ndarray) -> list[Line]:
             member[0, output], source[0, output] = True, first
         for _, walk in boxes(member, [source]):
             stride = int(source[0, walk.first + walk.stride]) - int(source[0, walk.first]) if walk.length > 1 else 1
-            found.append(Line(walk, weights, int(source[0, walk.first]), stride))
+            found.append(LikeOutputs(walk, weights, int(source[0, walk.first]), stride))
     return found
 
 
 def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns: np.ndarray) -> str:
-    """rows x image x columns transposed, for every channel."""
+    """For every channel ``rows`` [output rows, input rows] x image x ``columns`` [output columns, input columns]
+    transposed. Returns the result's name."""
     _, channels, *_ = state.shapes[tensor]
     size = (len(rows), len(columns))
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     pairs = list(itertools.product(lines(rows), lines(columns)))
     if len(pairs) > PIECES:
         raise state.refusal(node, "output pixels", f"{len(pairs)} kinds of weights", f"at most {PIECES}")
@@ -68,8 +64,8 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
         weights = np.broadcast_to(kernel, (channels, 1, *kernel.shape))
         made = windowed(state, node, tensor, weights, np.zeros(1), (row.first, column.first),
                         (row.stride, column.stride), (row.walk.length, column.walk.length), channels, "weighted")
-        parts.append((made, Place(0, row.walk.first * size[1] + column.walk.first, row.walk.stride * size[1],
-                                  column.walk.stride)))
+        parts.append((made, PartPlace(0, row.walk.first * size[1] + column.walk.first, row.walk.stride * size[1],
+                                      column.walk.stride)))
     return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, channels, *size))
 
 
@@ -245,71 +241,3 @@ def reduce_max(state: Rewrite, node: Node) -> None:
     _maximum(state, pooled, kernel, (1, 1))
     tensor = state.held[f"{name}/max"].tensor
     state.hold(node.output, tensor, np.arange(math.prod(kept)).reshape(state.graph.shapes[node.output]))
-
-
-# -- resizing --------------------------------------------------------------------------------------------------------
-def resize(state: Rewrite, node: Node) -> None:
-    """Resize, Upsample over height and width: nearest, linear, cubic, every coordinate mode."""
-    shape, wanted = state.graph.shapes[node.input(0)], state.graph.shapes[node.output]
-    if len(shape) != 4 or shape[:2] != wanted[:2]:
-        raise state.refusal(node, "shapes", f"{list(shape)} to {list(wanted)}",
-                            "4 dimensions, of which height and width change")
-    _need_clear_scale(state, node, shape, wanted)
-    value, attributes = node.attributes.get("extrapolation_value", 0.0), {**node.attributes}
-    attributes.pop("extrapolation_value", None)
-    rows, columns = (_response(state, node.replace(attributes=attributes), axis) for axis in (2, 3))
-    rows = np.kron(np.eye(shape[0]), rows)
-    made = weighted(state, node, exact(state, node, node.input(0)), rows, columns)
-    outside = np.logical_or.outer(~rows.any(1), ~columns.any(1))  # they see no pixel of the image
-    if value and outside.any():
-        fill = constant_image(state, node, np.tile(value * outside, (shape[1], 1, 1)), made)
-        made = state.add(node, made, fill)
-    state.hold(node.output, made)
-
-
-def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:
-    """Batch and channels stay as they are: a scale near 1 keeps their number, and would still move them. With
-    align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
-    aligned = node.attributes.get("coordinate_transformation_mode") == "align_corners"
-    scales = state.constant(node.input(2)) if node.input(2) else np.ones(0)
-    if scales.size == 4 and (scales[:2] != 1).any():
-        raise state.refusal(node, "scales", scales.tolist(), "1 for batch and channels")
-    if not aligned or scales.size != 4:
-        return
-    for axis in (2, 3):
-        if abs(shape[axis] * float(scales[axis]) - wanted[axis]) > 1e-3:
-            raise state.refusal(node, "scales with align_corners", scales.tolist(),
-                                f"scales that give whole sizes from {list(shape)}")
-
-
-def _response(state: Rewrite, node: Node, axis: int) -> np.ndarray:
-    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each."""
-    size = list(state.graph.shapes[node.input(0)])
-    count = size[axis]
-    data = np.zeros((count, *size[2:]), np.float32)
-    bright = np.arange(count)
-    data[(bright, bright) if axis == 2 else (bright, slice(None), bright)] = 1
-    results = [_resized(state, node, image[None, None]) for image in data]
-    images = np.stack([result[0, 0] for result in results])  # inputs x height x width
-    images = images if axis == 2 else images.transpose(0, 2, 1)
-    lit = np.abs(images).sum((0, 1)).argmax()
-    return np.asarray(images[:, :, lit].T, np.float64)
-
-
-def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
-    weights = []
-    for number, name in enumerate(node.inputs[1:], 1):
-        if not name:
-            continue
-        value = state.constant(name)
-        if node.op == "Resize" and number == 3 and "axes" not in node.attributes and value.size == 4:
-            value = np.array([1, 1, *value[2:]], value.dtype)
-        weights.append(numpy_helper.from_array(value, name))
-    declared = [helper.make_tensor_value_info(node.input(0), TensorProto.FLOAT, data.shape)]
-    graph = helper.make_graph([_node(node)], "resize", declared, [onnx.ValueInfoProto(name=node.output)], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", state.graph.opset)], ir_version=IR_VERSION)
-    try:
-        engine = session(onnx.shape_inference.infer_shapes(model))
-        return np.asarray(engine.run(None, {node.input(0): data})[0])
-    except Exception as error:
-        raise state.refusal(node, "attributes", reason(error), "what onnxruntime computes") from None

@@ -1,25 +1,20 @@
 """Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; Product, View and Assemble (``rewrite.py``). The
-handlers are in ``lower_*.py``, one small function for each operator.
+Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; Product, View and Assemble (``rewrite.py``). How
+each operator is rewritten says its row in ``operators.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.graph import Graph, Node, Port
-from weft.compiler.passes import lower_arithmetic as arithmetic
-from weft.compiler.passes import lower_linear as linear
-from weft.compiler.passes import lower_matrix as matrix
-from weft.compiler.passes import lower_move as moves
-from weft.compiler.passes import lower_pool as pools
+from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -28,15 +23,12 @@ from weft.compiler.passes.index import (
     default_place,
     run_on_indices,
 )
-from weft.compiler.passes.operators import RELABEL
+from weft.compiler.passes.operators import OPERATORS
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 
 OPSET = 20
 """Opset of the normalised graph."""
-
-TABLES = ("Elu", "Exp", "Gelu", "Mish", "Reciprocal", "Selu", "Sigmoid", "Softplus", "Sqrt", "Tanh")
-"""Functions that become value tables."""
 
 
 def normalise(graph: Graph, lanes: int) -> Graph:
@@ -44,16 +36,14 @@ def normalise(graph: Graph, lanes: int) -> Graph:
     state = Rewrite(graph, lanes)
     inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
     for node in graph.nodes:
-        HANDLERS[node.op](state, node)
+        lower = OPERATORS[node.op].lower
+        assert lower is not None, "refused before"
+        lower(state, node)
     outputs = tuple(_output(state, port) for port in graph.outputs)
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET)
 
 
-SCALE = frozenset({"Add", "Div", "Mul", "Sub"})
-"""Operators with a constant that may stand before them."""
-
-
-def _input(state: Rewrite, port: Port, consumers: Mapping[str, Sequence[Node]]) -> Port:
+def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]]) -> GraphPort:
     """An input lies as the first operator that computes wants it: packing costs nothing, moving elements does. So
     TensorFlow's channels, the last axis of the user's array, lie as channels."""
     shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
@@ -63,9 +53,9 @@ def _input(state: Rewrite, port: Port, consumers: Mapping[str, Sequence[Node]]) 
             break
         node, name = readers[0], readers[0].output
         constant = sum(map(state.is_constant, node.inputs))
-        if node.op in SCALE and constant == 1 and state.graph.shapes[name] == shape:
+        if OPERATORS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape:
             continue
-        if node.op not in RELABEL or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
+        if not OPERATORS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
             break
         constants = {number: state.constant(entry) for number, entry in enumerate(node.inputs) if number and entry}
         elements, = run_on_indices(node, state.graph.opset, elements, constants, node.attributes)
@@ -86,7 +76,7 @@ def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
     return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
-def _output(state: Rewrite, port: Port) -> Port:
+def _output(state: Rewrite, port: GraphPort) -> GraphPort:
     """Outputs lie in whole tensors of their own; where elements lie in another order, ``order`` says it."""
     if port.tensor not in state.held:
         raise refuse(f"output {port.name!r}", "a constant", "a tensor computed from the inputs", "remove it")
@@ -102,55 +92,4 @@ def _output(state: Rewrite, port: Port) -> Port:
         tensor = state.scale(node, tensor, 1.0)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
-    return Port(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))
-
-
-HANDLERS: dict[str, Callable[[Rewrite, Node], None]] = {
-    "Abs": arithmetic.absolute,
-    "Add": arithmetic.add,
-    "AveragePool": pools.average_pool,
-    "BatchNormalization": linear.batch_normalization,
-    "Clip": arithmetic.clip,
-    "Concat": moves.concat,
-    "Conv": linear.conv,
-    "ConvTranspose": linear.conv_transpose,
-    "DepthToSpace": moves.move,
-    "Div": arithmetic.div,
-    "Dropout": moves.dropout,
-    "Expand": moves.move,
-    "Flatten": moves.move,
-    "Gather": moves.move,
-    "Gemm": matrix.gemm,
-    "GlobalAveragePool": pools.reduce_mean,
-    "GlobalMaxPool": pools.global_max_pool,
-    "HardSigmoid": arithmetic.hard_sigmoid,
-    "HardSwish": arithmetic.hard_swish,
-    "Identity": moves.alias,
-    "LeakyRelu": arithmetic.leaky_relu,
-    "MatMul": matrix.mat_mul,
-    "Max": arithmetic.maximum,
-    "MaxPool": pools.max_pool,
-    "Mean": arithmetic.mean,
-    "Min": arithmetic.minimum,
-    "Mul": arithmetic.mul,
-    "Neg": arithmetic.negate,
-    "PRelu": arithmetic.prelu,
-    "Pad": moves.pad,
-    "ReduceMax": pools.reduce_max,
-    "ReduceMean": pools.reduce_mean,
-    "ReduceSum": pools.reduce_sum,
-    "Relu": arithmetic.relu,
-    "Reshape": moves.move,
-    "Resize": pools.resize,
-    "Slice": moves.move,
-    "SpaceToDepth": moves.move,
-    "Split": moves.move,
-    "Squeeze": moves.move,
-    "Sub": arithmetic.sub,
-    "Sum": arithmetic.add,
-    "Tile": moves.move,
-    "Transpose": moves.move,
-    "Unsqueeze": moves.move,
-    "Upsample": pools.resize,
-    **dict.fromkeys(TABLES, arithmetic.lookup),
-}
+    return GraphPort(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))

@@ -1,124 +1,123 @@
-"""What the compiler honours: operators, their attributes, and which inputs must be constant.
+"""The operators that the compiler knows, one row each: the check below, the rewriting (``normalise.py``), the value
+tables, the layers, the documentation and the node tests all read this table.
 
-One table, read by the check below and by the documentation. An attribute that is not in its operator's row is an
-error, so nothing is silently ignored.
+A new operator is a row here, and a function that rewrites it in one of ``lower_*.py``. An attribute that is not in its
+operator's row is an error, so nothing is silently ignored.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
-from weft.compiler.errors import refuse_node
+from weft.compiler.errors import USE_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes import lower_arithmetic as arithmetic
+from weft.compiler.passes import lower_linear as linear
+from weft.compiler.passes import lower_matrix as matrix
+from weft.compiler.passes import lower_move as moves
+from weft.compiler.passes import lower_pool as pools
+from weft.compiler.passes.lower_function import RECIPROCAL, lookup
+from weft.compiler.passes.lower_resize import resize
+from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
 
-ON_HOST = "run the network from here on the host (--host-fallback)"
-USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Which values of an attribute are honoured: ``text`` says it, ``accepts`` tests it."""
-
-    text: str
-    accepts: Callable[[Any], bool]
-
-
-@dataclass(frozen=True)
-class Operator:
-    """``attributes`` by name; ``constants`` the inputs that must be known when compiling; ``rank`` of input 0.
-
-    ``outputs``: more than the first may be read.
-    """
-
-    attributes: dict[str, Rule]
-    constants: tuple[int, ...] = ()
-    rank: int | None = None
-    outputs: bool = False
-
-
-def only(*values: Any) -> Rule:
-    return Rule(" or ".join(map(repr, values)), lambda value: value in values)
-
-
-def plane(least: int) -> Rule:
-    """Integers, each at least ``least``."""
-    return Rule(f"integers of at least {least}", lambda value: all(number >= least for number in value))
-
-
-ANY = Rule("any value", lambda value: True)
-AT_LEAST_1 = Rule("at least 1", lambda value: value >= 1)
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 WINDOW = {"kernel_shape": plane(1), "strides": plane(1), "dilations": plane(1), "pads": plane(0), "auto_pad": AUTO_PAD}
 AXES = {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": ANY}
+HOST = Operator(None)
+"""What the machine never computes."""
+
+
+def _function(attributes: Mapping[str, Rule], table: ValueTable) -> Operator:
+    """Of one tensor, by value table."""
+    return Operator(partial(lookup, table=table), attributes, table=table, elementwise=True)
+
+
+def _not_negative(low: float, high: float) -> tuple[float, float]:
+    return max(low, 0.0), max(high, 0.0)
+
 
 OPERATORS: dict[str, Operator] = {
-    "Abs": Operator({}),
-    "Add": Operator({}),
-    "AveragePool": Operator({**WINDOW, "ceil_mode": only(0, 1), "count_include_pad": only(0, 1)}),
-    "BatchNormalization": Operator({"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)},
-                                   (1, 2, 3, 4)),
-    "Clip": Operator({"min": ANY, "max": ANY}, (1, 2)),
-    "Concat": Operator({"axis": ANY}),
-    "Conv": Operator({**WINDOW, "group": AT_LEAST_1}, (1, 2)),
-    "ConvTranspose": Operator({**WINDOW, "group": AT_LEAST_1, "output_padding": plane(0), "output_shape": plane(1)},
-                              (1, 2)),
-    "DepthToSpace": Operator({"blocksize": ANY, "mode": ANY}),
-    "Div": Operator({}),
-    "Dropout": Operator({"ratio": ANY, "seed": ANY}, (1, 2)),
-    "Elu": Operator({"alpha": ANY}),
-    "Exp": Operator({}),
-    "Expand": Operator({}, (1,)),
-    "Flatten": Operator({"axis": ANY}),
-    "Gather": Operator({"axis": ANY}, (1,)),
-    "Gelu": Operator({"approximate": ANY}),
-    "Gemm": Operator({"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, (), 2),
-    "GlobalAveragePool": Operator({}),
-    "GlobalMaxPool": Operator({}),
-    "HardSigmoid": Operator({"alpha": ANY, "beta": ANY}),
-    "HardSwish": Operator({}),
-    "Identity": Operator({}),
-    "LeakyRelu": Operator({"alpha": ANY}),
-    "MatMul": Operator({}),
-    "Max": Operator({}),
-    "MaxPool": Operator({**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
-    "Mean": Operator({}),
-    "Min": Operator({}),
-    "Mish": Operator({}),
-    "Mul": Operator({}),
-    "Neg": Operator({}),
-    "PRelu": Operator({}, (1,)),
-    "Pad": Operator({"mode": only("constant", "reflect", "edge", "wrap"), "value": ANY, "pads": ANY}, (1, 2, 3)),
-    "Reciprocal": Operator({}),
-    "ReduceMax": Operator(AXES, (1,)),
-    "ReduceMean": Operator(AXES, (1,)),
-    "ReduceSum": Operator(AXES, (1,)),
-    "Relu": Operator({}),
-    "Reshape": Operator({"allowzero": ANY}, (1,)),
-    "Resize": Operator({"antialias": ANY, "axes": ANY, "coordinate_transformation_mode": ANY, "cubic_coeff_a": ANY,
-                        "exclude_outside": ANY, "extrapolation_value": ANY, "keep_aspect_ratio_policy": ANY,
-                        "mode": ANY, "nearest_mode": ANY}, (1, 2, 3)),
-    "Selu": Operator({"alpha": ANY, "gamma": ANY}),
-    "Sigmoid": Operator({}),
-    "Slice": Operator({"axes": ANY, "starts": ANY, "ends": ANY}, (1, 2, 3, 4)),
-    "Softplus": Operator({}),
-    "SpaceToDepth": Operator({"blocksize": ANY, "mode": ANY}),
-    "Split": Operator({"axis": ANY, "num_outputs": ANY, "split": ANY}, (1,), outputs=True),
-    "Sqrt": Operator({}),
-    "Squeeze": Operator({"axes": ANY}, (1,)),
-    "Sub": Operator({}),
-    "Sum": Operator({}),
-    "Tanh": Operator({}),
-    "Tile": Operator({}, (1,)),
-    "Transpose": Operator({"perm": ANY}),
-    "Unsqueeze": Operator({"axes": ANY}, (1,)),
-    "Upsample": Operator({"mode": ANY, "scales": ANY}, (1,)),
+    "Abs": Operator(arithmetic.absolute),
+    "Add": Operator(arithmetic.add, elementwise=True, scales=True),
+    "ArgMax": HOST,
+    "ArgMin": HOST,
+    "AveragePool": Operator(pools.average_pool, {**WINDOW, "ceil_mode": only(0, 1), "count_include_pad": only(0, 1)}),
+    "BatchNormalization": Operator(
+        linear.batch_normalization,
+        {"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)}, constants=(1, 2, 3, 4)),
+    "Clip": Operator(arithmetic.clip, {"min": ANY, "max": ANY}, constants=(1, 2), elementwise=True),
+    "Concat": Operator(moves.concat, {"axis": ANY}),
+    "Conv": Operator(linear.conv, {**WINDOW, "group": AT_LEAST_1}, constants=(1, 2), counted=True),
+    "ConvTranspose": Operator(
+        linear.conv_transpose,
+        {**WINDOW, "group": AT_LEAST_1, "output_padding": plane(0), "output_shape": plane(1)}, constants=(1, 2),
+        counted=True),
+    "DepthToSpace": Operator(moves.move, {"blocksize": ANY, "mode": ANY}),
+    "Div": Operator(arithmetic.div, scales=True),
+    "Dropout": Operator(moves.dropout, {"ratio": ANY, "seed": ANY}, constants=(1, 2)),
+    "Elu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
+    "Exp": _function({}, ValueTable()),
+    "Expand": Operator(moves.move, constants=(1,)),
+    "Flatten": Operator(moves.move, {"axis": ANY}),
+    "Gather": Operator(moves.move, {"axis": ANY}, constants=(1,)),
+    "Gelu": _function({"approximate": ANY}, ValueTable(keeps_zero=True)),
+    "Gemm": Operator(matrix.gemm, {"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, rank=2,
+                     counted=True),
+    "GlobalAveragePool": Operator(pools.reduce_mean),
+    "GlobalMaxPool": Operator(pools.global_max_pool),
+    "HardSigmoid": Operator(arithmetic.hard_sigmoid, {"alpha": ANY, "beta": ANY}),
+    "HardSwish": Operator(arithmetic.hard_swish),
+    "Identity": Operator(moves.alias, relabels=True),
+    "LeakyRelu": Operator(arithmetic.leaky_relu, {"alpha": ANY}, elementwise=True),
+    "LogSoftmax": HOST,
+    "MatMul": Operator(matrix.mat_mul, counted=True),
+    "Max": Operator(arithmetic.maximum),
+    "MaxPool": Operator(pools.max_pool, {**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
+    "Mean": Operator(arithmetic.mean),
+    "Min": Operator(arithmetic.minimum),
+    "Mish": _function({}, ValueTable(keeps_zero=True)),
+    "Mul": Operator(arithmetic.mul, elementwise=True, scales=True),
+    "Neg": Operator(arithmetic.negate),
+    "PRelu": Operator(arithmetic.prelu, constants=(1,)),
+    "Pad": Operator(moves.pad, {"mode": only("constant", "reflect", "edge", "wrap"), "value": ANY, "pads": ANY},
+                    constants=(1, 2, 3)),
+    "Reciprocal": _function({}, RECIPROCAL),
+    "ReduceMax": Operator(pools.reduce_max, AXES, constants=(1,)),
+    "ReduceMean": Operator(pools.reduce_mean, AXES, constants=(1,)),
+    "ReduceSum": Operator(pools.reduce_sum, AXES, constants=(1,)),
+    "Relu": Operator(arithmetic.relu, elementwise=True),
+    "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True),
+    "Resize": Operator(
+        resize,
+        {"antialias": ANY, "axes": ANY, "coordinate_transformation_mode": ANY, "cubic_coeff_a": ANY,
+         "exclude_outside": ANY, "extrapolation_value": ANY, "keep_aspect_ratio_policy": ANY, "mode": ANY,
+         "nearest_mode": ANY}, constants=(1, 2, 3)),
+    "Selu": _function({"alpha": ANY, "gamma": ANY}, ValueTable(keeps_zero=True)),
+    "Sigmoid": _function({}, ValueTable()),
+    "Slice": Operator(moves.move, {"axes": ANY, "starts": ANY, "ends": ANY}, constants=(1, 2, 3, 4)),
+    "Softmax": HOST,
+    "Softplus": _function({}, ValueTable()),
+    "SpaceToDepth": Operator(moves.move, {"blocksize": ANY, "mode": ANY}),
+    "Split": Operator(moves.move, {"axis": ANY, "num_outputs": ANY, "split": ANY}, constants=(1,), outputs=True),
+    "Sqrt": _function({}, ValueTable(domain=_not_negative)),
+    "Squeeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
+    "Sub": Operator(arithmetic.sub, scales=True),
+    "Sum": Operator(arithmetic.add),
+    "Tanh": _function({}, ValueTable(keeps_zero=True)),
+    "Tile": Operator(moves.move, constants=(1,)),
+    "TopK": HOST,
+    "Transpose": Operator(moves.move, {"perm": ANY}, relabels=True),
+    "Unsqueeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
+    "Upsample": Operator(resize, {"mode": ANY, "scales": ANY}, constants=(1,)),
 }
+"""ONNX name -> what the compiler does with it."""
 
-RELABEL = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that keep every element, and only call it another: an input is packed as it leaves them."""
+HOST_OPERATORS = frozenset(name for name, operator in OPERATORS.items() if operator.lower is None)
+MACHINE_OPERATORS = tuple(name for name in OPERATORS if name not in HOST_OPERATORS)
+RELABEL = frozenset(name for name, operator in OPERATORS.items() if operator.relabels)
+FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.table is not None)
 
 
 def check_supported(graph: Graph) -> Graph:
@@ -126,9 +125,9 @@ def check_supported(graph: Graph) -> Graph:
     consumers, outputs = graph.consumers(), graph.output_tensors()
     for node in graph.nodes:
         operator = OPERATORS.get(node.op)
-        if operator is None:
-            near = difflib.get_close_matches(node.op, OPERATORS, 1, 0.8)
-            raise refuse_node(node, "", "not supported", ", ".join(OPERATORS),
+        if operator is None or operator.lower is None:
+            near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
+            raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),
                               f"{USE_HOST}{f'; the nearest supported one is {near[0]}' if near else ''}")
         _check_attributes(node, operator)
         _check_inputs(graph, node, operator)

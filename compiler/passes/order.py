@@ -9,8 +9,9 @@ from weft.compiler.frontend.graph import Graph, Node
 
 
 def in_order(graph: Graph) -> Graph:
-    """Each node behind what it reads, the longest branch first, so that short ones do not wait in memory for long.
-    Nodes that no output depends on are not computed, inputs that nobody reads not asked for."""
+    """Each node comes after what it reads. Of the branches that it reads the longest comes first, so that results of
+    short ones do not wait in memory for long. Nodes that no output depends on are dropped, and inputs that nobody
+    reads."""
     makers = {node.output: node for node in graph.nodes}
     depths = _depths(graph)
     kept: dict[str, Node] = {}

@@ -7,14 +7,14 @@ import math
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Node, Port
+from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.ways import Way, ways
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
 
 NEAR = 1.125
-"""Ways that take at most so many times the least cycles count as alike: then small inputs are better, for their strips
-leave local memory to weights, and the rows that a max pool reads twice are fewer."""
+"""Ways that take at most so many times the least cycles count as equal. Of these the smallest input is best: it leaves
+more of local memory to weights, and a max pool reads fewer rows twice."""
 
 SHARE = 4
 """A packed input takes at most one part in so many of DRAM0: it stays there to the end."""
@@ -56,7 +56,7 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
     return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), passed(way)))
 
 
-def _packed(graph: Graph, port: Port, node: Node, way: Way) -> Graph:
+def _packed(graph: Graph, port: GraphPort, node: Node, way: Way) -> Graph:
     name = f"{node.output}/packed_weights"
     weights = way.weights(np.asarray(graph.constants[node.input(1)]))
     _, _, bottom, right = node.attributes["pads"]

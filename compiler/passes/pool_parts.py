@@ -1,7 +1,7 @@
 """Pass: the maximum over windows of a concatenation is the concatenation of its parts' maxima.
 
-So each part's pool joins the layer that makes the part, and a concatenation that only pools read is never made: its
-parts need not be saved, loaded and brought into line to be pooled.
+So each part's pool joins the layer that makes the part. A concatenation that only pools read is never made: its parts
+are not saved and loaded just to be pooled.
 """
 
 from __future__ import annotations

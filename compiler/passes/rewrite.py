@@ -14,24 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.errors import CompileError, refuse_node
+from weft.compiler.errors import USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node, Shape
 from weft.compiler.passes.index import default_index
-from weft.compiler.passes.operators import USE_HOST
 
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
 
 class Held(NamedTuple):
-    """A tensor of the model lies in ``tensor``: as its shape's default place (None), or as the index array ``where``
-    says, with ``fill`` where that has no place."""
+    """Where a tensor of the model lies: in the canonical ``tensor``, each element at the flat position that the index
+    array ``where`` (of the model's shape) says; None for the default place. At FILL it is the constant ``fill``."""
 
     tensor: str
     where: np.ndarray | None
     fill: float = 0.0
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """Where a part lies in an assembled tensor: channels from ``channel``, pixels as in a View."""
 
     channel: int
@@ -42,7 +41,9 @@ class Place(NamedTuple):
 
 @dataclass
 class Rewrite:
-    """``held``: tensor of the model -> where it lies now. ``lanes`` of the array: channels align to them."""
+    """``held``: tensor of the model -> where it lies now. ``images``: what ``take.image`` found for it before.
+    ``lanes`` of the array: channels align to them. ``shapes``, ``constants`` and ``nodes`` are those of the canonical
+    graph."""
 
     graph: Graph
     lanes: int
@@ -75,11 +76,11 @@ class Rewrite:
         return default_index(self.graph.shapes[name]) if held.where is None else held.where
 
     def declare(self, name: str, shape: Shape) -> None:
-        """A tensor that the model does not have, on the way to one that it has."""
+        """Names a tensor that the model does not have, on the way to one that it has."""
         self.graph = self.graph.replace(shapes={**self.graph.shapes, name: tuple(shape)})
 
     def know(self, name: str, value: np.ndarray) -> None:
-        """A constant that the model does not have."""
+        """Names a constant that the model does not have."""
         self.graph = self.graph.replace(constants={**self.graph.constants, name: value})
 
     def index_of_shape(self, name: str) -> np.ndarray:
@@ -104,7 +105,8 @@ class Rewrite:
 
     def conv(self, node: Node, source: str, weights: np.ndarray, bias: np.ndarray, size: Sequence[int],
              part: str = "", **attributes: Any) -> str:
-        """A Conv; ``attributes`` besides stride 1, no padding, group 1."""
+        """A Conv with ``weights`` [out, in / group, height, width] and ``bias`` [out], or one number for all, that
+        makes ``size`` pixels (height, width). ``attributes`` besides stride 1, no padding, group 1."""
         full = {"group": 1, **NO_WINDOW, **attributes, "kernel_shape": tuple(weights.shape[2:])}
         name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
         names = [f"{name}/weights", f"{name}/bias"]
@@ -135,7 +137,8 @@ class Rewrite:
         return name
 
     def view(self, node: Node, source: str, size: Sequence[int], offset: int, pitch: int, step: int) -> str:
-        """Pixels of ``source`` as another tensor, or the source itself where it is the same."""
+        """``size`` pixels (height, width) of ``source`` as another tensor, or the source itself where it is the
+        same."""
         _, channels, height, width = self.shapes[source]
         if (tuple(size), offset, step) == ((height, width), 0, 1) and (pitch == width or height == 1):
             return source
@@ -147,8 +150,9 @@ class Rewrite:
         self.fixed |= {name, source}
         return name
 
-    def assemble(self, node: Node, parts: Sequence[tuple[str, Place]], shape: Shape, part: str = "") -> str:
-        """One tensor of ``parts``; what cannot be written in place is copied."""
+    def assemble(self, node: Node, parts: Sequence[tuple[str, PartPlace]], shape: Shape, part: str = "") -> str:
+        """One tensor of ``shape`` (1, channels, height, width) from ``parts``, a tensor and its place each. A tensor
+        that cannot be written where it is to lie is copied."""
         tensors, places = [], []
         for tensor, place in parts:
             whole = self.shapes[tensor][2:] == shape[2:] and place == self.whole(tensor)._replace(channel=place.channel)
@@ -164,6 +168,6 @@ class Rewrite:
         self.assembled.add(name)
         return name
 
-    def whole(self, tensor: str) -> Place:
+    def whole(self, tensor: str) -> PartPlace:
         """The place of a part that is everything."""
-        return Place(0, 0, self.shapes[tensor][3], 1)
+        return PartPlace(0, 0, self.shapes[tensor][3], 1)

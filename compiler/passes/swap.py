@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 
 
 def swap(state: Rewrite, node: Node, tensor: str) -> str:
@@ -34,7 +34,7 @@ def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, 
     rows, columns = max(there // (2 * half), 1), min(there, 2 * half)
     image = state.view(node, tensor, (rows, columns), 0, 2 * half, 1)
     made = (pixels - 1) // half * half + min(half, channels)
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     for bit in range(2 if channels > half else 1):
         weights = np.zeros((made, count, 1, 2))
         for lane in range(made):
@@ -43,5 +43,5 @@ def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, 
                 weights[lane, source, 0, lane // half % 2] = 1  # its own pixel, or the one whose bit differs
         taken = state.conv(node, image, weights, np.zeros(1), (rows, half), "exchanged", dilations=(1, half),
                            pads=(0, 0, 0, 2 * half - columns))
-        parts.append((taken, Place(0, bit * half, 2 * half, 1)))
+        parts.append((taken, PartPlace(0, bit * half, 2 * half, 1)))
     return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, made, 1, 2 * half * rows), "swapped")

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.swap import swap
 
 PIECES = 256
@@ -35,7 +35,8 @@ class Walk(NamedTuple):
 
 
 def image(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray | None]:
-    """The tensor of ``name`` with the pixels of its default place; channel c of it is channel map[c], None: c."""
+    """The tensor of ``name`` with the pixels of its default place, and a channel map [channels]: channel c lies at
+    map[c]; None where it lies at c."""
     held = state.held[name]
     if held.where is None:
         return held.tensor, None
@@ -66,7 +67,8 @@ def broadcast(state: Rewrite, node: Node, name: str, shape: Shape) -> str:
 
 def choose(state: Rewrite, node: Node, tensor: str, channels: np.ndarray, fill: float = 0.0,
            part: str = "channels") -> str:
-    """A 1x1 convolution: channel c of the result is channel ``channels[c]``; where that is FILL, a constant."""
+    """A 1x1 convolution: channel c of the result is channel ``channels[c]`` of ``tensor``; where that is FILL, the
+    constant ``fill``. Returns the result's name."""
     _, count, *size = state.shapes[tensor]
     weights = np.zeros((len(channels), count, 1, 1))
     rows = np.flatnonzero(channels != FILL)
@@ -129,13 +131,15 @@ def _repeat(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> s
 
 
 def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channels: np.ndarray, fill: float) -> str:
-    """The general case: groups of output pixels that draw from like sources, cut into boxes."""
+    """The general case; ``pixels`` and ``channels`` [channels, height, width] say where each element lies in
+    ``tensor``. Output pixels that take the same channels are cut into boxes, each made by 1x1 convolutions, and
+    assembled."""
     count, height, width = pixels.shape
     terms = _terms(pixels, channels)
     keys, group = np.unique(np.stack([term[1] for term in terms]).reshape(-1, height * width), axis=1,
                             return_inverse=True)
     group = group.reshape(height, width)
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     for number in range(keys.shape[1]):
         selections = keys[:, number].reshape(len(terms), count)
         used = [index for index in range(len(terms)) if (selections[index] != FILL).any()]
@@ -143,7 +147,7 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
         for rows, columns in boxes(group == number, sources):
             parts.append((_piece(state, node, tensor, [selections[index] for index in used], sources, rows, columns,
                                  (selections == FILL).all(0), fill),
-                          Place(0, rows.first * width + columns.first, rows.stride * width, columns.stride)))
+                          PartPlace(0, rows.first * width + columns.first, rows.stride * width, columns.stride)))
             if len(parts) > PIECES:
                 raise state.refusal(node, "rearrangement of elements", f"more than {PIECES} pieces",
                                     f"at most {PIECES} boxes of pixels to be copied")
@@ -153,7 +157,8 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
 
 
 def _terms(pixels: np.ndarray, channels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Per number of source pixels that an output pixel has: which pixel [h, w], and channels taken there [c, h, w]."""
+    """An output pixel may take channels from several source pixels. Term n: each output pixel's n-th source [height,
+    width], and the channels that it takes there [channels, height, width], FILL for none."""
     left = np.where(channels == FILL, np.iinfo(np.int64).max, pixels)
     terms: list[tuple[np.ndarray, np.ndarray]] = []
     while True:
@@ -169,7 +174,8 @@ def _terms(pixels: np.ndarray, channels: np.ndarray) -> list[tuple[np.ndarray, n
 
 def _piece(state: Rewrite, node: Node, tensor: str, selections: Sequence[np.ndarray], sources: Sequence[np.ndarray],
            rows: Walk, columns: Walk, filled: np.ndarray, fill: float) -> str:
-    """One box: the sum of what it takes from each source."""
+    """One box: the sum of what it takes from each source. ``selections``: for each source the channels [channels]
+    taken; ``filled`` [channels]: those that are the constant ``fill``."""
     size = (rows.length, columns.length)
     if not selections:
         view = _any_pixels(state, node, tensor, size)
@@ -198,7 +204,8 @@ def _any_pixels(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) 
 
 
 def boxes(member: np.ndarray, sources: Sequence[np.ndarray]) -> Iterator[tuple[Walk, Walk]]:
-    """Boxes of regular rows and columns that cover ``member`` and walk every source evenly forwards."""
+    """Boxes (rows, columns) that together cover ``member`` [height, width]. In a box every one of ``sources`` [height,
+    width] grows evenly from row to row and from column to column."""
     left = member.copy()
     for row, column in np.argwhere(member):
         if not left[row, column]:
@@ -216,7 +223,8 @@ def boxes(member: np.ndarray, sources: Sequence[np.ndarray]) -> Iterator[tuple[W
 
 
 def _line(member: np.ndarray, sources: Sequence[np.ndarray], first: int, stride: int) -> Walk:
-    """How far a walk from ``first`` stays inside with every source advancing by the same positive step."""
+    """The longest walk from ``first`` that stays inside ``member`` [pixels] and on which each source [pixels] grows by
+    one and the same step."""
     places = np.arange(first, len(member), stride)
     good = member[places]
     for source in sources:

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.normalise import TABLES
+from weft.compiler.passes.operators import OPERATORS
 from weft.runtime.window import Window
 
-ELEMENTWISE = frozenset({"Add", "Clip", "LeakyRelu", "Mul", "Relu", *TABLES})
 WINDOWED = frozenset({"Conv", "MaxPool"})
 
 
-class Line(NamedTuple):
-    """Evenly spaced pixels of one axis: ``length`` of them from ``start`` on."""
+class EvenPixels(NamedTuple):
+    """Evenly spaced pixels of one axis: ``length`` of them from ``start`` on, ``step`` apart."""
 
     start: int
     step: int
@@ -32,28 +31,28 @@ class Line(NamedTuple):
     def last(self) -> int:
         return self.start + self.step * (self.length - 1)
 
-    def within(self, other: Line) -> Line:
+    def within(self, other: EvenPixels) -> EvenPixels:
         """The same pixels, counted in those of ``other``, which has them all."""
         step = self.step // other.step if self.length > 1 else 1
-        return Line((self.start - other.start) // other.step, step, self.length)
+        return EvenPixels((self.start - other.start) // other.step, step, self.length)
 
 
-Grid = tuple[Line, Line]
+Grid = tuple[EvenPixels, EvenPixels]
 
 
 def whole(size: Iterable[int]) -> Grid:
     """Every pixel of an image."""
     height, width = size
-    return Line(0, 1, height), Line(0, 1, width)
+    return EvenPixels(0, 1, height), EvenPixels(0, 1, width)
 
 
-def union(lines: Iterable[Line]) -> Line:
+def union(lines: Iterable[EvenPixels]) -> EvenPixels:
     """The fewest evenly spaced pixels that have those of all ``lines``."""
     lines = list(lines)
     start, last = min(line.start for line in lines), max(line.last for line in lines)
     gaps = [line.step for line in lines if line.length > 1] + [line.start - start for line in lines]
     step = math.gcd(*gaps) or 1
-    return Line(start, step, (last - start) // step + 1)
+    return EvenPixels(start, step, (last - start) // step + 1)
 
 
 def drop_unread_pixels(graph: Graph) -> Graph:
@@ -94,7 +93,7 @@ def _makes(graph: Graph, node: Node, grid: Grid) -> bool:
 
 def _is_elementwise(graph: Graph, node: Node) -> bool:
     shapes = {graph.shapes[name] for name in (*node.inputs, node.output) if name in graph.shapes}
-    return node.op in ELEMENTWISE and len(shapes) == 1
+    return node.op in OPERATORS and OPERATORS[node.op].elementwise and len(shapes) == 1
 
 
 def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:
@@ -113,18 +112,18 @@ def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:
     return rows, columns
 
 
-def _line(window: Window, axis: int, outputs: int, size: int, dense: bool) -> Line:
+def _line(window: Window, axis: int, outputs: int, size: int, dense: bool) -> EvenPixels:
     """What a window reads of one axis. With ``dense`` all of the image from the first window to the end of the last:
     padding of a pool must stay smaller than its kernel."""
     read = _read(window, axis, outputs, size)
     if not read:
-        return Line(0, 1, size)
+        return EvenPixels(0, 1, size)
     if dense:
         low, high = window.inputs(axis, 0, outputs, size)
-        return Line(low, 1, high - low)
+        return EvenPixels(low, 1, high - low)
     step = math.gcd(window.strides[axis] if outputs > 1 else 0,
                     window.dilations[axis] if window.kernel[axis] > 1 else 0) or 1
-    return Line(min(read), step, (max(read) - min(read)) // step + 1)
+    return EvenPixels(min(read), step, (max(read) - min(read)) // step + 1)
 
 
 def _read(window: Window, axis: int, outputs: int, size: int) -> set[int]:
@@ -138,7 +137,8 @@ def _viewed(node: Node, width: int, grid: Grid) -> Grid | None:
     row, column = divmod(offset, width)
     if (rows > 1 and pitch % width) or column + (columns - 1) * step >= width:
         return None
-    return Line(row, pitch // width if rows > 1 else 1, rows), Line(column, step if columns > 1 else 1, columns)
+    return (EvenPixels(row, pitch // width if rows > 1 else 1, rows),
+            EvenPixels(column, step if columns > 1 else 1, columns))
 
 
 def _walk(node: Node, grid: Grid) -> tuple[int, int, int]:

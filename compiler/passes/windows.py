@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.rewrite import Place, Rewrite
+from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.runtime.window import Window
 
 
@@ -94,11 +94,11 @@ def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]
     batch, height, width = image_size(state.graph, node.input(0))
     if batch == 1:
         return run(source)
-    parts: list[tuple[str, Place]] = []
+    parts: list[tuple[str, PartPlace]] = []
     row = 0
     for number in range(batch):
         made = run(state.view(node, source, (height, width), number * height * width, width, 1))
         _, channels, rows, columns = state.shapes[made]
-        parts.append((made, Place(0, row * columns, columns, 1)))
+        parts.append((made, PartPlace(0, row * columns, columns, 1)))
         row += rows
     return state.assemble(node, parts, (1, channels, row, columns), "batch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ BINADES = range(-40, 41)
 """Exponents of the magnitude histogram."""
 
 LARGEST = 2.0 ** BINADES[-1]
-"""Beyond any number of a network that was trained; with such ones in it, nothing else has a place behind the point."""
+"""No number of a trained network is so large. With one that is, nothing else would keep a place behind the point."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,36 @@ class Calibration:
         return "\n".join(lines) + "\n"
 
 
-def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibration:
-    """Run the graph on ``inputs`` (input name -> [samples, ...]), or on seeded random ones when there are none."""
-    samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+@dataclass(frozen=True)
+class Samples:
+    """The calibration inputs that run: ``arrays`` by input name, float32 [samples, ...]; ``numbers`` of the samples
+    among those given."""
+
+    arrays: Mapping[str, np.ndarray]
+    numbers: tuple[int, ...]
+    random: bool
+
+    def text(self) -> str:
+        lines = [f"samples {', '.join(map(str, self.numbers))}{' random' if self.random else ''}"]
+        lines += [f"input {name}: {value.dtype}{list(value.shape)}" for name, value in self.arrays.items()]
+        return "\n".join(lines) + "\n"
+
+    def fed(self, graph: Graph) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        """Each sample's number, and its values as the graph's input tensors."""
+        for place, number in enumerate(self.numbers):
+            yield number, feed(graph, {name: array[place] for name, array in self.arrays.items()})
+
+
+def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Samples:
+    """Of ``inputs`` (input name -> [samples, ...]), or of seeded random ones when there are none."""
+    given = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+    count = len(next(iter(given.values())))
+    numbers = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
+    return Samples({name: array[numbers] for name, array in given.items()}, tuple(numbers.tolist()), inputs is None)
+
+
+def calibrate(graph: Graph, samples: Samples) -> Calibration:
+    """Run the graph on every sample."""
     summed = [node for node in graph.nodes if node.op in ("Conv", "Product")]
     extra, constants = _sum_nodes(graph, summed)
     tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
@@ -83,11 +110,9 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
         for name in filter(graph.is_constant, node.inputs):
             _need_below(f"constant {name!r} of node {node.name!r}", float(np.abs(graph.constants[name]).max(initial=0)))
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
-    chosen = _chosen(samples)
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
-    for index in chosen:
-        given = feed(graph, {name: array[index] for name, array in samples.items()})
+    for index, given in samples.fed(graph):
         values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, given), strict=True))
         for name, value in {**given, **{name: values[name] for name in tensors if name in values}}.items():
             if not np.isfinite(value).all():
@@ -99,7 +124,7 @@ def calibrate(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Calibrat
             largest[name] = max(largest[name], float(values[name].max()))
     by_name = {node.input(1) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
-    return Calibration(ranges, by_name, len(chosen), inputs is None)
+    return Calibration(ranges, by_name, len(samples.numbers), samples.random)
 
 
 def _need_below(what: str, magnitude: float) -> None:
@@ -108,25 +133,21 @@ def _need_below(what: str, magnitude: float) -> None:
                      "look for a damaged file, or a network that needs its inputs scaled")
 
 
-def channel_ranges(graph: Graph, inputs: Mapping[str, np.ndarray] | None,
+def channel_ranges(graph: Graph, samples: Samples,
                    names: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The lowest and the highest value of every channel of some tensors, on the inputs of :func:`calibrate`."""
-    samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+    """The lowest and the highest value of every channel of some tensors.
+
+    Each pass that asks runs the network as it is then. What it decides changes the tensors behind, so the ranges of an
+    earlier run are not those of a later one.
+    """
     engine = session(to_onnx(graph, names))
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for index in _chosen(samples):
-        given = feed(graph, {name: array[index] for name, array in samples.items()})
+    for _, given in samples.fed(graph):
         for output, value in zip(engine.get_outputs(), engine.run(None, given), strict=True):
             low, high = value.min((0, 2, 3)), value.max((0, 2, 3))
             before = found.get(output.name, (low, high))
             found[output.name] = np.minimum(before[0], low), np.maximum(before[1], high)
     return found
-
-
-def _chosen(samples: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Numbers of the samples that run."""
-    count = len(next(iter(samples.values())))
-    return np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
 
 
 def _widen(before: Range | None, value: np.ndarray) -> Range:

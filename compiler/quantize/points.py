@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, LeakyRelu, Load, MatMul, Product
+from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.tables import encode_table, make_pieces
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 
 HEADROOM = 1.125
 """Computed tensors get room for values this much beyond those seen in calibration."""
@@ -68,9 +68,9 @@ def largest_point(magnitude: float, width: int) -> int:
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
                   plain: bool, opset: int) -> Points:
-    """Points from ranges; with ``plain``, or on an ``every_step`` machine, the type's own point everywhere."""
+    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
-    fixed = plain or arch.mac_rounding == EVERY_STEP
+    fixed = plain or not arch.numbers.has_points
     points = _plain(layers, names, arch) if fixed else _Chooser(layers, constants, calibration, arch, opset).run(names)
     tables, errors = {}, {}
     for layer in layers:
@@ -124,10 +124,10 @@ class _Chooser:
             return self._multiply(layer)
         if layer.lookup is not None:
             return self._lookup(layer)
-        choose = {MatMul: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
+        choose = {Convolution: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
         weights, accumulators = choose(layer)
         bias = accumulators
-        if isinstance(layer.core, MatMul):
+        if isinstance(layer.core, Convolution):
             magnitude = float(np.abs(self.constants[layer.core.bias]).max())
             bias = self._within(largest_point(magnitude, self.width), accumulators)
         for var in (*(add.input for add in layer.adds), *layer.outputs):
@@ -166,7 +166,7 @@ class _Chooser:
 
     def _mat_mul(self, layer: Layer) -> tuple[int, int]:
         core = layer.core
-        assert isinstance(core, MatMul)
+        assert isinstance(core, Convolution)
         weights = np.abs(self.constants[core.weights].astype(np.float64))
         activations = self.points[core.input.root]
         seen = (self.calibration.sums[core.weights] + self._added(layer)) * SUM_HEADROOM
@@ -179,7 +179,7 @@ class _Chooser:
         point = min(most, limit - activations)
         return point, activations + point
 
-    def _concession(self, core: MatMul, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
+    def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
         """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
         errors of either, relative to its size, shall be least together."""
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))

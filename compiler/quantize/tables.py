@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.onnx_writer import IR_VERSION
 from weft.compiler.layers.hir import Lookup
-from weft.compiler.passes.lower_arithmetic import ZERO_AT_ZERO
+from weft.compiler.passes.operators import OPERATORS
 from weft.compiler.quantize.calibrate import Range
 from weft.hw.contract.arch import Arch
 from weft.runtime.onnx_engine import session
@@ -50,22 +50,16 @@ def function_of(lookup: Lookup, opset: int) -> Function:
     return lambda x: np.asarray(engine.run(None, {"x": x.astype(np.float32)})[0], np.float64)
 
 
-DOMAINS: dict[str, Callable[[Range], tuple[float, float]]] = {
-    "Sqrt": lambda seen: (max(seen.low, 0.0), max(seen.high, 0.0)),
-    "Reciprocal": lambda seen: (seen.low, seen.high),
-}
-"""Functions that are not finite everywhere: no margin beyond what calibration has seen."""
-
-
 def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch, opset: int) -> Pieces:
     """Pieces for inputs at ``point``. Raises CompileError where the function is not finite."""
     function = function_of(lookup, opset)
-    low, high = DOMAINS.get(lookup.function, _widened)(seen)
-    if lookup.function == "Reciprocal" and low <= 0 <= high:
-        raise refuse(f"node {layer!r}, operator Reciprocal, range of its input", f"{low:.6g}..{high:.6g}",
+    table = OPERATORS[lookup.function].table
+    assert table is not None
+    low, high = _widened(seen) if table.domain is None else table.domain(seen.low, seen.high)
+    if table.pole_at_zero and low <= 0 <= high:
+        raise refuse(f"node {layer!r}, operator {lookup.function}, range of its input", f"{low:.6g}..{high:.6g}",
                      "a range without 0", "calibrate with inputs that keep it away from 0")
-    keeps_zero = lookup.function in ZERO_AT_ZERO
-    if keeps_zero:
+    if table.keeps_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     unit = 2.0 ** -point
     # No input is beyond the type, and no key may be: the hardware takes the spacing from the first two.
@@ -77,7 +71,7 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
         first = math.floor(low / unit / (1 << spacing)) << spacing
     keys = (first + (np.arange(arch.lut_depth) << spacing)) * unit
     half = (1 << spacing) * unit / 2
-    least, most = (low, high) if lookup.function in DOMAINS else (-math.inf, math.inf)
+    least, most = (-math.inf, math.inf) if table.domain is None else (low, high)
     left, right = np.clip(keys - half, least, most), np.clip(keys + half, least, most)
     middle = np.clip(keys, least, most)
     at_left, at_right, at_middle = function(left), function(right), function(middle)
@@ -85,7 +79,7 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     slopes = np.where(right > left, (at_right - at_left) / width, 0.0)
     chord = at_left + slopes * (keys - left)
     values = np.where(right > left, (chord + at_middle + slopes * (keys - middle)) / 2, at_middle)
-    zero = min((-first + (1 << spacing >> 1)) >> spacing, arch.lut_depth - 1) if keeps_zero else None
+    zero = min((-first + (1 << spacing >> 1)) >> spacing, arch.lut_depth - 1) if table.keeps_zero else None
     if zero is not None:
         values[zero] = slopes[zero] * keys[zero]
     inside = np.linspace(low, high, 4001)

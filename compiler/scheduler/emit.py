@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from weft.compiler import lir
 from weft.compiler.layers.hir import Saved
 from weft.compiler.lir import Address, Space
-from weft.compiler.memory.consts import OutputBlock, WeightTile
+from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
 from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.compiler.scheduler.shape import LayerShape
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
-from weft.compiler.scheduler.spans import Axis, Span, View, groups, repeated, spans
 from weft.compiler.scheduler.stages import layer_steps
-from weft.compiler.scheduler.tiling import Plan, finished_together
+from weft.compiler.tiling.search import Plan, finished_together
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans
 from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
@@ -42,10 +42,11 @@ class LayerEmitter:
         self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
-        self.walks: dict[tuple[Size, ...], list[Span]] = {}  # from base 0, by tap and the pixels of both sides
+        self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
 
     def operations(self) -> Operations:
-        """The layer from its first load to its last save. All it took of the pools is given back."""
+        """The layer from its first load to its last save. At the end it has given back all that it took of the
+        pools."""
         self.free.hold(self.operand)
         yield from self.loader.operands(self.operand.base, self.points.leave_shift)
         steps = layer_steps(self.shape, self.plan.tiling)
@@ -57,7 +58,7 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """A few output tiles after the other, each as far as it gets in this step."""
+        """A few output tiles at a time: what this step computes of them and, where they are complete, their way out."""
         step = prepared.step
         if step.begins and step.first:
             taken = self.free.take(self.plan.need.accumulators)
@@ -135,7 +136,7 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.points.core_shift,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Span]:
+    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[PairedWalk]:
         """What one tap of the kernel walks over: input in local memory, output in accumulators."""
         key = tile.tap, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
         if key not in self.walks:
@@ -144,7 +145,7 @@ class LayerEmitter:
         far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
         return [span._replace(near=near + span.near, far=far + span.far) for span in self.walks[key]]
 
-    def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[Span]:
+    def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
         """The same from the first input tile to the first output tile, padding left out."""
         core, box = self.layer.core, result.box
         window, size = core.window, core.input.size
@@ -162,7 +163,7 @@ class LayerEmitter:
             yield span._replace(near=near + span.near, far=far + span.far)
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
-        """What is left to do in the accumulators, as soon as something is saved, then out."""
+        """Before the first save the layer's SIMD work, once; then the saves."""
         if before_pool == self.layer.saves_before_pool:
             shift = self.points.leave_shift
             if self.layer.lookup is not None:

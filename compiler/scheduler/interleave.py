@@ -18,11 +18,8 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, EXPECTED_DRAM_LATENCY, LOCAL_READ_LATENCY, array_latency
 from weft.hw.contract.units import UNITS, Memory
-
-DRAM_LATENCY_CYCLES = 30
-"""From an address on the bus to the first beat, and from the last beat written to its response: what is planned for."""
 
 SIMD_CYCLES = 2
 """For a vector beside the array, whose MatMuls have the banks of the accumulators first: 1.4 to 2.7 in RTL."""
@@ -103,7 +100,7 @@ class _Rows:
                              else ("move_in", LOCAL_READ_LATENCY))
             return _UNITS[unit], 0, vectors, latency, *read, *write
         unit = f"{_DRAM[entry.far.space]}_{'read' if entry.to_local else 'write'}"
-        return _UNITS[unit], 0, vectors * self.beats, DRAM_LATENCY_CYCLES, *read, *write
+        return _UNITS[unit], 0, vectors * self.beats, EXPECTED_DRAM_LATENCY, *read, *write
 
     def _simd(self, entry: lir.Simd) -> Row:
         count, joined = (self.iterations, 1) if self.body else (1, 0)

@@ -11,17 +11,18 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import Box, View, groups
-from weft.compiler.scheduler.stages import Step
-from weft.compiler.scheduler.tiling import Tiling
+from weft.compiler.scheduler.stages import TileStep
+from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Box, View, groups
 
 STRIP, WEIGHTS, RESIDUAL, STAGING, OPERAND = "strip", "weights", "residual", "staging", "operand"
 KEPT = STRIP, WEIGHTS
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
-"""Weights of several output tiles load together up to this size: enough for the bus, and soon there."""
+"""Weights of several output tiles load together up to this size: long enough to use the bus well, short enough to
+arrive early."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Prepared:
     """A step with its buffers: input, weights (where each output tile's piece begins), other Vars, and the outputs on
     their way to DRAM0, by name."""
 
-    step: Step
+    step: TileStep
     strip: View
     pieces: dict[int, int]
     residuals: tuple[View, ...]
@@ -83,13 +84,13 @@ class Loader:
 
     @property
     def preloads(self) -> bool:
-        """Whether the other Vars come into the accumulators before the core's result, so that nothing waits for them
-        in the end."""
+        """Whether the other Vars come into the accumulators before the core's result. Then nothing waits for them at
+        the end."""
         return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
 
     # -- buffers ---------------------------------------------------------------------------------------------------
-    def endings(self, steps: list[Step]) -> list[list[Key]]:
-        """By step, the buffers that no later one finds: to be released then."""
+    def endings(self, steps: list[TileStep]) -> list[list[Key]]:
+        """For each step the buffers to release after it, whose content no later step finds."""
         found = [[key for key in self._sizes(step) if key.kind not in KEPT] for step in steps]
         for kind, count in zip(KEPT, (self.tiling.buffers, self.tiling.weight_slots), strict=True):
             used = [(number, key) for number, step in enumerate(steps) for key in self._sizes(step) if key.kind == kind]
@@ -102,7 +103,7 @@ class Loader:
         for key in keys:
             self.buffers.release(key)
 
-    def _sizes(self, step: Step) -> dict[Key, int]:
+    def _sizes(self, step: TileStep) -> dict[Key, int]:
         """The buffers of a step."""
         found = {}
         if self.layer.core.input.root not in self.residents:
@@ -116,21 +117,21 @@ class Loader:
             found[Key(STAGING, name)] = box.vectors
         return found
 
-    def _staged(self, step: Step) -> dict[str, Box]:
+    def _staged(self, step: TileStep) -> dict[str, Box]:
         """What goes to DRAM0 after this step, by the output's name."""
         return {save.var.name: step.core if save.before_pool else step.region
                 for save in self.shape.streamed_outputs if step.complete and (step.last or save.before_pool)}
 
-    def _adds_in(self, step: Step) -> bool:
+    def _adds_in(self, step: TileStep) -> bool:
         """Whether the other Vars come into the accumulators in this step."""
         return step.begins if self.preloads else step.complete
 
-    def _pieces(self, step: Step) -> list[tuple[int, int]]:
+    def _pieces(self, step: TileStep) -> list[tuple[int, int]]:
         """Offsets of the weights of each output tile."""
         return [block.piece(step.inputs, step.taps) for block in self.shape.consts.blocks[slice(*step.region.tiles)]]
 
     # -- loads -----------------------------------------------------------------------------------------------------
-    def prepare(self, step: Step) -> Prepared:
+    def prepare(self, step: TileStep) -> Prepared:
         """Claim the buffers of a step; ``loads`` then fill them."""
         bases, fresh = self.buffers.claim(self._sizes(step))
         self.loads = []
@@ -139,7 +140,7 @@ class Loader:
                         self._residuals(step, places.get(RESIDUAL)),
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
-    def _strip(self, step: Step, place: tuple[int, bool] | None) -> View:
+    def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:
         return self._view(self.layer.core.input, step.strip, place)
 
     def _view(self, var: Var, box: Box, place: tuple[int, bool] | None) -> View:
@@ -152,7 +153,7 @@ class Loader:
             self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.VARS, self.arch)
         return view
 
-    def _pieces_at(self, step: Step, place: tuple[int, bool] | None) -> dict[int, int]:
+    def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
         """Where each output tile's weights lie."""
         core, lanes = self.layer.core, self.arch.array_size
         if isinstance(core, Product):
@@ -161,9 +162,9 @@ class Loader:
             return {output: view.address(output, rows[0], 0) for output in range(*step.region.tiles)}
         return self._weights(step, *place) if place else {}
 
-    def _weights(self, step: Step, base: int, fill: bool) -> dict[int, int]:
-        """Weights out of DRAM1; small ones load together. Where they come from both DRAMs, each piece does, so that
-        no step waits for one port while the other has nothing to do."""
+    def _weights(self, step: TileStep, base: int, fill: bool) -> dict[int, int]:
+        """Weights out of DRAM1; small ones load together. Where weights come from both DRAMs, loads are short and each
+        takes the port that has moved less, so that no step waits for one port while the other is idle."""
         pieces: dict[int, int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
@@ -178,7 +179,7 @@ class Loader:
                        for near, far, size in joined if fill for low, high in groups(size, most)]
         return pieces
 
-    def _residuals(self, step: Step, place: tuple[int, bool] | None) -> tuple[View, ...]:
+    def _residuals(self, step: TileStep, place: tuple[int, bool] | None) -> tuple[View, ...]:
         """The other Vars, streamed ones behind each other."""
         if not self._adds_in(step):
             return ()

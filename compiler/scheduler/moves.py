@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import Address, Space
-from weft.compiler.scheduler.spans import Box, View, between, spans
+from weft.compiler.tiling.spans import Box, View, between, spans
 from weft.hw.contract.arch import Arch
 
 

@@ -1,4 +1,4 @@
-"""One memory's free vectors, handed out so that each waits as little as possible for who used them last."""
+"""The free vectors of one memory. The least recently freed are handed out first, so loads rarely wait."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class _Segment:
 
 
 class Pool:
-    """Vectors 0..``depth`` - 1. What was given back longest ago is handed out first, so that buffers follow each other
-    round the whole memory and a load finds its place long out of use."""
+    """Vectors 0..``depth`` - 1. The least recently freed ones are handed out first. So buffers go round the whole
+    memory, and a load rarely waits for the last user of its place."""
 
     def __init__(self, depth: int) -> None:
         self._segments = [_Segment(0, depth, 0)]
@@ -46,8 +46,8 @@ class Pool:
         return Buffer(base, size)
 
     def _latest(self, first: int, size: int, bound: int) -> int:
-        """When the last of ``size`` vectors from a segment on was given back; ``bound`` if not before that, or if some
-        are held or missing."""
+        """The time at which the last of ``size`` vectors, from a segment on, was freed; ``bound`` where that is not
+        earlier, or where some of them are held or missing."""
         latest = 0
         for index in range(first, len(self._segments)):
             segment = self._segments[index]

@@ -22,6 +22,10 @@ class Schedule:
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
 
+    def text(self) -> str:
+        """One operation a line."""
+        return lir.program_text(self.operations)
+
 
 def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
     """Layer after layer."""

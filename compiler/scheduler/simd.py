@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Simd, SimdLoop, Space
-from weft.compiler.scheduler.spans import View, encodable, groups
+from weft.compiler.tiling.spans import View, encodable, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode
 

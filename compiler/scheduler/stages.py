@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.compiler.scheduler.shape import LayerShape
-from weft.compiler.scheduler.spans import Box, groups
-from weft.compiler.scheduler.tiling import Tiling
+from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Box, groups
 
 
 @dataclass(frozen=True)
-class Step:
+class TileStep:
     """What is loaded and computed together. ``stage`` numbers the accumulators' content.
 
     ``region`` is in pixels of the layer's output and ``core`` in those of its core's result, both have the output
@@ -32,16 +32,16 @@ class Step:
     last: bool
 
 
-def layer_steps(shape: LayerShape, tiling: Tiling) -> list[Step]:
+def layer_steps(shape: LayerShape, tiling: Tiling) -> list[TileStep]:
     """All steps in loop order; those without any weights are left out."""
-    steps: list[Step] = []
+    steps: list[TileStep] = []
     for stage, region in enumerate(_stages(shape, tiling)):
         weights = [choice for choice in _weights(shape, tiling, region)
                    if shape.loads or _has_work(shape, region, *choice)]
         parts = shape.core_parts(region, tiling.grain.part)
-        steps += [Step(stage, region, core, shape.input_region(core, *choice), *choice,
-                       begins=choice == weights[0], complete=choice == weights[-1],
-                       first=core == parts[0], last=core == parts[-1])
+        steps += [TileStep(stage, region, core, shape.input_region(core, *choice), *choice,
+                           begins=choice == weights[0], complete=choice == weights[-1],
+                           first=core == parts[0], last=core == parts[-1])
                   for core in parts for choice in weights]
     return steps
 

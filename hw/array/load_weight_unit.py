@@ -32,6 +32,7 @@ class LoadWeightUnit(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # operation -> walker, last address first -> local memory -> shift and weight to the array
         m = Module()
         arch = self._arch
         m.submodules.walker = walker = Walker(load_weight_layout(arch), ("local",), descending=True)

@@ -10,11 +10,11 @@ from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.array.processing_element import BiasAdder, ProcessingElement, ShadowWeight
-from weft.hw.contract import numerics
-from weft.hw.contract.arch import ONCE, Arch
+from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import array_latency
 from weft.hw.parts.delay import DelayLine, delayed
+from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
 from weft.hw.parts.ports import sum_layout, vector_layout
 
@@ -45,6 +45,7 @@ class SystolicArray(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        # activations skewed by lane -> rows of elements, top to bottom -> sums deskewed by column -> result
         m = Module()
         size = self._arch.array_size
         # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.
@@ -75,23 +76,9 @@ class SystolicArray(wiring.Component):
                 activations[r] = element.activation_o
             for above, element in pairwise(column):
                 m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
-            total = self._add_bias(m, j, active_bias, enter_shifts.tap(size + j), column)
+            total = circuits(self._arch).add_bias(m, j, active_bias, enter_shifts.tap(size + j), column)
             m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
         return m
-
-    def _add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[ProcessingElement]) -> Value:
-        """Column j's result: with ``once`` the bias is added to its sum, else the column starts from it."""
-        if self._arch.mac_rounding != ONCE:
-            start = Signal(signed(self._arch.number.width), name=f"start_{j}", reset_less=True)
-            m.d.sync += start.eq(bias)
-            m.d.comb += column[0].partial_sum_i.eq(start)
-            return column[-1].partial_sum_o
-        m.submodules[f"bias_adder_{j}"] = adder = BiasAdder(self._arch)
-        m.d.comb += [
-            adder.bias.eq(delayed(m, bias, self._arch.array_size - 1, name=f"bias_wave_{j}")),
-            adder.enter_shift.eq(enter_shift), adder.sum_i.eq(column[-1].partial_sum_o),
-        ]
-        return adder.sum_o
 
 
 class SystolicArrayReference:
@@ -109,8 +96,5 @@ class SystolicArrayReference:
         """The sums of one vector."""
         if swap:
             self.active = self.shadow
-        bias, weights, number = self.active[0], self.active[1:], self._arch.number
-        if self._arch.mac_rounding == ONCE:
-            entered = numerics.enter(bias, enter_shift, self._arch.accumulator_bits)
-            return numerics.mac_once(activation[None], weights, entered, number.width)[0]
-        return numerics.mac_every_step(activation[None], weights, bias, number)[0]
+        numbers = self._arch.numbers
+        return numbers.mac(activation[None], self.active[1:], numbers.enter(self.active[0], enter_shift))[0]

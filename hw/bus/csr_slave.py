@@ -24,6 +24,14 @@ STATUS_LAYOUT = data.StructLayout({status.name.lower(): 1 for status in sorted(S
 """done, error, timeout, tracepoint, running, idle: STATUS from bit 0 up."""
 
 
+STATUS_SOURCES = {"done": "done", "error": "error", "timeout": "timed_out", "tracepoint": "traced",
+                  "running": "running", "idle": "idle"}
+"""Bit of STATUS -> the member of ``control.status.MachineStatus`` that it shows."""
+SHOWN = {"error_cause": "cause", "error_program_counter": "error_program_counter",
+         "program_counter": "program_counter", "cycles": "cycles", "instructions": "instructions"}
+"""Input of CsrSlave -> the member of MachineStatus that goes there, for a register of its own."""
+
+
 class CsrSlave(wiring.Component):
     """Reads and writes of the register table, independent of each other.
 
@@ -33,7 +41,7 @@ class CsrSlave(wiring.Component):
     Halves of 64-bit counters are read as they are at that moment: read the high half again to notice a carry.
 
     ``status``, ``error_cause`` (isa.Cause), ``error_program_counter``, ``program_counter``, ``cycles``,
-    ``instructions``: what the read-only registers show.
+    ``instructions``: what the read-only registers show, see ``SHOWN``.
     ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``program_address``, ``program_bytes``:
     as written. ``interrupt``: some bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass, a cycle later.
     INTERRUPT_STATUS keeps each rise of status bits DONE..TRACEPOINT until 1 is written there; a rise in the same cycle

@@ -11,18 +11,20 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.bus import axi
 from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.isa import DRAM_OFFSET_BYTES
-from weft.hw.contract.timing import DRAM_REQUEST_LATENCY
+from weft.hw.contract.timing import (
+    DRAM_REQUEST_LATENCY,
+    OUTSTANDING_BURSTS,
+    READER_BEATS_WAITING,
+    READER_OPERATIONS_AHEAD,
+    READER_VECTORS_WAITING,
+    SEGMENTS_WAITING,
+)
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
 from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, size_width
 from weft.hw.parts.ports import local_write_port
 from weft.hw.parts.slices import fifo_of_two, stage
 from weft.hw.parts.walker import Walker
-
-OUTSTANDING_BURSTS = 32
-"""Bursts requested and not yet answered, at most, of one reader or writer."""
-OPERATIONS_AHEAD = 16
-"""Operations that wait for their data while the addresses of later ones are requested."""
 
 
 class Geometry:
@@ -68,11 +70,11 @@ def times(value, factor: int):
 class Segments(wiring.Component):
     """DRAM operations in, the contiguous segments of their DRAM side out, one a cycle.
 
-    A row of vectors without a stride is one segment, else each vector is one. Latency: 3 cycles from an operation
-    taken to its first segment. The next operation is taken with the last piece of the one before.
+    A row of vectors without a stride is one segment, else each vector is one. LATENCY: from an operation taken
+    to its first segment. The next operation is taken with the last piece of the one before.
     """
 
-    LATENCY = 3
+    LATENCY = Walker.LATENCY + 1 + StreamFifo.LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch, self._geometry = arch, Geometry(arch)
@@ -88,7 +90,7 @@ class Segments(wiring.Component):
             "vectors_m1": unsigned(size_width(self._arch)),
         })
         m.submodules.walker = walker = Walker(pieces, ("dram",))
-        m.submodules.segments = segments = StreamFifo(dram_segment_layout(self._arch), 2)
+        m.submodules.segments = segments = StreamFifo(dram_segment_layout(self._arch), SEGMENTS_WAITING)
         wiring.connect(m, segments.o, wiring.flipped(self.o))
         whole_rows = self.i.payload.dram.stride_log2 == 0
         m.d.comb += [
@@ -141,7 +143,7 @@ class BurstSplitter(wiring.Component):
     """Cuts segments into bursts at multiples of ``max_burst`` beats (a power of two), so never across 4 KiB.
 
     All bursts of a segment but its first and last have ``max_burst`` beats. One burst a cycle, also from segment to
-    segment; latency 1 cycle. ``cancel`` drops the segment inside and takes none.
+    segment; LATENCY from a segment to its first burst. ``cancel`` drops the segment inside and takes none.
     """
 
     LATENCY = 1
@@ -153,6 +155,7 @@ class BurstSplitter(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o
         m, burst = Module(), self.o.payload
         bits, new = self._beat_bits, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
@@ -181,6 +184,9 @@ class BurstSplitter(wiring.Component):
         with m.If(self.cancel):
             m.d.sync += self.o.valid.eq(0)
         return m
+
+
+assert Segments.LATENCY + BurstSplitter.LATENCY + 1 == DRAM_REQUEST_LATENCY, "and the register in issue()"
 
 
 def issue(m: Module, bursts, channel, room, data_width: int) -> Value:
@@ -227,10 +233,10 @@ def count_operations(m: Module, taken, done, most: int) -> Value:
 class DramReader(wiring.Component):
     """Copies DRAM to local memory, operation after operation, and nothing waits for the data but the data.
 
-    ``operation``: taken ahead of data; up to ``OPERATIONS_AHEAD`` wait for their data while the addresses of later ones
-    go out. Vector a of a window lies at byte window x 65536 + a x vector_bytes. A segment (a row of vectors; with a
-    DRAM stride a single vector) is read by INCR bursts of full beats, up to ``axi_max_burst``, cut at multiples of
-    it; beats shared by two segments are read for each. Up to ``OUTSTANDING_BURSTS`` are outstanding.
+    ``operation``: taken ahead of data; up to ``READER_OPERATIONS_AHEAD`` wait for their data while the addresses of
+    later ones go out. Vector a of a window lies at byte window x 65536 + a x vector_bytes. A segment (a row of
+    vectors; with a DRAM stride a single vector) is read by INCR bursts of full beats, up to ``axi_max_burst``, cut at
+    multiples of it; beats shared by two segments are read for each. Up to ``OUTSTANDING_BURSTS`` are outstanding.
     ``local_write``: vectors in program order (rows outer), scalars cut to the type's width.
     ``done``: a pulse for each operation, in order, in the cycle in which its last local write is taken.
     ``error``: a pulse for beats with a response other than OKAY, while their operation is the oldest that is not done
@@ -238,12 +244,12 @@ class DramReader(wiring.Component):
     beats are used like any other, so that the operation drains.
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
-    Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: 5 cycles from an operation taken to
-    arvalid, 3 from the beat that completes a vector to its local write (2 where a vector is a beat). ``r.ready``
-    depends on no other port in the same cycle.
+    Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: DRAM_REQUEST_LATENCY from an operation
+    taken to arvalid; 3 cycles from the beat that completes a vector to its local write (2 where a vector is a beat).
+    ``r.ready`` depends on no other port in the same cycle.
     """
 
-    REQUEST_LATENCY = DRAM_REQUEST_LATENCY
+    assert READER_VECTORS_WAITING == 2, "fifo_of_two"
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -255,11 +261,12 @@ class DramReader(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses -> local
         m = Module()
         arch, operation = self._arch, dram_layout(self._arch)
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
         m.submodules.segments = segments = Segments(arch)
-        m.submodules.waiting = waiting = StreamFifo(local, OPERATIONS_AHEAD)
+        m.submodules.waiting = waiting = StreamFifo(local, READER_OPERATIONS_AHEAD)
         m.submodules.walker = walker = Walker(local, ("local",))
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
@@ -277,7 +284,7 @@ class DramReader(wiring.Component):
             write.valid.eq(vectors.o.valid), write.payload.address.eq(to_write.target.address),
             vectors.o.ready.eq(write.ready), self.done.eq(write.valid & write.ready & to_write.target.last),
             self.busy.eq(count_operations(m, self.operation.valid & self.operation.ready, self.done,
-                                          OPERATIONS_AHEAD + 1)),
+                                          READER_OPERATIONS_AHEAD + 1)),
         ]
         for lane, scalar in enumerate(write.payload.data):
             stored = to_write.data.word_select(lane, 8 * arch.number.scalar_bytes)
@@ -291,7 +298,7 @@ class DramReader(wiring.Component):
         note = data.StructLayout({"first": 1, "last": 1, "ends": 1, **sizes})
         m.submodules.splitter = splitter = BurstSplitter(segment, arch.axi_max_burst)
         m.submodules.notes = notes = StreamFifo(note, OUTSTANDING_BURSTS)
-        m.submodules.beats = beats = StreamFifo(axi.read_data_layout(arch.axi_data_width), 2)
+        m.submodules.beats = beats = StreamFifo(axi.read_data_layout(arch.axi_data_width), READER_BEATS_WAITING)
         m.submodules.gearbox = gearbox = Gearbox(geometry.unit_width, geometry.beat_units, geometry.vector_units)
         wiring.connect(m, segments.o, splitter.i)
         wiring.connect(m, wiring.flipped(self.r), beats.i)
@@ -322,7 +329,7 @@ class DramReader(wiring.Component):
     def _report(self, m: Module, bad, ends, done) -> None:
         """``error`` for a bad beat, put off until its operation is the oldest that is not done. ``ends``: the last beat
         of an operation went into the gearbox, whose vectors may still be on their way out."""
-        inside, before = (Signal(range(OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
+        inside, before = (Signal(range(READER_OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
         m.d.sync += inside.eq(inside + ends - done)
         with m.If(before != 0):
             m.d.sync += before.eq(before - done)

@@ -8,7 +8,6 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
 from weft.hw.bus.dram_reader import (
-    OUTSTANDING_BURSTS,
     BurstSplitter,
     Geometry,
     Segments,
@@ -18,7 +17,13 @@ from weft.hw.bus.dram_reader import (
     issue,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import BURSTS_BEFORE_DATA, DRAM_REQUEST_LATENCY, WRITER_VECTORS_AHEAD
+from weft.hw.contract.timing import (
+    BURSTS_BEFORE_DATA,
+    OUTSTANDING_BURSTS,
+    WRITER_BEATS_WAITING,
+    WRITER_OPERATIONS_AHEAD,
+    WRITER_VECTORS_AHEAD,
+)
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
 from weft.hw.parts.operations import dram_layout
@@ -41,11 +46,9 @@ class DramWriter(wiring.Component):
     ``busy``: an operation was taken and is not done; then no burst is outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
-    Latency: 5 cycles from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 to wvalid (+ 4: vector = beat),
-    with register slices one more.
+    Latency: DRAM_REQUEST_LATENCY from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 cycles to wvalid (+ 4 where
+    a vector is a beat), with register slices one more.
     """
-
-    REQUEST_LATENCY = DRAM_REQUEST_LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -61,7 +64,7 @@ class DramWriter(wiring.Component):
         m.submodules.segments = segments = Segments(self._arch)
         operation = dram_layout(self._arch)
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
-        m.submodules.waiting = waiting = StreamFifo(local, 2)  # addresses do not wait for local memory's arbitration
+        m.submodules.waiting = waiting = StreamFifo(local, WRITER_OPERATIONS_AHEAD)
         m.submodules.walker = walker = Walker(local, ("local",))
         fork(m, self.operation, segments.i, waiting.i)
         wiring.connect(m, waiting.o, walker.i)
@@ -142,7 +145,7 @@ class DramWriter(wiring.Component):
         """Beats into bursts, through a FIFO: the gearbox does not wait for the bus's ready."""
         unit_bytes = Geometry(self._arch).unit_bytes
         word = data.StructLayout({"data": len(beats.payload.data), "mask": len(beats.payload.mask), "last": 1})
-        m.submodules.words = words = StreamFifo(word, 2)
+        m.submodules.words = words = StreamFifo(word, WRITER_BEATS_WAITING)
         sent, ends = Signal(8), Signal()
         m.d.comb += [
             ends.eq(sent == bursts.payload.len), words.i.valid.eq(beats.valid & bursts.valid),

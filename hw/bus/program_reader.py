@@ -7,8 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.bus.dram_reader import OUTSTANDING_BURSTS, BurstSplitter, issue, segment_layout
+from weft.hw.bus.dram_reader import BurstSplitter, issue, segment_layout
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import OUTSTANDING_BURSTS
 from weft.hw.parts.gearbox import StreamFifo
 
 BYTES_WIDTH = 32
@@ -24,11 +25,11 @@ class ProgramReader(wiring.Component):
     or after it comes out, so the beats then end without ``last``. ``busy``: from the cycle after start until the last
     beat was taken or, when stopped, until the last outstanding one arrived.
 
-    Bursts as DramReader's, of ``axi_max_burst`` beats or 4 KiB. Latency: 3 cycles from start to arvalid, 1 from a beat
-    read to a beat out.
+    Bursts as DramReader's, of ``axi_max_burst`` beats or 4 KiB. Latency: REQUEST_LATENCY cycles from start to
+    arvalid, 1 from a beat read to a beat out.
     """
 
-    REQUEST_LATENCY = 3
+    REQUEST_LATENCY = 1 + BurstSplitter.LATENCY + 1  # the segment's register, the address channel's
 
     def __init__(self, arch: Arch) -> None:
         self._width, self._address_width = arch.stream_width, arch.axi_address_width
@@ -41,6 +42,7 @@ class ProgramReader(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)

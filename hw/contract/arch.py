@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnce, NumberSystem
 from weft.hw.contract.numerics import DataType
+from weft.hw.contract.strict_json import read_object
 
-ONCE, EVERY_STEP = "once", "every_step"
-MAC_ROUNDINGS = (ONCE, EVERY_STEP)
+ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
+"""Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.numbers``."""
 
 
 def bits_to_count(count: int) -> int:
@@ -89,12 +90,12 @@ class Arch:
     register_slices: int = 0
 
     def __post_init__(self) -> None:
-        if self.mac_rounding not in MAC_ROUNDINGS:
-            raise ArchError("mac_rounding", self.mac_rounding, " or ".join(MAC_ROUNDINGS),
+        if self.mac_rounding not in SYSTEMS:
+            raise ArchError("mac_rounding", self.mac_rounding, " or ".join(SYSTEMS),
                             "use once, unless results of the original are to be matched")
         if self.accumulator_width is None:
-            width = self.number.width
-            object.__setattr__(self, "accumulator_width", 2 * width if self.mac_rounding == ONCE else width)
+            width = SYSTEMS[self.mac_rounding].default_accumulator_width(self.number)
+            object.__setattr__(self, "accumulator_width", width)
         for key, (low, high) in LIMITS.items():
             self._check_integer(key, low, high)
         self._check_together()
@@ -109,14 +110,7 @@ class Arch:
 
     def _check_together(self) -> None:
         """What two keys allow each other."""
-        number, width = self.number, self.accumulator_bits
-        if self.mac_rounding == EVERY_STEP and width != number.width:
-            raise ArchError("accumulator_width", width,
-                            f"{number.width} (the data type's) with mac_rounding every_step",
-                            "leave accumulator_width out")
-        if width <= number.point or width < number.width:
-            raise ArchError("accumulator_width", width, f"at least the data type's width {number.width}",
-                            "leave accumulator_width out for twice the data type's width")
+        self.numbers.check()
         for key in ("dram0_depth", "dram1_depth"):
             needed = getattr(self, key) * self.vector_bytes
             if needed > 1 << self.axi_address_width:
@@ -144,6 +138,11 @@ class Arch:
     def number(self) -> DataType:
         """The scalar type."""
         return DataType.parse(self.data_type)
+
+    @cached_property
+    def numbers(self) -> NumberSystem:
+        """The arithmetic: scalars, sums and accumulators."""
+        return SYSTEMS[self.mac_rounding](self.number, self.accumulator_bits)
 
     @property
     def accumulator_bits(self) -> int:
@@ -208,16 +207,8 @@ class Arch:
     @classmethod
     def load(cls, name_or_path: str | Path) -> Arch:
         """A preset's name (``pynq``) or the path of a ``.tarch`` file. Raises ArchError."""
-        path = find(name_or_path)
-        try:
-            values = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise WeftError(explain(f"architecture file {path}", f"something unreadable ({error})",
-                                    "a JSON object of architecture keys", "start from a preset of arch/")) from None
-        if not isinstance(values, dict):
-            raise WeftError(explain(f"architecture file {path}", type(values).__name__,
-                                    "a JSON object of architecture keys", "start from a preset of arch/"))
-        return cls.from_dict(values)
+        return cls.from_dict(read_object(find(name_or_path), "architecture file",
+                                         "a JSON object of architecture keys", "start from a preset of arch/"))
 
 
 PRESETS = Path(__file__).parents[2] / "presets"
@@ -232,10 +223,17 @@ def presets() -> dict[str, Path]:
 def find(name_or_path: str | Path) -> Path:
     """The ``.tarch`` file meant by a preset's name or a path. Raises WeftError when there is none."""
     path = Path(name_or_path)
-    if path.suffix == ".tarch" and path.is_file():
+    if path.suffix == ".tarch" and _is_file(path):
         return path
     known = presets()
     if str(name_or_path) in known:
         return known[str(name_or_path)]
     raise WeftError(explain("architecture", name_or_path, f"a preset ({', '.join(sorted(known))}) or an existing "
                             ".tarch file", "name one of them with -a"))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name longer than the system takes
+        return False

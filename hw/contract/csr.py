@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 
 IDENTITY = 0x5745_4654
 """ASCII "WEFT"."""
@@ -94,7 +94,7 @@ def parameter_values(arch: Arch) -> dict[str, int]:
         "VERSION": VERSION,
         "ARRAY_SIZE": arch.array_size,
         "DATA_TYPE": number.width | number.point << 8 | arch.accumulator_bits << 16
-                     | (arch.mac_rounding == EVERY_STEP) << 24,
+                     | arch.numbers.code << 24,
         "LOCAL_DEPTH": arch.local_depth,
         "ACCUMULATOR_DEPTH": arch.accumulator_depth,
         "DRAM0_DEPTH_M1": arch.dram0_depth - 1,

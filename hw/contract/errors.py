@@ -25,9 +25,20 @@ class IsaError(WeftError):
     """A value that does not fit its field, or a program that cannot be read."""
 
 
+LONGEST = 1000
+"""Characters of each part of an error text: names and attributes may be megabytes."""
+
+
 def explain(what: str, found: object, allowed: str, way_out: str) -> str:
     """The one form of an error text."""
+    what, found, allowed, way_out = map(_shortened, (what, str(found), allowed, way_out))
     return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST // 2]} ... ({len(text)} characters) ... {text[-LONGEST // 4:]}"
 
 
 def run_script(main: Callable[[], int | None]) -> NoReturn:

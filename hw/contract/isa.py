@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -152,14 +152,14 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
 
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
-    """Whether Configure must refuse the value. With ``every_step`` the two shifts must stay the type's point."""
-    if arch.mac_rounding == "every_step" and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+    """Whether Configure must refuse the value. Where numbers have no points of their own, the two shifts are fixed."""
+    if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
         return value != arch.number.point
     return value > register_table(arch)[register].maximum
 
 
 class Cause(enum.IntEnum):
-    """Why the machine stopped. Where several apply, the lowest number is reported."""
+    """Why the machine stopped. Where several apply to one instruction, the lowest number is reported."""
 
     NONE = 0
     OPCODE = 1
@@ -181,6 +181,8 @@ class Cause(enum.IntEnum):
     DRAM1_WRITE_RESPONSE = 19
     PROGRAM_READ_RESPONSE = 20
 
+
+CAUSE_WIDTH = max(Cause).bit_length()
 
 CAUSE_TEXTS: dict[Cause, str] = {
     Cause.NONE: "no error",
@@ -224,7 +226,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Operation:
+class InstructionSpec:
     """One row of the instruction table. ``flags`` from bit 0 up; DataMove's flags are a DataFlow instead."""
 
     name: str
@@ -232,20 +234,43 @@ class Operation:
     fields: tuple[Field, ...] = ()
 
 
-OPERATIONS: dict[Opcode, Operation] = {
-    Opcode.NO_OP: Operation("NoOp"),
-    Opcode.MAT_MUL: Operation("MatMul", ("accumulate", "zeroes"), (
+OPERATIONS: dict[Opcode, InstructionSpec] = {
+    Opcode.NO_OP: InstructionSpec("NoOp"),
+    Opcode.MAT_MUL: InstructionSpec("MatMul", ("accumulate", "zeroes"), (
         Field("local", 0, Kind.ADDRESS), Field("accumulator", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
-    Opcode.DATA_MOVE: Operation("DataMove", (), (
+    Opcode.DATA_MOVE: InstructionSpec("DataMove", (), (
         Field("local", 0, Kind.ADDRESS), Field("far", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
-    Opcode.LOAD_WEIGHT: Operation("LoadWeight", ("zeroes", "zero_bias"), (
+    Opcode.LOAD_WEIGHT: InstructionSpec("LoadWeight", ("zeroes", "zero_bias"), (
         Field("local", 0, Kind.ADDRESS), Field("size", 1, Kind.SIZE))),
-    Opcode.SIMD: Operation("SIMD", ("read", "write", "accumulate", "hold"), (
+    Opcode.SIMD: InstructionSpec("SIMD", ("read", "write", "accumulate", "hold"), (
         Field("write_address", 0, Kind.ADDRESS), Field("read_address", 1, Kind.ADDRESS), Field("sub", 2, Kind.SUB))),
-    Opcode.LOAD_LUT: Operation("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
-    Opcode.SIMD_LOOP: Operation("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
-    Opcode.CONFIGURE: Operation("Configure", (), (Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
+    Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
+    Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
+    Opcode.CONFIGURE: InstructionSpec("Configure", (), (
+        Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }
+
+
+@cache
+def flag_bit(opcode: int, name: str) -> int:
+    """The bit of a flag within the flags of an instruction. Raises ValueError where the table has no such flag."""
+    return OPERATIONS[Opcode(opcode)].flags.index(name)
+
+
+@cache
+def operand_of(opcode: int, name: str) -> int:
+    """The operand (0, 1, 2) that a field lies in. Raises ValueError where the table has no such field."""
+    fields = OPERATIONS[Opcode(opcode)].fields
+    return fields[[field.name for field in fields].index(name)].operand
+
+
+RELU_BIT = (DataFlow.ACCUMULATOR_TO_LOCAL ^ DataFlow.ACCUMULATOR_TO_LOCAL_RELU).bit_length() - 1
+"""The flag of a DataMove out of the accumulators that asks for max(0, x)."""
+MOVE_ACCUMULATE_BIT = (DataFlow.LOCAL_TO_ACCUMULATOR ^ DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE).bit_length() - 1
+"""The flag of a DataMove into the accumulators that adds instead of replacing."""
+
+SUB_REGISTERS = ("destination", "right", "left")
+"""Registers of a SIMD sub-instruction from bit 0 up, ``simd_register_width`` bits each; the SIMD opcode lies above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +286,14 @@ class Instruction:
     @property
     def operands(self) -> tuple[int, int, int]:
         return self.operand0, self.operand1, self.operand2
+
+    def flag(self, name: str) -> bool:
+        """Whether a flag of this opcode is set."""
+        return bool(self.flags >> flag_bit(self.opcode, name) & 1)
+
+    def raw(self, name: str) -> int:
+        """The operand that a field of this opcode lies in."""
+        return self.operands[operand_of(self.opcode, name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,12 +390,16 @@ class Isa:
             raise IsaError(explain(what, size, f"1..{1 << width}", "split the operation"))
         return size - 1
 
+    @staticmethod
+    def _flags(opcode: Opcode, **flags: bool) -> int:
+        return sum(bool(value) << flag_bit(opcode, name) for name, value in flags.items())
+
     def no_op(self) -> Instruction:
         return Instruction(Opcode.NO_OP)
 
     def mat_mul(self, local: int, accumulator: int, size: int, *, accumulate: bool = False, zeroes: bool = False,
                 local_stride: int = 1, accumulator_stride: int = 1) -> Instruction:
-        return Instruction(Opcode.MAT_MUL, accumulate | zeroes << 1,
+        return Instruction(Opcode.MAT_MUL, self._flags(Opcode.MAT_MUL, accumulate=accumulate, zeroes=zeroes),
                            self._address("MatMul local", 0, local, local_stride),
                            self._address("MatMul accumulator", 1, accumulator, accumulator_stride),
                            self._size("MatMul size", 2, size))
@@ -378,14 +415,15 @@ class Isa:
     def load_weight(self, local: int, size: int, *, zeroes: bool = False, zero_bias: bool = False,
                     local_stride: int = 1) -> Instruction:
         """Shift ``size`` vectors in, last address first; the bias row comes from ``local`` itself."""
-        return Instruction(Opcode.LOAD_WEIGHT, zeroes | zero_bias << 1,
+        return Instruction(Opcode.LOAD_WEIGHT, self._flags(Opcode.LOAD_WEIGHT, zeroes=zeroes, zero_bias=zero_bias),
                            self._address("LoadWeight local", 0, local, local_stride),
                            self._size("LoadWeight size", 1, size))
 
     def simd(self, sub: SimdSub, *, read: int | None = None, write: int | None = None, accumulate: bool = False,
              hold: bool = False, read_stride: int = 1, write_stride: int = 1) -> Instruction:
         """``read`` / ``write`` are accumulator addresses, None for no access; strides count only in a loop."""
-        flags = (read is not None) | (write is not None) << 1 | accumulate << 2 | hold << 3
+        flags = self._flags(Opcode.SIMD, read=read is not None, write=write is not None, accumulate=accumulate,
+                            hold=hold)
         return Instruction(Opcode.SIMD, flags,
                            self._address("SIMD write address", 0, write or 0, write_stride),
                            self._address("SIMD read address", 1, read or 0, read_stride),
@@ -408,7 +446,7 @@ class Isa:
         """From the top: opcode, left, right, destination."""
         width = self.simd_register_width
         value = self._fit("SIMD opcode", sub.opcode, self.simd_opcode_width)
-        for name in ("left", "right", "destination"):
+        for name in reversed(SUB_REGISTERS):
             value = value << width | self._fit(f"SIMD {name}", getattr(sub, name), width)
         return value
 

@@ -74,7 +74,7 @@ class DataType:
     width: int
     point: int
 
-    PATTERN = re.compile(r"FP(\d+)BP?(\d+)")
+    PATTERN = re.compile(r"FP([0-9]{1,4})BP?([0-9]{1,4})")
     WIDTHS = range(4, 33)
 
     @classmethod
@@ -147,43 +147,3 @@ def multiply_exact(activations: np.ndarray, weights: np.ndarray, width: int) -> 
         return np.rint(activations.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
     dtype = integer_dtype(bits)
     return activations.astype(dtype) @ weights.astype(dtype)
-
-
-def mac_once(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, width: int) -> np.ndarray:
-    """``mac_rounding = once``: bias + activations @ weights, exact (not yet saturated to the accumulator).
-
-    activations [n, rows], weights [rows, columns], bias [columns] already entered -> [n, columns].
-    """
-    return multiply_exact(activations, weights, width) + bias
-
-
-def mac_every_step(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, data_type: DataType) -> np.ndarray:
-    """``mac_rounding = every_step``: each multiply-accumulate rounds and saturates; bias first, lanes ascending.
-
-    Shapes as in :func:`mac_once`, bias a plain scalar row; the result is of the data type.
-    """
-    parts = range(0, max(len(activations), 1), PART_VECTORS)
-    return np.concatenate([_mac_every_step(activations[k:k + PART_VECTORS], weights, bias, data_type) for k in parts])
-
-
-PART_VECTORS = 64
-"""Vectors that ``mac_every_step`` takes at a time, so that their products stay in the cache."""
-
-
-def _mac_every_step(activations: np.ndarray, weights: np.ndarray, bias: np.ndarray, data_type: DataType) -> np.ndarray:
-    """HALF_EVEN of product + (total << point) is total + the product rounded half down, plus one where the product
-    lies half way and that sum is odd: so all but this last step is done for all products at once."""
-    width, point = data_type.width, data_type.point
-    # |x*w| <= 2**(2*width-2), so a product and half of One fit 2*width bits.
-    dtype = np.int32 if 2 * width <= 32 else np.int64
-    activations, weights = activations.astype(dtype), weights.astype(dtype)
-    half = data_type.one // 2
-    products = activations.T[:, :, None] * weights[:, None, :]
-    half_way = ((products & (data_type.one - 1)) == half).astype(dtype)
-    half_down = (products + (half - 1)) >> point
-    total = np.broadcast_to(bias.astype(dtype), products.shape[1:])
-    for lane in range(len(weights)):
-        total = total + half_down[lane]
-        total += total & half_way[lane]
-        total = saturate(total, width)
-    return total.astype(np.int64)

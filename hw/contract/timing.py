@@ -1,9 +1,10 @@
-"""Cycle counts that the blocks keep and that the estimator and tests read: the one place for them."""
+"""Cycle counts and depths that blocks promise each other. Blocks, their tests and the estimator read them here."""
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import ONCE, Arch
+from weft.hw.contract.arch import Arch
 
+# -- memories ----------------------------------------------------------------------------------------------------------
 LOCAL_READ_LATENCY = 4
 """From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
 
@@ -11,12 +12,12 @@ ACCUMULATOR_READ_LATENCY = 5
 """From an accumulator read request taken to its response: arbitration register, block RAM, output register, the row
 with older writes, and with the newest."""
 
-
 PATIENCE = 16
 """Cycles in a row in which MatMul, which both memories serve first, keeps others waiting before it leaves a gap of one.
 A power of two, more than any walk that goes round the banks comes to."""
 
 
+# -- the array ---------------------------------------------------------------------------------------------------------
 def weight_latency(arch: Arch) -> int:
     """From a weight row's request taken to the cycle in which the last place of the array shifts for it: local memory,
     then the wave to the last row of the last column."""
@@ -25,13 +26,18 @@ def weight_latency(arch: Arch) -> int:
 
 def array_latency(arch: Arch) -> int:
     """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
-    with mac_rounding ``once`` the bias added below."""
-    return 2 * arch.array_size + (2 if arch.mac_rounding == ONCE else 1)
+    the bias."""
+    return 2 * arch.array_size + arch.numbers.bias_cycles
+
+
+def product_latency(arch: Arch) -> int:
+    """From MatMul's request of a vector taken to its sum offered to the accumulators."""
+    return LOCAL_READ_LATENCY + array_latency(arch)
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
 DECODE_LATENCY = 5
-"""From an instruction accepted to what the decoder gives the interlock."""
+"""From an instruction accepted to what the decoder gives the interlock: a cycle for each of its stages."""
 
 ISSUE_LATENCY = 4
 """From an instruction given to the interlock to its unit's stream valid, when nothing conflicts."""
@@ -40,11 +46,15 @@ SIMD_ISSUE_LATENCY = 3
 """The same for the SIMD unit, whose queue has a memory of its own."""
 
 FETCH_LATENCY = 2
-"""From a queue's wish for its next operation, the cycle after one was taken, to the unit's stream valid."""
+"""From a queue's wish for its next operation, the cycle after one was taken, to the unit's stream valid. The SIMD
+unit's queue wishes in the cycle in which one is taken, and has the next one a cycle later."""
 
 # -- pipelines ---------------------------------------------------------------------------------------------------------
 LEAVE_LATENCY = 2
 """Accumulators rounded off."""
+
+ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + LEAVE_LATENCY
+"""From an accumulator read request taken to its row, rounded off."""
 
 READ_STREAM_LATENCY = 2
 """From a memory's response to the row on the stream."""
@@ -54,6 +64,17 @@ READ_STREAM_SPARE = 4
 
 ALU_LATENCY = 4
 LOOKUP_LATENCY = 6
+
+
+def execute_latency(arch: Arch) -> int:
+    """From a SIMD operation's input to its result."""
+    return LOOKUP_LATENCY if arch.lut_count else ALU_LATENCY
+
+
+def register_latency(arch: Arch) -> int:
+    """From a SIMD operation's issue to the first cycle in which one that reads its destination register can issue."""
+    return execute_latency(arch) + 1
+
 
 SIMD_SLOTS = 32
 """Copies of each SIMD register on a machine with loops: one of the program's, the others of iterations in flight.
@@ -68,6 +89,31 @@ SIMD_IN_FLIGHT = 16
 DRAM_REQUEST_LATENCY = 5
 """From an operation taken by a DRAM unit to its first address valid."""
 
+SEGMENTS_WAITING = 2
+"""Segments (contiguous runs of vectors) of a DRAM unit between its address arithmetic and the burst splitter."""
+
+SEGMENTS_AHEAD = 1 + SEGMENTS_WAITING + 1
+"""Segments of a DRAM unit between the walk over its operations and the bursts: in the arithmetic's register, waiting,
+in the burst splitter. A register slice in place of the register holds one more."""
+
+OUTSTANDING_BURSTS = 32
+"""Bursts requested and not yet answered, at most, of one reader or writer."""
+
+READER_OPERATIONS_AHEAD = 16
+"""Operations of a DRAM reader that wait for their data while the addresses of later ones are requested."""
+
+READER_BEATS_WAITING = 2
+"""Beats of a DRAM reader between the bus and its gearbox."""
+
+READER_VECTORS_WAITING = 2
+"""Vectors of a DRAM reader between its gearbox and local memory."""
+
+WRITER_OPERATIONS_AHEAD = 2
+"""Operations of a DRAM writer whose DRAM addresses are made before the vectors of the one before are all requested."""
+
+WRITER_BEATS_WAITING = 2
+"""Beats of a DRAM writer between its gearbox and the bus."""
+
 BURSTS_BEFORE_DATA = 16
 """Bursts of a DRAM writer whose address may be out before their data is."""
 
@@ -75,8 +121,11 @@ WRITER_VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
 """Vectors requested from local memory by a DRAM writer and not yet in its gearbox: enough for one a cycle."""
 
 SIMULATED_DRAM_LATENCY = 20
-"""Of the simulated DRAM where nothing else is said: from an address taken to the first beat, and from a burst's last
-beat to its response."""
+"""Of the simulated DRAM where nothing else is said (``weft run --on rtl``, ``weft estimate``, tests): from an address
+taken to the first beat, and from a burst's last beat to its response."""
+
+EXPECTED_DRAM_LATENCY = 30
+"""The same of a board's DRAM: what the compiler plans for, and what the benchmarks simulate."""
 
 SIMULATED_DRAM_BURSTS = 16
 """Bursts under way in the simulated DRAM at most, each way (simulate/sv/axi_dram.sv)."""

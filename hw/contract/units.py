@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Opcode
 
 
@@ -60,6 +61,19 @@ UNITS: dict[str, Unit] = {
 """SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads."""
 
 UNIT_NAMES = tuple(UNITS)
+
+
+def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
+    """Those that a unit of this machine has: only LoadLUT takes the SIMD unit to local memory."""
+    return tuple(access for access in UNITS[unit].accesses
+                 if arch.lut_count or unit != "simd" or access.memory is not Memory.LOCAL)
+
+
+def clients(arch: Arch, memory: Memory, *, writes: bool) -> tuple[str, ...]:
+    """The units of this machine that read a memory, or those that write it."""
+    return tuple(unit for unit in UNIT_NAMES
+                 if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit)))
+
 
 UNIT_OF_FLOW = {
     DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from amaranth.hdl import Const, Mux
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
+    CAUSE_WIDTH,
+    SUB_REGISTERS,
     Cause,
     DataFlow,
     Isa,
     Opcode,
     Register,
     SimdOpcode,
+    flag_bit,
+    operand_of,
     simd_argument_count,
 )
 
@@ -31,9 +35,9 @@ def any_of(value, numbers):
 
 def first_cause(faults: dict[Cause, object]):
     """The lowest cause whose condition holds, NONE otherwise."""
-    result = Const(Cause.NONE, 5)
+    result = Const(Cause.NONE, CAUSE_WIDTH)
     for cause in sorted(faults, reverse=True):
-        result = Mux(faults[cause], Const(cause, 5), result)
+        result = Mux(faults[cause], Const(cause, CAUSE_WIDTH), result)
     return result
 
 
@@ -46,11 +50,17 @@ class InstructionView:
         self.flags = raw[isa.flags_offset:isa.flags_offset + 4]
         self.operands = [raw[offset:offset + width]
                          for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True)]
-        self.sub = self.operands[2][:isa.sub_width]
+        self.sub = self.field(Opcode.SIMD, "sub")[:isa.sub_width]
         width = isa.simd_register_width
-        self.simd_destination, self.simd_right, self.simd_left = (
-            self.sub[index * width:(index + 1) * width] for index in range(3))
-        self.simd_opcode = self.sub[3 * width:]
+        self.simd = {name: self.sub[index * width:(index + 1) * width] for index, name in enumerate(SUB_REGISTERS)}
+        self.simd_opcode = self.sub[len(SUB_REGISTERS) * width:]
+
+    def field(self, opcode: Opcode, name: str):
+        """The operand that a field of this opcode lies in."""
+        return self.operands[operand_of(opcode, name)]
+
+    def flag(self, opcode: Opcode, name: str):
+        return self.flags[flag_bit(opcode, name)]
 
     def address(self, operand: int):
         return self.operands[operand][:self.isa.address_widths[operand]]
@@ -70,17 +80,18 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
     """Everything that can be said without addresses: cause -> condition. ``in_loop``: a loop body is expected."""
     isa = view.isa
     simd = view.opcode_is(Opcode.SIMD)
+    register, table, body = (view.field(opcode, name) for opcode, name in (
+        (Opcode.CONFIGURE, "register"), (Opcode.LOAD_LUT, "table"), (Opcode.SIMD_LOOP, "body")))
     return {
         Cause.OPCODE: ~any_of(view.opcode, isa.opcodes()),
         Cause.FLAGS: _flags_fault(isa, view, in_loop),
         Cause.RESERVED_BITS: _reserved_fault(isa, view),
-        Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(view.operands[0], Register),
+        Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(register, Register),
         Cause.REGISTER_VALUE: view.opcode_is(Opcode.CONFIGURE) & _value_fault(arch, isa, view),
         Cause.SIMD_OPCODE: simd & (view.simd_opcode > (SimdOpcode.LOOKUP if arch.lut_count else SimdOpcode.MAX)),
         Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),
-        Cause.LUT_TABLE: view.opcode_is(Opcode.LOAD_LUT) & (view.operands[1] > arch.lut_count),
-        Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP)
-                                              & (view.operands[1] >= arch.simd_loop_depth)),
+        Cause.LUT_TABLE: view.opcode_is(Opcode.LOAD_LUT) & (table > arch.lut_count),
+        Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP) & (body >= arch.simd_loop_depth)),
     }
 
 
@@ -104,26 +115,28 @@ def _reserved_fault(isa: Isa, view: InstructionView):
 
 
 def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
-    value, fault = view.operands[1], Const(0, 1)
+    number, value = view.field(Opcode.CONFIGURE, "register"), view.field(Opcode.CONFIGURE, "value")
+    fault = Const(0, 1)
     for register, spec in isa.registers.items():
-        if arch.mac_rounding == EVERY_STEP and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
-            bad = value != arch.number.point
+        if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+            bad = value != arch.numbers.fixed_shift
         elif spec.maximum >= (1 << len(value)) - 1:
             continue
         else:
             bad = value > spec.maximum
-        if register < 1 << len(view.operands[0]):
-            fault = fault | ((view.operands[0] == register) & bad)
+        if register < 1 << len(number):
+            fault = fault | ((number == register) & bad)
     return fault
 
 
 def _simd_register_fault(arch: Arch, view: InstructionView):
     most = arch.simd_registers_depth
-    if arch.simd_registers_depth + 1 == 1 << len(view.simd_left) and not arch.lut_count:
+    left, right, destination = (view.simd[name] for name in ("left", "right", "destination"))
+    if arch.simd_registers_depth + 1 == 1 << len(left) and not arch.lut_count:
         return Const(0, 1)
     one = any_of(view.simd_opcode, [op for op in SimdOpcode if simd_argument_count(op) >= 1])
     two = any_of(view.simd_opcode, [op for op in SimdOpcode if simd_argument_count(op) == 2])
-    fault = (one & (view.simd_left > most)) | (two & (view.simd_right > most)) | (view.simd_destination > most)
+    fault = (one & (left > most)) | (two & (right > most)) | (destination > most)
     if arch.lut_count:
-        fault = fault | ((view.simd_opcode == SimdOpcode.LOOKUP) & (view.simd_destination + arch.lut_count > most))
+        fault = fault | ((view.simd_opcode == SimdOpcode.LOOKUP) & (destination + arch.lut_count > most))
     return fault

@@ -15,7 +15,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Isa, Opcode, Register
+from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
+from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
@@ -23,8 +24,13 @@ from weft.hw.control.issue import issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.hw.parts.slices import RegisterSlice, Stage
 
+STAGES = ("read", "multiply", "sum", "check", "give")
+assert len(STAGES) == DECODE_LATENCY
+
 SIZE_WIDTH = 17
 """Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
+
+assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size"), "read as one"
 
 WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 REGISTER_WIDTH = max(Register).bit_length()
@@ -40,7 +46,7 @@ class Decoder(wiring.Component):
     ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
     is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
     ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number
-    of the next instruction. Latency: 5 cycles from i to o.
+    of the next instruction. Latency: DECODE_LATENCY from i to o.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -49,22 +55,21 @@ class Decoder(wiring.Component):
             "i": In(stream.Signature(unsigned(8 * self.isa.instruction_bytes))),
             "o": Out(stream.Signature(issue_layout(arch))),
             "halt": In(1), "drained": In(1), "busy": Out(1),
-            "fault": Out(1), "cause": Out(5), "fault_program_counter": Out(32),
+            "fault": Out(1), "cause": Out(CAUSE_WIDTH), "fault_program_counter": Out(32),
             "program_counter": Out(32), "accepted": Out(1), "retired": Out(1),
             "timeout": Out(16), "tracepoint": Out(32), "sample_interval": Out(16),
         })
 
     def elaborate(self, platform) -> Module:
+        # i -> read: form, Configure -> multiply: products -> sum: last addresses -> check: depths -> give -> o
         m = Module()
         multiply, add, check = self._stages()
         travels = multiply.shape().members
         raw = Signal.like(self.i.payload, reset_less=True)
         forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms",
                        reset_less=True)
-        read_valid, multiply_valid, sum_valid, check_valid = (
-            Signal(name=f"{name}_valid") for name in ("read", "multiply", "sum", "check"))
-        read_ready, multiply_ready, sum_ready, check_ready = (
-            Signal(name=f"{name}_ready") for name in ("read", "multiply", "sum", "check"))
+        read_valid, multiply_valid, sum_valid, check_valid = (Signal(name=f"{name}_valid") for name in STAGES[:-1])
+        read_ready, multiply_ready, sum_ready, check_ready = (Signal(name=f"{name}_ready") for name in STAGES[:-1])
         stop = self.fault | self.halt
         moves_window, hold = Signal(reset_less=True), Signal()  # a DRAM window moves only when nothing is under way
         given = data.StructLayout({"issue": self.o.payload.shape(), "to_unit": 1})
@@ -81,7 +86,8 @@ class Decoder(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += [read_valid.eq(self.i.valid), raw.eq(self.i.payload)]
             arriving = InstructionView(self.isa, self.i.payload)
-            m.d.sync += moves_window.eq(arriving.opcode_is(Opcode.CONFIGURE) & any_of(arriving.operands[0], WINDOWS))
+            register = arriving.field(Opcode.CONFIGURE, "register")
+            m.d.sync += moves_window.eq(arriving.opcode_is(Opcode.CONFIGURE) & any_of(register, WINDOWS))
             for in_loop in (0, 1):
                 faults = form_faults(self._arch, arriving, in_loop)
                 m.d.sync += [forms[in_loop][cause.name].eq(fault) for cause, fault in faults.items()]
@@ -108,8 +114,8 @@ class Decoder(wiring.Component):
         issue = issue_layout(self._arch)
         lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
         groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
-        # What travels besides the decoded instruction: the form's cause, and what its last addresses are made of.
-        travels = {"issue": issue, "cause": 5, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
+        # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
+        travels = {"issue": issue, "cause": CAUSE_WIDTH, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
                    "far_dram0": 1, "far_dram1": 1}
         stages = {
             "multiply": travels,
@@ -128,28 +134,30 @@ class Decoder(wiring.Component):
     def _read(self, m: Module, raw, forms, leaves, out) -> None:
         """``forms``: what is wrong with the form outside a loop body and within one."""
         view = InstructionView(self.isa, raw)
-        register = view.operands[0][:REGISTER_WIDTH]  # where it is legal
-        m.submodules.registers = registers = ConfigRegisters(self._arch, len(register), len(view.operands[1]))
+        register = view.field(Opcode.CONFIGURE, "register")[:REGISTER_WIDTH]  # where it is legal
+        value = view.field(Opcode.CONFIGURE, "value")
+        m.submodules.registers = registers = ConfigRegisters(self._arch, len(register), len(value))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
         loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
         in_loop = loop_left != 0
-        cause, legal = Signal(5), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
+        cause, legal = Signal(CAUSE_WIDTH), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
         configure = view.opcode_is(Opcode.CONFIGURE) & legal
         sets_counter = configure & (register == Register.PROGRAM_COUNTER)
         m.d.comb += [
             cause.eq(first_cause({form: Mux(in_loop, forms[1][form.name], forms[0][form.name])
                                   for form in FORM_CAUSES})),
             registers.write.eq(leaves & configure),
-            registers.number.eq(register), registers.value.eq(view.operands[1]),
+            registers.number.eq(register), registers.value.eq(value),
             self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
             self.sample_interval.eq(registers.sample_interval),
         ]
         loop = view.opcode_is(Opcode.SIMD_LOOP) & legal
+        iterations, body_m1 = view.field(Opcode.SIMD_LOOP, "iterations"), view.field(Opcode.SIMD_LOOP, "body")
         with m.If(leaves):
-            m.d.sync += self.program_counter.eq(Mux(sets_counter, view.operands[1], self.program_counter + 1))
-            m.d.sync += loop_left.eq(Mux(loop, view.operands[1] + 1, Mux(in_loop, loop_left - 1, 0)))
+            m.d.sync += self.program_counter.eq(Mux(sets_counter, value, self.program_counter + 1))
+            m.d.sync += loop_left.eq(Mux(loop, body_m1 + 1, Mux(in_loop, loop_left - 1, 0)))
             with m.If(loop):
-                m.d.sync += [loop_iterations.eq(view.operands[0]), loop_oversize.eq(self._oversize(view.operands[0]))]
+                m.d.sync += [loop_iterations.eq(iterations), loop_oversize.eq(self._oversize(iterations))]
             m.d.sync += [
                 out.cause.eq(cause),
                 *self._addresses(view, registers, out),
@@ -163,18 +171,18 @@ class Decoder(wiring.Component):
 
     def _addresses(self, view: InstructionView, registers, out) -> list:
         """Operands, their pitches, and which memories they are in."""
-        issue, zeroes = out.issue, view.flags[1]
+        issue, zeroes = out.issue, view.flag(Opcode.MAT_MUL, "zeroes")
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
-        reads_weights = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flags[0]
+        reads_weights = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
         return [
             issue.operand0.base.eq(view.address(0)), issue.operand0.stride_log2.eq(view.stride_log2(0)),
             issue.operand1.base.eq(view.address(1)), issue.operand1.stride_log2.eq(view.stride_log2(1)),
             issue.operand0.pitch.eq(Mux(mat_mul, registers.mat_mul_local_pitch, registers.move_local_pitch)),
             issue.operand1.pitch.eq(Mux(mat_mul, registers.mat_mul_accumulator_pitch, registers.move_far_pitch)),
             issue.local0.eq((mat_mul & ~zeroes) | move | reads_weights | view.opcode_is(Opcode.LOAD_LUT)),
-            issue.accumulators0.eq(simd & view.flags[1]),
-            issue.range1.eq(mat_mul | move | (simd & view.flags[0])),
+            issue.accumulators0.eq(simd & view.flag(Opcode.SIMD, "write")),
+            issue.range1.eq(mat_mul | move | (simd & view.flag(Opcode.SIMD, "read"))),
             out.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
             out.far_dram1.eq(view.flow_is(DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)),
         ]
@@ -185,17 +193,19 @@ class Decoder(wiring.Component):
         load, simd = view.opcode_is(Opcode.LOAD_WEIGHT), view.opcode_is(Opcode.SIMD)
         lut, loop = view.opcode_is(Opcode.LOAD_LUT), view.opcode_is(Opcode.SIMD_LOOP)
         most = Const(self._arch.array_size, SIZE_WIDTH)
-        zeroes = load & view.flags[0]
-        weights = Mux(zeroes & (view.operands[1] > most), most, view.operands[1][:SIZE_WIDTH])
+        zeroes = load & view.flag(Opcode.LOAD_WEIGHT, "zeroes")
+        size_m1, rows_m1 = view.field(Opcode.MAT_MUL, "size"), view.field(Opcode.LOAD_WEIGHT, "size")
+        iterations_m1 = view.field(Opcode.SIMD_LOOP, "iterations")
+        weights = Mux(zeroes & (rows_m1 > most), most, rows_m1[:SIZE_WIDTH])
         return [
-            out.size.eq(Mux(mat_mul | move, view.operands[2][:SIZE_WIDTH],
+            out.size.eq(Mux(mat_mul | move, size_m1[:SIZE_WIDTH],
                             Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
                                                    Mux(simd & in_loop, loop_iterations,
-                                                       Mux(loop, view.operands[0][:SIZE_WIDTH], 0)))))),
-            out.oversize.eq(((mat_mul | move) & self._oversize(view.operands[2]))
-                            | (load & ~zeroes & self._oversize(view.operands[1]))
+                                                       Mux(loop, iterations_m1[:SIZE_WIDTH], 0)))))),
+            out.oversize.eq(((mat_mul | move) & self._oversize(size_m1))
+                            | (load & ~zeroes & self._oversize(rows_m1))
                             | (simd & in_loop & loop_oversize)),
-            out.flat1.eq(simd & view.flags[3]),
+            out.flat1.eq(simd & view.flag(Opcode.SIMD, "hold")),
             out.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
         ]
 
@@ -210,8 +220,9 @@ class Decoder(wiring.Component):
             issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
             issue.window.eq(Mux(dram0, registers.dram0_offset, registers.dram1_offset)),
             issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
-            issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub), issue.body_m1.eq(view.operands[1]),
-            issue.table.eq(view.operands[1]),
+            issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
+            issue.body_m1.eq(view.field(Opcode.SIMD_LOOP, "body")),
+            issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
         ]
 
     # -- multiply --------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ class Decoder(wiring.Component):
             Cause.DRAM1_RANGE: check.far_dram1 & (last1 >= arch.dram1_depth),
         }
         form = {cause: check.cause == cause for cause in FORM_CAUSES}
-        cause = Signal(5, name="check_cause")
+        cause = Signal(CAUSE_WIDTH, name="check_cause")
         legal = cause == Cause.NONE
         weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
         out, to_unit = give.payload.issue, issue.unit.as_value().any()

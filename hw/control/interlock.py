@@ -1,10 +1,10 @@
 """Keeps the sequential meaning: an operation starts when everything before it that it conflicts with is done.
 
 For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done. A new
-operation is compared with all of them at once and notes, per other unit, the newest one that it conflicts with; then
-it waits in its own unit's queue until those are done, so that a conflict never holds the decoder. Operations of one
-unit run in order, which the units themselves keep. Weights are handed over by name instead of by range: a MatMul waits
-for all loads before it, a load for all swaps before it.
+operation is compared with all of them in one cycle. For each other unit it notes the newest operation that it conflicts
+with. Then it waits in its own unit's queue until those are done, so that a conflict never holds the decoder. Each unit
+runs its own operations in order. Weights have no address range: a MatMul waits for all loads before it, a load until
+all MatMuls before it have taken over (swapped in) their weights.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from weft.hw.control.unit_queue import OperationMemory, UnitQueue
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
 SHARED_MEMORY = tuple(name for name in UNIT_NAMES if name != "simd")
-"""Units whose operations lie in one memory. SIMD instructions may be one vector long: theirs come one a cycle."""
+"""Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
 DRAM_UNITS = tuple(name for name in UNIT_NAMES if name.startswith("dram"))
 
 
 def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
-    """What an operation of ``unit`` can wait for: units over a memory, and the hand-over of weights."""
+    """What an operation of ``unit`` can wait for: units that share a memory with it, and weights taken over."""
     return watched_by(arch, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
@@ -38,9 +38,9 @@ class Interlock(wiring.Component):
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
     one. ``blamed`` (of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
-    Latency: 4 cycles (SIMD 3) from i taken to the unit's stream valid when nothing conflicts and no other queue
-    fetches; 3 cycles (SIMD 1) from one operation of a unit taken to the next. With register slices a cycle more but
-    for SIMD.
+    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from i taken to the unit's stream valid when nothing conflicts and
+    no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next. With register
+    slices a cycle more but for SIMD.
     """
 
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:

@@ -1,4 +1,4 @@
-"""What the decoder hands to the interlock: one decoded instruction, and how it becomes a unit's operation."""
+"""The decoded instruction, which the decoder gives the interlock, and how a unit's operation is made of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.isa import Isa
+from weft.hw.contract.isa import (
+    MOVE_ACCUMULATE_BIT,
+    OPERATIONS,
+    RELU_BIT,
+    SUB_REGISTERS,
+    Isa,
+    Opcode,
+    flag_bit,
+)
 from weft.hw.contract.units import UNIT_NAMES
 from weft.hw.parts.operations import (
     CACHE_WIDTH,
@@ -27,8 +35,8 @@ def operand_layout(arch: Arch, width: int) -> data.StructLayout:
 
 
 def issue_layout(arch: Arch) -> data.StructLayout:
-    """``unit``: whose operation it is, one-hot, so that a unit finds itself in a table or two. ``local0``,
-    ``accumulators0``: operand 0 is a range of that memory; ``range1``: operand 1 is a range.
+    """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
+    a range of that memory; ``range1``: operand 1 is a range.
 
     ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one.
     """
@@ -85,28 +93,30 @@ def _tile(operation, queued, far: str) -> list:
             *_walk(operation.local, queued.operand0), *_walk(operation[far], queued.operand1)]
 
 
+def _flags(opcode: Opcode, operation, queued, *names: str) -> list:
+    return [operation[name].eq(queued.flags[flag_bit(opcode, name)]) for name in names]
+
+
 def _load_weight(operation, queued) -> list:
     return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(0),
             operation.local.base.eq(queued.operand0.base),
             operation.local.stride_log2.eq(queued.operand0.stride_log2),
-            operation.zeroes.eq(queued.flags[0]), operation.zero_bias.eq(queued.flags[1])]
+            *_flags(Opcode.LOAD_WEIGHT, operation, queued, "zeroes", "zero_bias")]
 
 
 def _mat_mul(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[0]),
-            operation.zeroes.eq(queued.flags[1]), operation.swap.eq(queued.swap),
-            operation.enter_shift.eq(queued.enter_shift)]
+    return [*_tile(operation, queued, "accumulator"),
+            *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
+            operation.swap.eq(queued.swap), operation.enter_shift.eq(queued.enter_shift)]
 
 
 def _move_out(operation, queued) -> list:
-    """Flows 12 and 14: bit 1 is the ReLU."""
-    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[1]),
+    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT]),
             operation.leave_shift.eq(queued.leave_shift)]
 
 
 def _move_in(operation, queued) -> list:
-    """Flows 13 and 15: bit 1 accumulates."""
-    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[1]),
+    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT]),
             operation.enter_shift.eq(queued.enter_shift)]
 
 
@@ -119,11 +129,11 @@ def _simd(operation, queued) -> list:
     sub = queued.sub
     return [
         operation.kind.eq(queued.simd_kind),
-        *(operation[name].eq(queued.flags[bit]) for bit, name in enumerate(("read", "write", "accumulate", "hold"))),
+        *_flags(Opcode.SIMD, operation, queued, *OPERATIONS[Opcode.SIMD].flags),
         operation.write_address.eq(queued.operand0.base), operation.write_stride_log2.eq(queued.operand0.stride_log2),
         operation.read_address.eq(queued.operand1.base), operation.read_stride_log2.eq(queued.operand1.stride_log2),
-        operation.destination.eq(sub[:width]), operation.right.eq(sub[width:2 * width]),
-        operation.left.eq(sub[2 * width:3 * width]), operation.opcode.eq(sub[3 * width:]),
+        *(operation[name].eq(sub[index * width:(index + 1) * width]) for index, name in enumerate(SUB_REGISTERS)),
+        operation.opcode.eq(sub[len(SUB_REGISTERS) * width:]),
         operation.enter_shift.eq(queued.enter_shift), operation.leave_shift.eq(queued.leave_shift),
         operation.iterations_m1.eq(queued.size_m1), operation.body_m1.eq(queued.body_m1),
         operation.table.eq(queued.table),

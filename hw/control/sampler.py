@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,6 +23,29 @@ HANDSHAKE = data.StructLayout({"valid": 1, "ready": 1})
 HANDSHAKES = data.StructLayout(dict.fromkeys(HANDSHAKE_NAMES, HANDSHAKE))
 INVALID_SAMPLE = (1 << PROGRAM_COUNTER_WIDTH) - 1
 """Program counter all ones, handshakes zero."""
+
+
+def watch(m: Module, sampler: Sampler, instruction, operations: dict, reads: Iterable, writes: Iterable) -> None:
+    """Connect the handshakes that a sample shows: who has an operation to start, and who takes it.
+
+    ``instruction``: the stream into the decoder; ``operations``: unit -> the stream of operations it may start;
+    ``reads``, ``writes``: the units' ports of local memory.
+    """
+    def any_of(*streams) -> tuple[Value, Value]:
+        return (Cat(*(stream.valid for stream in streams)).any(),
+                Cat(*(stream.valid & stream.ready for stream in streams)).any())
+
+    pairs = {
+        "array": any_of(operations["mat_mul"]), "accumulator": any_of(operations["simd"]),
+        "dataflow": any_of(operations["move_in"], operations["move_out"]),
+        "dram1": any_of(operations["dram1_read"], operations["dram1_write"]),
+        "dram0": any_of(operations["dram0_read"], operations["dram0_write"]),
+        "memory_port_b": any_of(*(port.request for port in writes)),
+        "memory_port_a": any_of(*(port.request for port in reads)),
+        "instruction": (instruction.valid, instruction.ready),
+    }
+    for name, (valid, ready) in pairs.items():
+        m.d.comb += [sampler.handshakes[name].valid.eq(valid), sampler.handshakes[name].ready.eq(ready)]
 
 
 class Sampler(wiring.Component):

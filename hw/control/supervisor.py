@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.isa import CAUSE_WIDTH, Cause
+from weft.hw.control.status import MachineStatus
 from weft.hw.parts.select import lowest_set
 
 BUS_CAUSES = {
@@ -16,6 +17,7 @@ BUS_CAUSES = {
     "program": Cause.PROGRAM_READ_RESPONSE,
 }
 """Who can meet an error response, and the cause it raises."""
+DRAM_ERRORS = tuple(name for name in BUS_CAUSES if name != "program")
 
 
 class Supervisor(wiring.Component):
@@ -25,26 +27,22 @@ class Supervisor(wiring.Component):
     came in or left the decoder, an operation was done, a vector was read or written; ``start``: a new program begins;
     ``abort``: stop as after an error, to be reset.
 
-    Outputs: ``stop`` (from the cycle after an error on: nothing more is decoded, the rest drains), ``error`` (stopped
-    and drained; ``quiet`` when the program's reads are drained too, so that a reset breaks no bus rule) with
-    ``cause`` and ``error_program_counter``; ``idle``; ``running``; ``done`` (a program ended and drained, until the
-    next instruction); ``timed_out`` and ``traced``, kept until reset or start (timed out: the machine ran for as many
-    cycles as the timeout register says, 0 for never, without any of those pulses); ``cycles`` from the first
-    instruction accepted since reset or start to the last cycle in which the machine ran; ``instructions`` retired
-    since then; both a cycle behind.
+    Outputs: those of :class:`MachineStatus` but the program counter, which the decoder keeps. ``stop``: from the cycle
+    after an error on nothing more is decoded, the rest drains. ``quiet``: stopped, and the program's reads are drained
+    too, so that a reset breaks no bus rule. A machine has timed out when it ran for as many cycles as ``timeout`` says
+    (0: never) without any of those pulses.
     """
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
-            "fault": In(1), "fault_cause": In(5), "fault_program_counter": In(32),
+            "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in BUS_CAUSES},
             "blamed": Out(len(BUS_CAUSES)), "blamed_program_counter": In(32),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
-            "stop": Out(1), "quiet": Out(1), "error": Out(1), "cause": Out(5), "error_program_counter": Out(32),
-            "idle": Out(1), "running": Out(1), "done": Out(1), "timed_out": Out(1), "traced": Out(1),
-            "cycles": Out(64), "instructions": Out(64),
+            "stop": Out(1), "quiet": Out(1),
+            **{name: member for name, member in MachineStatus().members.items() if name != "program_counter"},
         })
 
     def elaborate(self, platform) -> Module:
@@ -61,21 +59,22 @@ class Supervisor(wiring.Component):
         return m
 
     def _errors(self, m: Module) -> None:
-        """Keep the first error: a fault of the decoder, or an error response, which is that of an older instruction
-        and goes first."""
+        """Keep the first error. Of several in one cycle that of the earliest instruction: an operation under way on a
+        DRAM port (of these the lowest cause), then the decoder's, then the program's next one, still being read."""
         errors = Cat(*(getattr(self, f"{name}_error") for name in BUS_CAUSES))
+        decoded_first = self.fault & ~Cat(*(getattr(self, f"{name}_error") for name in DRAM_ERRORS)).any()
         m.d.comb += self.blamed.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
-            with m.If(self.fault):
-                m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
-                             self.error_program_counter.eq(self.fault_program_counter)]
             for index, cause in enumerate(BUS_CAUSES.values()):
                 with m.If(self.blamed[index]):
                     m.d.sync += self.cause.eq(cause)
             with m.If(self.blamed.any()):
                 m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.blamed_program_counter)]
+            with m.If(decoded_first):
+                m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
+                             self.error_program_counter.eq(self.fault_program_counter)]
 
     def _progress(self, m: Module) -> None:
         """Done, timeout, tracepoint."""

@@ -1,7 +1,7 @@
 """The trace port: when each operation is issued, started and finished. Simulation reads it; the product has none.
 
-Units work in order, so that nothing has to travel with an operation: the n-th ``started`` and the n-th ``finished`` of
-a unit belong to its n-th ``issued``.
+Units work in order, so an operation needs no number: the n-th ``started`` and the n-th ``finished`` of a unit belong to
+its n-th ``issued``.
 """
 
 from __future__ import annotations

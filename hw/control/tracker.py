@@ -1,4 +1,4 @@
-"""What is outstanding: the operations of one unit that were issued and are not done, and who must wait for them."""
+"""The operations of one unit that were issued and are not done, and what a new operation has to wait for among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.units import UNITS, Access, Memory, conflict
+from weft.hw.contract.units import UNITS, Access, Memory, accesses, conflict
 from weft.hw.control.issue import UNIT_CHOICE, UNIT_NAMES
 
 
@@ -53,12 +53,9 @@ def address_width(arch: Arch, memory: Memory) -> int:
 
 
 def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
-    """Pairs of accesses of two units that must keep their order. Only LoadLUT takes the SIMD unit to local memory."""
-    def accesses(name: str) -> list[Access]:
-        return [access for access in UNITS[name].accesses
-                if arch.lut_count or name != "simd" or access.memory is not Memory.LOCAL]
-
-    return [(ours, theirs) for ours in accesses(unit) for theirs in accesses(other) if conflict(ours, theirs)]
+    """Pairs of accesses of two units that must keep their order."""
+    return [(ours, theirs) for ours in accesses(arch, unit) for theirs in accesses(arch, other)
+            if conflict(ours, theirs)]
 
 
 def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:
@@ -83,11 +80,11 @@ def wait_layout(depth: int) -> data.StructLayout:
 
 
 class Ring(wiring.Component):
-    """Places of things that begin and end in order. ``push`` fills place ``newest`` (only while ``room``).
+    """Places of operations that begin and end in order. ``push`` fills place ``newest`` (only while ``room``).
 
-    ``done`` empties the oldest place; ``event`` says which. ``hits``: places that something new conflicts with, empty
-    ones do not matter. ``wait``, a cycle later: whether one of them is not done yet, that cycle's ``done`` included,
-    and the newest of them.
+    ``done`` empties the oldest place; ``event`` says which. ``hits``: the places that a new operation conflicts with;
+    bits of empty places do not matter. ``wait``, a cycle later: whether one of those places is still used (it is not
+    when that cycle's ``done`` empties it), and the newest of them.
     """
 
     def __init__(self, depth: int) -> None:
@@ -118,8 +115,8 @@ class Ring(wiring.Component):
         return m
 
     def _newest_hit(self, m: Module, hit):
-        """Nothing is pushed here in the cycle in which something of another unit is compared, nor could it be older:
-        so ``newest`` is still as it was then."""
+        """The newest place that was hit. One operation enters a cycle, so ``newest`` has not moved since the
+        comparison."""
         place = Signal(range(self.depth))
         with m.Switch(self.newest):
             for newest in range(self.depth):

@@ -13,7 +13,7 @@ from weft.hw.parts.select import select
 
 
 class UnitQueue(wiring.Component):
-    """Order and waits of one unit's operations; what they are lies in an :class:`OperationMemory`.
+    """The order of one unit's operations, and what each waits for. Their fields lie in an :class:`OperationMemory`.
 
     ``rings``: what can end a wait, and in how many places. ``reserve`` takes a place (only while ``room``); a later
     ``push`` stores the operation at ``tail`` with its ``waits``, which ``events`` end. ``wanted``: the operation at
@@ -33,6 +33,7 @@ class UnitQueue(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # reserve -> (a cycle) push: stored, with its waits -> fetch: at the head -> no wait left: valid -> ready
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
@@ -71,7 +72,7 @@ class UnitQueue(wiring.Component):
 
 
 class OperationMemory(wiring.Component):
-    """What the operations of queues are: one written and one fetched a cycle, several queues in turn.
+    """The fields of the queued operations. One is written and one fetched a cycle; several queues take turns.
 
     Queue k of ``depths`` writes ``operation`` at its ``tail[k]`` when ``push[k]`` (one of them), and has what lies at
     ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``: at once where there

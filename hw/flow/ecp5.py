@@ -39,7 +39,9 @@ FACTOR_WIDTH = 18
 """Bits of a DSP block's factors."""
 _MULTIPLIER = re.compile(r"^module \\(\S+\.multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
 """Modules of ``hw.array.multiplier`` in RTLIL: name and contents."""
-_INPUT = re.compile(r"^ +wire width 1 input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+_INPUT = re.compile(r"^ +wire width \d+ input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+_CONSTANT = re.compile(r"^ *connect \\(\S+) (\d+)'([01]+)$", re.MULTILINE)
+"""What stands in the place of an input that every cell of the module would give the same constant."""
 
 
 def dsp_multipliers(rtlil: str, width: int) -> str:
@@ -47,26 +49,27 @@ def dsp_multipliers(rtlil: str, width: int) -> str:
     ``width`` bits are too wide for one.
 
     yosys itself leaves the registers outside, where the block alone takes 4 ns of a cycle, and as much again to reach.
+    Raises WeftError where a pin of a block would have no driver.
     """
     if width > FACTOR_WIDTH:
         return ""
-    wide = [f"{{{{{FACTOR_WIDTH - width}{{{side}[{width - 1}]}}}}, {side}}}" for side in ("left", "right")]
     pins = ", ".join(f".{pin.upper()}{bit}({pin}[{bit}])" for pin, bits in (("a", 18), ("b", 18), ("p", 36))
                      for bit in range(bits))
-    return "".join(_dsp_multiplier(number, name, _INPUT.findall(contents), width, wide, pins)
+    return "".join(_dsp_multiplier(number, name, contents, width, pins)
                    for number, (name, contents) in enumerate(_MULTIPLIER.findall(rtlil)))
 
 
-def _dsp_multiplier(number: int, name: str, inputs: list[str], width: int, wide: list[str], pins: str) -> str:
-    """``inputs``: those of one bit, among them resets that nothing inside listens to."""
-    ports = ", ".join(f"\\{port} " for port in inputs)
-    return f"""
-(* techmap_celltype = "{name}" *)
-module multiplier_{number}({ports}, left, right, product);
-  input {ports};
-  input [{width - 1}:0] left, right;
-  output [{2 * width - 1}:0] product;
-  wire [{FACTOR_WIDTH - 1}:0] a = {wide[0]}, b = {wide[1]};
+def _dsp_multiplier(number: int, name: str, contents: str, width: int, pins: str) -> str:
+    """The module has all inputs of the one that it replaces, among them resets that nothing inside listens to."""
+    inputs, constants = _INPUT.findall(contents), {found[0]: found[1:] for found in _CONSTANT.findall(contents)}
+    widths = {"left": width, "right": width, "take_right": 1}
+    drivers = [f"  wire [{bits - 1}:0] {port} = {_folded(port, name, constants)};" for port, bits in widths.items()
+               if port not in inputs]
+    ports = ", ".join(f"input [{widths.get(port, 1) - 1}:0] \\{port} " for port in inputs)
+    a, b = (f"{{{{{FACTOR_WIDTH - width}{{{side}[{width - 1}]}}}}, {side}}}" for side in ("left", "right"))
+    return "\n".join(["", f"""(* techmap_celltype = "{name}" *)
+module multiplier_{number}({ports}, output [{2 * width - 1}:0] product);""", *drivers, f"""\
+  wire [{FACTOR_WIDTH - 1}:0] a = {a}, b = {b};
   wire [{2 * FACTOR_WIDTH - 1}:0] p;
   assign product = p[{2 * width - 1}:0];
   MULT18X18D #(.REG_INPUTA_CLK("CLK0"), .REG_INPUTA_CE("CE0"), .REG_INPUTB_CLK("CLK0"), .REG_INPUTB_CE("CE1"),
@@ -74,7 +77,16 @@ module multiplier_{number}({ports}, left, right, product);
     block(.CLK0(clk), .CE0(1'b1), .CE1(take_right), .RST0(1'b0), .SIGNEDA(1'b1), .SIGNEDB(1'b1), .SOURCEA(1'b0),
           .SOURCEB(1'b0), {pins});
 endmodule
-"""
+"""])
+
+
+def _folded(port: str, module: str, constants: dict[str, tuple[str, str]]) -> str:
+    """The constant, as Verilog, of an input that Amaranth folded away. Raises WeftError where there is none: a pin of
+    the block would float."""
+    if port not in constants:
+        raise WeftError(explain(f"input {port} of {module}", "neither a port nor a constant", "one of the two",
+                                "give the multiplier whole signals or constants"))
+    return "{}'b{}".format(*constants[port])
 
 
 # -- place and route ---------------------------------------------------------------------------------------------------

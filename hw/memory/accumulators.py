@@ -49,6 +49,7 @@ class Accumulators(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # requests -> arbitration, bank by bank -> a bank's pipeline: read, add, saturate, write -> the row: response
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, unsigned
+from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LEAVE_LATENCY
 from weft.hw.parts import fixed_point
+from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
 from weft.hw.parts.ports import accumulator_layout
 
@@ -24,7 +25,7 @@ class Leave(wiring.Component):
     """``row`` and, a cycle before it, its leave ``shift`` in, ``rounded`` out LATENCY cycles after the row; free
     running, a row a cycle.
 
-    The last step, ``fixed_point.clip``, is left to the receiver. With every_step the shift is not looked at.
+    The last step, ``fixed_point.clip``, is left to the receiver. Numbers without points of their own ignore the shift.
     """
 
     LATENCY = LEAVE_LATENCY
@@ -41,13 +42,11 @@ class Leave(wiring.Component):
         shift, fine_shift = (Signal.like(self.shift, reset_less=True, name=name) for name in ("shift", "fine_shift"))
         from_shift = Signal(bits, reset_less=True)
         m.d.sync += [shift.eq(self.shift), fine_shift.eq(shift), from_shift.eq(fixed_point.reached(self.shift, bits))]
-        if self._arch.mac_rounding == EVERY_STEP:
-            shift = fine_shift = Const(0, 1)
-            from_shift = Const(-1, bits)
+        coarse, fine, reached = circuits(self._arch).leave_shifts(shift, fine_shift, from_shift)
         for lane in range(self._arch.lane_count):
-            step = fixed_point.cut(self.row[lane], shift, from_shift, width)
+            step = fixed_point.cut(self.row[lane], coarse, reached, width)
             cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")
             rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
-            m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, fine_shift, width))]
+            m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, fine, width))]
             m.d.comb += self.rounded[lane].eq(rounded)
         return m

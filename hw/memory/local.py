@@ -36,6 +36,7 @@ class LocalMemory(wiring.Component):
         })
 
     def elaborate(self, platform) -> Module:
+        # requests -> arbitration, bank by bank -> block RAM -> its output register -> the bank's row: response
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.local_banks, arch.local_depth)

@@ -6,10 +6,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.fixed_point import fitting, place, reached, turn
+from weft.hw.parts.fixed_point import fitting, reached
+from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import move_in_layout, shift_width
 from weft.hw.parts.ports import accumulator_layout, accumulator_write_port, local_read_port
 from weft.hw.parts.slices import sliced, stage
@@ -70,15 +71,15 @@ class MoveInUnit(wiring.Component):
         ]
         with m.If(rows.ready):
             m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
-        width, enters = arch.accumulator_bits, arch.mac_rounding != EVERY_STEP
+        width, numbers = arch.accumulator_bits, circuits(arch)
         fits, from_shift = fitting(tag.enter_shift, arch.number.width, width), Signal(width, reset_less=True)
         with m.If(rows.ready):
             m.d.sync += from_shift.eq(reached(tag.enter_shift, width))
         for lane in range(arch.array_size):
             scalar = rows.payload.data[lane]
-            step = turn(scalar, tag.enter_shift, fits) if enters else scalar
+            step = numbers.turn(scalar, tag.enter_shift, fits)
             value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
             with m.If(rows.ready):
                 m.d.sync += value.eq(step)
             m.d.comb += incoming.payload.data[lane].eq(
-                place(value, turned.enter_shift, from_shift) if enters else value.as_signed())
+                numbers.place(value, turned.enter_shift, from_shift))

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY
 from weft.hw.memory.leave import Leave
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.delay import delayed
@@ -24,7 +24,7 @@ class MoveOutUnit(wiring.Component):
     LATENCY: from an operation taken to its first write request, where nothing stalls; with register slices one more.
     """
 
-    LATENCY = Walker.LATENCY + ACCUMULATOR_READ_LATENCY + Leave.LATENCY + ReadStream.LATENCY + 1
+    LATENCY = Walker.LATENCY + ROUNDED_READ_LATENCY + ReadStream.LATENCY + 1
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -38,10 +38,9 @@ class MoveOutUnit(wiring.Component):
         arch, layout = self._arch, move_out_layout(self._arch)
         # Rows are rounded off on their way into the FIFO, which then holds scalars.
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
-        latency = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
         tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
         m.submodules.walker = walker = Walker(layout, ("accumulator", "local"))
-        m.submodules.rows = rows = ReadStream(scalars, tag, latency)
+        m.submodules.rows = rows = ReadStream(scalars, tag, ROUNDED_READ_LATENCY)
         connect(m, wiring.flipped(self.operation), walker.i)
         addresses = sliced(m, arch, "addresses", walker.o)
         at, read = addresses.payload, self.accumulator_read
@@ -63,7 +62,7 @@ class MoveOutUnit(wiring.Component):
         width = self._arch.number.width
         m.submodules.leave = leave = Leave(self._arch)
         shift = delayed(m, operation.leave_shift, ACCUMULATOR_READ_LATENCY - 1, name="leave_shift", reset=True)
-        relu = delayed(m, operation.relu, ACCUMULATOR_READ_LATENCY + Leave.LATENCY, name="relu", reset=True)
+        relu = delayed(m, operation.relu, ROUNDED_READ_LATENCY, name="relu", reset=True)
         m.d.comb += [leave.row.eq(row), leave.shift.eq(shift)]
         return [Mux(relu & rounded[-1], 0, clip(rounded, width)) for rounded in leave.rounded]
 

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 class RoundRobin(wiring.Component):
     """``requests`` in, one-hot ``grant`` out in the same cycle: the next request after the one granted last.
-    ``open``: who is granted if it requests. It depends on the requests of the others alone, so a client that asks late
-    still knows early.
+    ``open``: bit k says whether request k would be granted. It depends on the other requests alone, so a client knows
+    its turn before its own request is ready.
 
     A request that stays is granted within ``count`` grants, so nobody starves. ``advance``: this cycle's grant was
     used; only then does the turn pass on.
@@ -32,7 +32,7 @@ class RoundRobin(wiring.Component):
         later = Signal(self.count)  # ones above the index served last: those go first
 
         def before(other: int, index: int):
-            """Whose turn comes first."""
+            """Whether ``other`` has its turn before ``index``."""
             return later[other] | ~later[index] if other < index else later[other] & ~later[index]
 
         for index in range(self.count):

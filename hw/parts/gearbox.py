@@ -100,6 +100,7 @@ class Gearbox(wiring.Component):
         return result
 
     def elaborate(self, platform) -> Module:
+        # i -> placed behind the units inside -> store, moved down by each word taken -> o: its first units
         m = Module()
         if self.latency == 0:
             m.d.comb += [

@@ -11,7 +11,7 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import EVERY_STEP, Arch, bits_to_count
+from weft.hw.contract.arch import Arch
 
 
 def vector_layout(arch: Arch) -> data.ArrayLayout:
@@ -25,11 +25,8 @@ def accumulator_layout(arch: Arch) -> data.ArrayLayout:
 
 
 def partial_sum_width(arch: Arch) -> int:
-    """Bits of a column's exact sum: array_size products plus an entered bias; with every_step a scalar."""
-    width = arch.number.width
-    if arch.mac_rounding == EVERY_STEP:
-        return width
-    return max(2 * width - 2 + bits_to_count(arch.array_size), arch.accumulator_bits - 1) + 2
+    """Bits of what leaves a column of the array."""
+    return arch.numbers.partial_sum_width(arch.array_size)
 
 
 def sum_layout(arch: Arch) -> data.ArrayLayout:

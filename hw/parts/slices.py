@@ -58,11 +58,11 @@ class Stage(wiring.Component):
 
 
 class PingPong(wiring.Component):
-    """A FIFO of two registers, filled in turn: a register's enable is a flip-flop, whether it is free, and what
-    ``o.ready`` moves are pointers. For wide payloads.
+    """A FIFO of two registers, filled in turn, for wide payloads. Each register's enable is a flip-flop (is it free),
+    and ``o.ready`` moves pointers only.
 
-    ``narrow``: fields of the payload that go through a :class:`RegisterSlice` instead, for what their reader decides
-    by: they come straight from flip-flops, and do not wait for a pointer that drives the wide ones.
+    ``narrow``: fields that the reader decides by. They go through a :class:`RegisterSlice` instead: they come straight
+    from flip-flops and do not wait for the pointer that drives the wide fields.
 
     Latency 1 cycle, one payload a cycle, holds two. Neither valid nor ready depends on the other side in the same
     cycle.

@@ -6,6 +6,8 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.contract.walk import Walk
+
 
 class Walker(wiring.Component):
     """Operation in, addresses out.
@@ -34,10 +36,11 @@ class Walker(wiring.Component):
     def reference(operation: dict, name: str, *, descending: bool = False) -> list[int]:
         """The addresses of one walk of an operation given as nested dicts."""
         walk, sign = operation[name], -1 if descending else 1
-        return [walk["base"] + row * walk["pitch"] + sign * (k << walk["stride_log2"])
-                for row in range(operation["rows_m1"] + 1) for k in range(operation["size_m1"] + 1)]
+        return Walk(walk["base"], operation["size_m1"] + 1, sign << walk["stride_log2"], operation["rows_m1"] + 1,
+                    walk["pitch"]).addresses().ravel().tolist()
 
     def elaborate(self, platform) -> Module:
+        # i -> registers of one address a walk, of the row's start, of the counts -> o; the ends compared a cycle ahead
         m = Module()
         busy, at = self.o.valid, Signal(self.payload, reset_less=True)
         current = at.operation

@@ -35,7 +35,7 @@ CHOICES = {
 """Operations -> the choice where left - right is negative and where it is not; the others pass the left argument."""
 CONTROL = data.StructLayout({"when_less": 2, "when_not_less": 2, "saturates": 1, "is_truth": 1, "uses_logic": 1,
                              "when_less_true": 1})
-"""What the choice is told besides the numbers: is it a truth, and which one."""
+"""Control bits of the result multiplexer."""
 
 
 def control(told: Any, opcode: Value) -> list:

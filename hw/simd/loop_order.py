@@ -14,7 +14,7 @@ from weft.hw.parts.operations import simd_layout, stride_log2_width
 
 
 class LoopOrder(wiring.Component):
-    """Sees the instructions of a body and says whether different instructions may run in another order of iterations.
+    """Sees the instructions of a loop body and says whether its iterations have to run one after another.
 
     ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
     writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
@@ -42,6 +42,7 @@ class LoopOrder(wiring.Component):
                    for n in range(len(instructions)) if n != k for addresses in instructions[n])
 
     def elaborate(self, platform: Any) -> Module:
+        # a body instruction's access -> compared with one before it a cycle -> in_order; then ready for the next
         m = Module()
         arch = self._arch
         width = arch.accumulator_address_width

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.hw.contract import numerics
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode, simd_argument_count
 from weft.hw.contract.numerics import DataType
 
@@ -140,21 +139,17 @@ class SimdReference:
                 self._run(item)
 
     def _run(self, operation: SimdOperation, iteration: int = 0) -> None:
-        arch = self._arch
-        every_step = arch.mac_rounding == EVERY_STEP
-        enter_shift = 0 if every_step else operation.enter_shift
-        leave_shift = 0 if every_step else operation.leave_shift
-        registers = self.registers
+        numbers, registers = self._arch.numbers, self.registers
         registers[0] = 0
         if operation.read is not None:
             address = operation.read + (0 if operation.hold else iteration << operation.read_stride_log2)
-            registers[0] = numerics.leave(self.accumulators[address], leave_shift, arch.number.width)
+            registers[0] = numbers.leave(self.accumulators[address], operation.leave_shift)
         result = self._result(operation)
         if operation.write is not None:
             address = operation.write + (iteration << operation.write_stride_log2)
-            value = numerics.enter(result, enter_shift, arch.accumulator_bits)
+            value = numbers.enter(result, operation.enter_shift)
             if operation.accumulate:
-                value = numerics.saturate(self.accumulators[address] + value, arch.accumulator_bits)
+                value = numbers.accumulate(self.accumulators[address], value)
             self.accumulators[address] = value
 
     def _result(self, operation: SimdOperation) -> np.ndarray:

@@ -48,6 +48,7 @@ class Sequencer(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
+        # PLAIN: operation -> o; a loop: CAPTURE its body, CHECK its order, RUN: iterations of each instruction -> o
         m = Module()
         i, o = self.i, self.o
         self._micro = Signal(micro_layout(self._arch), reset_less=True)

@@ -9,11 +9,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode as Op
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.memory.leave import Leave
 from weft.hw.parts import fixed_point
+from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width, simd_layout
 from weft.hw.parts.ports import (
     accumulator_layout,
@@ -29,14 +30,6 @@ from weft.hw.simd.lut import LookupTables, TableLoader
 from weft.hw.simd.micro import micro_layout
 from weft.hw.simd.registers import Registers
 from weft.hw.simd.sequencer import Sequencer
-
-INPUT_LATENCY = ACCUMULATOR_READ_LATENCY + Leave.LATENCY
-"""Cycles from a micro-operation's issue to its input."""
-
-
-def execute_latency(arch: Arch) -> int:
-    """Cycles from an operation's input to its result."""
-    return LookupTables.LATENCY if arch.lut_count else Alu.LATENCY
 
 
 class SimdUnit(wiring.Component):
@@ -55,8 +48,8 @@ class SimdUnit(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        self.register_latency = execute_latency(arch) + 1
-        after_issue = INPUT_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
+        self.register_latency = register_latency(arch)
+        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
         self.memory_latency = after_issue + 1
         self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
@@ -69,6 +62,7 @@ class SimdUnit(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
+        # operation -> sequencer -> issue -> (read, leave) -> registers -> ALU, tables -> queue -> enter -> write
         m = Module()
         arch = self._arch
         m.submodules.sequencer = sequencer = Sequencer(arch)
@@ -92,14 +86,14 @@ class SimdUnit(wiring.Component):
             leave.row.eq(self.accumulator_read.response.payload),
             leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
         ]
-        result = self._execute(m, registers, *(stages[cycles] for cycles in (INPUT_LATENCY - 1, INPUT_LATENCY, -1)))
+        result = self._execute(m, registers, stages[ROUNDED_READ_LATENCY - 1], stages[ROUNDED_READ_LATENCY], stages[-1])
         m.d.comb += issue.retired.eq(self._write_back(m, result, stages[-2][1].enter_shift, *stages[-1]))
         return m
 
     def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
         """(valid, micro-operation) k cycles after issue, up to its result. The pipeline never stalls."""
         stages: list[tuple[Value, Any]] = [(issue.issued, issue.o)]
-        for k in range(1, INPUT_LATENCY + execute_latency(self._arch) + 1):
+        for k in range(1, ROUNDED_READ_LATENCY + execute_latency(self._arch) + 1):
             valid = Signal(name=f"valid_{k}")
             micro = Signal(micro_layout(self._arch), reset_less=True, name=f"micro_{k}")
             m.d.sync += [valid.eq(stages[-1][0]), micro.eq(stages[-1][1])]
@@ -172,16 +166,16 @@ class SimdUnit(wiring.Component):
             m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(first.fields)]
         # Entering: the first step on the way to the head, the second on the way out.
         shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
-        enters = arch.mac_rounding != EVERY_STEP
+        numbers = circuits(arch)
         from_shift = Signal(width, reset_less=True)
         with m.If(queue.r_en):
             m.d.sync += from_shift.eq(fixed_point.reached(shifts[0], width))
         for lane in range(arch.lane_count):
             scalar = first.row[lane]
-            step = fixed_point.turn(scalar, shifts[0], first.fields.fits) if enters else scalar
+            step = numbers.turn(scalar, shifts[0], first.fields.fits)
             turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
             with m.If(queue.r_en):
                 m.d.sync += turned.eq(step)
             m.d.comb += out.i.payload.data[lane].eq(
-                fixed_point.place(turned, shifts[1], from_shift) if enters else turned.as_signed())
+                numbers.place(turned, shifts[1], from_shift))
         return leaves

@@ -16,7 +16,8 @@ from amaranth.lib import data
 from amaranth.sim import Simulator
 
 __all__ = [
-    "AxiReadMemory", "AxiWriteMemory", "Memory", "Stalls", "StreamSink", "StreamSource", "pack", "simulate", "unpack",
+    "AxiReadMemory", "AxiWriteMemory", "ByteMemory", "Stalls", "StreamSink", "StreamSource", "pack", "simulate",
+    "unpack",
 ]  # fmt: skip
 
 INCR, OKAY, SLVERR = 1, 0, 2
@@ -72,7 +73,7 @@ class Stalls:
         return self.rng.randint(*self.latency)
 
 
-class Memory:
+class ByteMemory:
     """Bytes from address ``base`` on; an access outside raises. ``data`` starts random."""
 
     def __init__(self, size: int, rng: Random, base: int = 0) -> None:
@@ -163,7 +164,7 @@ class _AxiMemory:
     ``errors``: addresses (bytes) whose beats are answered with SLVERR.
     """
 
-    def __init__(self, bus: Any, memory: Memory, stalls: Stalls, *, max_burst: int, errors: range = range(0),
+    def __init__(self, bus: Any, memory: ByteMemory, stalls: Stalls, *, max_burst: int, errors: range = range(0),
                  capacity: int = 64) -> None:
         self.bus, self.memory, self.stalls, self.max_burst, self.errors = bus, memory, stalls, max_burst, errors
         self.capacity, self.cycle, self.outstanding_most = capacity, 0, 0

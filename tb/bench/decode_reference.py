@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.golden.check import Checker
-from weft.golden.decode import Configure, DataMove, Decoder, LoadLut, LoadWeight, MatMul, NoOp, Simd, SimdLoop, Span
+from weft.golden.decode import Configure, DataMove, Decoder, LoadLut, LoadWeight, MatMul, NoOp, Simd, SimdLoop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdSub
+from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import SimdKind, size_width
 
 UNIT_OF_FLOW = {
@@ -50,12 +51,11 @@ class DecodeReference:
         return {**nowhere, **common, **fields}
 
     @staticmethod
-    def _span(operand: int, span: Span) -> Fields:
-        name = f"operand{operand}"
-        walk = {"base": span.base, "stride_log2": span.stride.bit_length() - 1, "last": span.last}
-        if span.rows > 1:
-            walk["pitch"] = span.pitch
-        return {f"{name}.{key}": value for key, value in walk.items()}
+    def _walk(operand: int, walk: Walk) -> Fields:
+        fields = {"base": walk.base, "stride_log2": walk.stride.bit_length() - 1, "last": walk.last}
+        if walk.rows > 1:
+            fields["pitch"] = walk.pitch
+        return {f"operand{operand}.{name}": value for name, value in fields.items()}
 
     def _shifts(self) -> Fields:
         return {"enter_shift": self.registers[Register.ENTER_SHIFT],
@@ -69,9 +69,9 @@ class DecodeReference:
 
     def _MatMul(self, operation: MatMul) -> Fields:
         swap, self.weights_waiting = self.weights_waiting, False
-        local = {"local0": 1, **self._span(0, operation.local)} if operation.local else {}
+        local = {"local0": 1, **self._walk(0, operation.local)} if operation.local else {}
         far = operation.accumulator
-        return {"unit": "mat_mul", "swap": swap, "range1": 1, **local, **self._span(1, far), **self._shifts(),
+        return {"unit": "mat_mul", "swap": swap, "range1": 1, **local, **self._walk(1, far), **self._shifts(),
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 
     def _DataMove(self, operation: DataMove) -> Fields:
@@ -80,7 +80,7 @@ class DecodeReference:
             "window": self.registers[Register[f"{memory}_OFFSET"]],
             "cache": self.registers[Register[f"{memory}_CACHE"]]}
         return {"unit": UNIT_OF_FLOW[operation.flow], "local0": 1, "range1": 1, **place,
-                **self._span(0, operation.local), **self._span(1, far),
+                **self._walk(0, operation.local), **self._walk(1, far),
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 
     def _LoadWeight(self, operation: LoadWeight) -> Fields:
@@ -88,7 +88,7 @@ class DecodeReference:
         self.weights_waiting = True
         if operation.local is None:
             return {"unit": "load_weight", "size_m1": min(operation.size - 1, self.arch.array_size)}
-        return {"unit": "load_weight", "local0": 1, **self._span(0, operation.local), "size_m1": operation.size - 1}
+        return {"unit": "load_weight", "local0": 1, **self._walk(0, operation.local), "size_m1": operation.size - 1}
 
     def _Simd(self, operation: Simd) -> Fields:
         iterations, left = self.loop or (1, 0)
@@ -96,11 +96,11 @@ class DecodeReference:
                   "loop_last": left == 1,
                   "sub": self.isa.pack_sub(SimdSub(*operation[5:]))}
         if operation.write is not None:
-            fields |= {"accumulators0": 1, **self._span(0, Span(operation.write, operation.write_stride, iterations))}
+            fields |= {"accumulators0": 1, **self._walk(0, Walk(operation.write, iterations, operation.write_stride))}
         if operation.read is not None:
             fields["range1"] = 1
             if operation.read_stride:
-                fields |= self._span(1, Span(operation.read, operation.read_stride, iterations))
+                fields |= self._walk(1, Walk(operation.read, iterations, operation.read_stride))
             else:
                 fields |= {"operand1.base": operation.read, "operand1.last": operation.read}
         self.loop = (iterations, left - 1) if left > 1 else None
@@ -114,4 +114,4 @@ class DecodeReference:
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
         return {"unit": "simd", "simd_kind": SimdKind.LOAD_LUT.value, "table": operation.table, "local0": 1,
-                **self._span(0, operation.local)}
+                **self._walk(0, operation.local)}

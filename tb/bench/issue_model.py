@@ -10,7 +10,8 @@ from typing import Any
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNITS, Memory, conflict
+from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
+from weft.hw.contract.units import UNITS
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
 from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.parts.operations import (
@@ -22,6 +23,7 @@ from weft.hw.parts.operations import (
     simd_layout,
 )
 from weft.tb.bench.block_bench import Model, Ports, Source, from_bits, to_bits
+from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
 
 
 def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
@@ -35,9 +37,9 @@ def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
 
 Range = tuple[int, int]
 """First and last address."""
-FREE_LATENCY = {name: 4 if name in SHARED_MEMORY else 3 for name in UNIT_NAMES}
+FREE_LATENCY = {name: ISSUE_LATENCY if name in SHARED_MEMORY else SIMD_ISSUE_LATENCY for name in UNIT_NAMES}
 """Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
-FETCH_CYCLES = {name: 3 if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+FETCH_CYCLES = {name: 1 + FETCH_LATENCY if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
 """From one operation taken to the next one there."""
 TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
 """Other queues that may fetch from the same memory first."""
@@ -68,25 +70,25 @@ class Issued:
     swapped: int | None = None
     done: int | None = None
 
-    def accesses(self) -> list[tuple[Any, Range]]:
-        """By the table of ``units.py``."""
+    def accesses(self) -> list[tuple[Touch, Range]]:
+        """By the table of ``hazards.py``."""
         found = []
-        for access in UNITS[self.unit].accesses:
-            if access.operand == 1 and self.range1:
-                found.append((access, self.range1))
-            if access.operand == 0 and self.range0 and (access.memory is Memory.ACCUMULATORS) == self.accumulators0:
-                found.append((access, self.range0))
+        for touch in touches_of(self.unit):
+            if touch.operand == 1 and self.range1:
+                found.append((touch, self.range1))
+            if touch.operand == 0 and self.range0 and (touch.memory == ACCUMULATORS) == self.accumulators0:
+                found.append((touch, self.range0))
         return found
 
 
-def overlap(left: list[tuple[Any, Range]], right: list[tuple[Any, Range]]) -> bool:
-    return any(conflict(a, b) and first[0] <= second[1] and second[0] <= first[1]
+def overlap(left: list[tuple[Touch, Range]], right: list[tuple[Touch, Range]]) -> bool:
+    return any((a, b) in CONFLICTS and first[0] <= second[1] and second[0] <= first[1]
                for a, first in left for b, second in right)
 
 
-def hull(operations: list[Issued]) -> list[tuple[Any, Range]]:
+def hull(operations: list[Issued]) -> list[tuple[Touch, Range]]:
     """All accesses of a loop's body, each access of the table with the range from its first to its last address."""
-    ranges: dict[Any, Range] = {}
+    ranges: dict[Touch, Range] = {}
     for operation in operations:
         for access, (first, last) in operation.accesses():
             low, high = ranges.get(access, (first, last))
@@ -120,7 +122,7 @@ def find_waits(program: list[Issued]) -> None:
         operation.may += operation.must
 
 
-class Issue(Source):
+class IssueSource(Source):
     """Gives the program to the interlock; ``ready`` must say exactly whether queue and tracker have room."""
 
     def __init__(self, program: list[Issued], layout: Any, units: Units, rng: Random, rate: float) -> None:

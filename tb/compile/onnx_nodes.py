@@ -19,8 +19,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from weft.compiler.passes.host import HOST_OPERATORS
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.passes.operators import HOST_OPERATORS, OPERATORS
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
@@ -35,16 +34,11 @@ ARCH = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 21, dram1_depth=
 TOLERANCE = 0.002
 """Largest error allowed, relative to the largest magnitude of the output."""
 
-SCOPE = (
-    "Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "Relu", "LeakyRelu", "PRelu", "Clip", "Abs",
-    "Neg", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu", "Softplus", "Mish", "Gelu", "Exp", "Sqrt",
-    "Reciprocal", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceMax",
-    "ReduceSum", "Add", "Sub", "Mul", "Min", "Max", "Div", "Sum", "Mean", "Concat", "Split", "Slice", "Pad",
-    "Resize", "Upsample", "DepthToSpace", "SpaceToDepth", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze",
-    "Expand", "Tile", "Identity", "Dropout", "Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK", "Shape", "Size",
-    "Cast", "Constant", "ConstantOfShape", "Gather", "Range",
-)
-"""The operators of the table."""
+KNOWN = ("Cast", "Constant", "ConstantOfShape", "Range", "Shape", "Size")
+"""Operators of which the frontend knows the result when compiling."""
+
+SCOPE = (*OPERATORS, *KNOWN)
+"""The operators of the table: those of the compiler's own table, and what it knows without computing."""
 
 PASSED, HOST, REFUSED, OUTSIDE = "passed", "on host", "refused", "out of scope"
 
@@ -96,7 +90,7 @@ def outside(name: str) -> str:
     arrays = [np.asarray(value) for value in (*given, *wanted)]
     training = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
     rules = {
-        "nothing is computed at run time": node.op_type in ("Constant", "ConstantOfShape", "Range", "Shape", "Size"),
+        "nothing is computed at run time": node.op_type in KNOWN,
         "an array without elements": any(not array.size for array in arrays),
         "images of three dimensions": node.op_type in WINDOWED and arrays[0].ndim > 4,
         "training": training or (node.op_type == "Dropout" and len(arrays) - len(wanted) > 2),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.passes.operators import MACHINE_OPERATORS, OPERATORS
 from weft.tb.compile.onnx_nodes import (
     ARCH,
     HOST,
@@ -82,7 +82,8 @@ def _refusals(found: Sequence[Outcome]) -> str:
 def _attributes() -> str:
     """What is honoured, from the compiler's own table."""
     lines = ["## Attributes honoured", ""]
-    for op, rule in sorted(OPERATORS.items()):
+    for op in sorted(MACHINE_OPERATORS):
+        rule = OPERATORS[op]
         values = ", ".join(f"`{name}` ({entry.text})" for name, entry in rule.attributes.items()) or "none"
         constants = f"; constant inputs: {', '.join(map(str, rule.constants))}" if rule.constants else ""
         lines.append(f"* **{op}**: {values}{constants}")

@@ -11,7 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.cli.check.checker import Checker
-from weft.compiler.pipeline import STEPS, State, compile_model
+from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.products import Products
+from weft.compiler.request import Request
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
@@ -94,12 +96,9 @@ def run_float(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     return dict(zip(names, engine.run(names, dict(inputs)), strict=True))
 
 
-def after_all_steps(path: Path, arch: Arch, samples: np.ndarray) -> State:
+def after_all_steps(path: Path, arch: Arch, samples: np.ndarray) -> Products:
     """Every product of the compiler, with ``samples`` as calibration of the input ``x``."""
-    state = State(path, arch, {"x": samples}, False)
-    for step in STEPS:
-        state = step.run(state)
-    return state
+    return run_steps(Request(path, {"x": samples}), arch)
 
 
 def check_every_step(path: Path, arch: Arch, samples: np.ndarray) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.compiler.errors import CompileError, Fault
+from weft.compiler.errors import Fault
 from weft.compiler.pipeline import compile_model
+from weft.hw.contract.errors import WeftError
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import run_float, run_golden, signal_to_noise
 from weft.tb.random.broken_models import BREAKS, broken_file
@@ -64,7 +65,7 @@ def problem_of(seed: int, folder: Path) -> str:
             report = compile_model(path, ARCH, folder, calibration={"x": samples}, host_fallback=True)
     except Fault as error:
         return f"{done}: a fault of the compiler: {error}"
-    except CompileError as error:
+    except WeftError as error:
         return "" if "found" in str(error) and "allowed" in str(error) else f"{done}: says only {error}"
     except Exception as error:
         return f"{done}: {type(error).__name__}: {error}"

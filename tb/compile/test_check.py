@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,10 +16,18 @@ import pytest
 from weft.cli.check.checker import Checker
 from weft.cli.main import exit_code
 from weft.compiler import lir, pipeline
-from weft.compiler.frontend.graph import Node
+from weft.compiler.backend.encode import MachineCode
+from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import hir
+from weft.compiler.layers.hir import Layers
+from weft.compiler.memory.layout import Layout
 from weft.compiler.passes import fold
-from weft.compiler.pipeline import State, Step, compile_model
+from weft.compiler.passes.host import OnHost
+from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Step
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.points import Points
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.runtime.errors import Mismatch
 from weft.tb.compile.onnx_nodes import ARCH
@@ -127,60 +137,69 @@ def test_a_machine_that_rounds_every_step(tmp_path: Path) -> None:
 
 
 # -- steps broken on purpose -------------------------------------------------------------------------------------------
-def nudge_weights(state: State) -> State:
+def nudge_weights(graph: Graph) -> Graph:
     """The first constant of two or more dimensions is one percent too large."""
-    constants = dict(state.graph.constants)
+    constants = dict(graph.constants)
     name = next(name for name, value in constants.items() if value.ndim == 4)
     constants[name] = (constants[name] * 1.01).astype(np.float32)
-    return state.replace(graph=state.graph.replace(constants=constants))
+    return graph.replace(constants=constants)
 
 
-def forget_relu(state: State) -> State:
-    first = state.layers[0]
+def nudge_what_is_left(split: tuple[OnHost, Graph]) -> tuple[OnHost, Graph]:
+    host, graph = split
+    return host, nudge_weights(graph)
+
+
+def forget_relu(layers: Layers) -> Layers:
+    first, *rest = layers
     kept = tuple(operation for operation in first.operations if not isinstance(operation, hir.Relu))
-    return state.replace(layers=(dataclasses.replace(first, operations=kept), *state.layers[1:]))
+    return Layers((dataclasses.replace(first, operations=kept), *rest))
 
 
-def shift_too_far(state: State) -> State:
-    first, *rest = state.points.layers
-    return state.replace(points=dataclasses.replace(state.points, layers=(
-        dataclasses.replace(first, leave_shifts=(first.leave_shift + 1,)), *rest)))
+def shift_too_far(points: Points) -> Points:
+    first, *rest = points.layers
+    return dataclasses.replace(points, layers=(
+        dataclasses.replace(first, leave_shifts=(first.leave_shift + 1,)), *rest))
 
 
-def spoil_a_vector(state: State) -> State:
-    vectors = state.consts.vectors.copy()
+def spoil_a_vector(consts: Consts) -> Consts:
+    vectors = consts.vectors.copy()
     vectors[3] += 1
-    return state.replace(consts=dataclasses.replace(state.consts, vectors=vectors))
+    return dataclasses.replace(consts, vectors=vectors)
 
 
-def place_on_each_other(state: State) -> State:
-    local = {name: dataclasses.replace(place, base=0) for name, place in state.layout.local.items()}
+def place_on_each_other(layout: Layout) -> Layout:
+    local = {name: dataclasses.replace(place, base=0) for name, place in layout.local.items()}
     assert len(local) > 1
-    return state.replace(layout=dataclasses.replace(state.layout, local=local))
+    return dataclasses.replace(layout, local=local)
 
 
-def drop_a_tap(state: State) -> State:
-    operations = list(state.schedule.operations)
+def drop_a_tap(schedule: Schedule) -> Schedule:
+    operations = list(schedule.operations)
     taps = [number for number, entry in enumerate(operations) if isinstance(entry, lir.MatMul) and entry.accumulate]
     del operations[taps[0]]
-    return state.replace(schedule=dataclasses.replace(state.schedule, operations=tuple(operations)))
+    return dataclasses.replace(schedule, operations=tuple(operations))
 
 
-def stop_early(state: State) -> State:
-    return state.replace(program=state.program[:len(state.program) // 2 // 9 * 9])
+def stop_early(code: MachineCode) -> MachineCode:
+    return dataclasses.replace(code, content=code.content[:len(code.content) // 2 // 9 * 9])
 
 
-BREAKS: dict[str, Callable[[State], State]] = {
-    "frontend": nudge_weights, "split_host": nudge_weights, "pool_parts": nudge_weights, "normalise": nudge_weights,
-    "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu, "points": shift_too_far,
-    "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap, "backend": stop_early,
+BREAKS: dict[str, Callable[[Any], Any]] = {
+    "frontend": nudge_weights, "split_host": nudge_what_is_left, "pool_parts": nudge_weights,
+    "normalise": nudge_weights, "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu,
+    "points": shift_too_far, "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap,
+    "backend": stop_early,
 }
 
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_the_broken_step_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(step: Step) -> Step:
-        return dataclasses.replace(step, run=lambda state: BREAKS[name](step.run(state)))
+        @functools.wraps(step.function)
+        def function(*needed: Any) -> Any:
+            return BREAKS[name](step.function(*needed))
+        return dataclasses.replace(step, function=function)
 
     monkeypatch.setattr(pipeline, "STEPS", tuple(broken(step) if step.name == name else step
                                                  for step in pipeline.STEPS))

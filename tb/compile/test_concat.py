@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.limit import array_vectors
+from weft.compiler.layers.hir import Layers
 from weft.compiler.passes import lower_move
-from weft.compiler.pipeline import State
+from weft.compiler.products import Products
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
@@ -66,7 +68,7 @@ def network(make: Callable[[ModelMaker], None], tmp_path: Path) -> tuple[Path, n
     return maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((2, *SHAPE[1:]))
 
 
-def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) -> State:
+def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) -> Products:
     return after_all_steps(network(make, tmp_path)[0], arch, network(make, tmp_path)[1])
 
 
@@ -80,11 +82,12 @@ def test_right(make: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -
 
 def test_tails_are_joined_where_that_saves_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = made(two_tails, tmp_path)
-    assert [layer.operations[-1].output.name for layer in joined.layers] == ["relu1", "relu3", "concat4/tails", "relu6"]
+    saved = [layer.operations[-1].output.name for layer in joined[Layers]]
+    assert saved == ["relu1", "relu3", "concat4/tails", "relu6"]
     monkeypatch.setattr(lower_move, "TAIL_VECTORS", 1000)
     apart = made(two_tails, tmp_path)
-    assert len(apart.layers) == 3
-    assert array_vectors(joined.schedule.operations) < array_vectors(apart.schedule.operations)
+    assert len(apart[Layers]) == 3
+    assert array_vectors(joined[Schedule].operations) < array_vectors(apart[Schedule].operations)
 
 
 def test_tails_of_little_use_stay(tmp_path: Path) -> None:
@@ -95,14 +98,14 @@ def test_tails_of_little_use_stay(tmp_path: Path) -> None:
         conv(maker, maker.node("Concat", conv(maker, "x", (5, 13)), conv(maker, "x", (5, 12)), axis=1), (25, 16))
 
     for make in (little_read, nothing_saved):
-        assert len(made(make, tmp_path).layers) == 3
+        assert len(made(make, tmp_path)[Layers]) == 3
 
 
 def test_what_is_assembled_lies_in_what_is_assembled_of_it(tmp_path: Path) -> None:
     """Only what lies in it twice is copied."""
     state = made(nested, tmp_path)
-    outputs = [layer.output for layer in state.layers if layer.output.root == "concat11"]
+    outputs = [layer.output for layer in state[Layers] if layer.output.root == "concat11"]
     assert {var.name: var.part.tile for var in outputs} == {"relu1": 1, "relu3": 2, "relu10": 0, "concat11/copy": 4}
-    read = [layer.core.input for layer in state.layers]
+    read = [layer.core.input for layer in state[Layers]]
     assert any(var.root == "concat11" and var.size == (3, 14) for var in read)
-    assert not [layer for layer in made(resized, tmp_path).layers if "copy" in layer.output.name]
+    assert not [layer for layer in made(resized, tmp_path)[Layers] if "copy" in layer.output.name]

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.runtime.errors import ModelError
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 
@@ -159,7 +160,7 @@ def compiled(tmp_path: Path) -> Path:
 
 
 def load_error(path: Path) -> str:
-    with pytest.raises(CompileError) as error:
+    with pytest.raises(ModelError) as error:
         TModel.load(path)
     assert "way out" in str(error.value)
     return str(error.value)
@@ -187,11 +188,11 @@ def test_missing_manifest(tmp_path: Path) -> None:
 
 def test_wrong_inputs(compiled: Path) -> None:
     model = TModel.load(compiled)
-    with pytest.raises(CompileError, match=r"shape of input 'x': found \[6, 9, 9\]; allowed: \[1, 6, 9, 8\]"):
+    with pytest.raises(ModelError, match=r"shape of input 'x': found \[6, 9, 9\]; allowed: \[1, 6, 9, 8\]"):
         model.pack_input("x", np.zeros((6, 9, 9)))
-    with pytest.raises(CompileError, match="input of model model: found 'y'; allowed: 'x'"):
+    with pytest.raises(ModelError, match="input of model model: found 'y'; allowed: 'x'"):
         model.pack_input("y", np.zeros((6, 9, 8)))
-    with pytest.raises(CompileError, match="type of input 'x'"):
+    with pytest.raises(ModelError, match="type of input 'x'"):
         model.pack_input("x", np.full((6, 9, 8), "a"))
-    with pytest.raises(CompileError, match="vectors of output"):
+    with pytest.raises(ModelError, match="vectors of output"):
         model.unpack_output(model.outputs[0].name, np.zeros((1, 8)))

@@ -14,7 +14,8 @@ from weft.compiler.passes.fold import fold_channelwise, is_channelwise
 from weft.compiler.passes.fold_forward import fold, fold_forward
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
-from weft.compiler.quantize.calibrate import channel_ranges
+from weft.compiler.quantize.calibrate import channel_ranges, choose_samples
+from weft.compiler.quantize.points import HEADROOM
 from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 
@@ -50,7 +51,8 @@ def network(scales: list[np.ndarray], shifts: list[np.ndarray], tmp_path: Path, 
 
 def folded(path: Path, samples: np.ndarray) -> tuple[Graph, Graph]:
     before = in_order(fold_channelwise(normalise(read_model(path), 8)))
-    return before, fold_forward(before, lambda names: channel_ranges(before, {"x": samples}, names))
+    given = choose_samples(before, {"x": samples})
+    return before, fold_forward(before, lambda names: channel_ranges(before, given, names), HEADROOM)
 
 
 def channelwise(graph: Graph) -> int:
@@ -87,8 +89,8 @@ def test_odd_channels(tmp_path: Path) -> None:
     assert channelwise(after) == 0
     same(before, after, samples)
     name = before.nodes[2].output
-    low, high = channel_ranges(before, {"x": samples}, [name])[name]
-    made = fold(scales[0], shifts[0], low, high, padded=False)
+    low, high = channel_ranges(before, choose_samples(before, {"x": samples}), [name])[name]
+    made = fold(scales[0], shifts[0], low, high, HEADROOM, padded=False)
     assert made is not None and np.abs(made.offset).max() <= 1.2 * np.maximum(np.abs(low), np.abs(high)).max()
 
 

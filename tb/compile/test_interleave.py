@@ -9,11 +9,15 @@ import pytest
 
 from weft.cli.check.lir_machine import run_lir
 from weft.compiler import lir
+from weft.compiler.backend.encode import MachineCode
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.lir import Address, Space
-from weft.compiler.pipeline import STEPS, State, compile_model
+from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.products import Products, Step
+from weft.compiler.request import Request
 from weft.compiler.scheduler import interleave as scheduler
 from weft.compiler.scheduler.interleave import interleave, start_cycles
+from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.isa import SimdOpcode
@@ -137,11 +141,14 @@ def test_layers_stay_with_their_operations(tmp_path: Path) -> None:
     maker = ModelMaker((1, 12, 9, 8))
     name = maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1))
     maker.conv(name, 12, 4, (2, 2))
-    state = State(maker.save(tmp_path / "model.onnx"), BASE, {"x": maker.random.standard_normal((2, 12, 9, 8))}, False)
+    path, samples = maker.save(tmp_path / "model.onnx"), maker.random.standard_normal((2, 12, 9, 8))
     layers = {}
-    for step in STEPS:
-        state = step.run(state)
-        if step.name in ("schedule", "interleave"):
-            layers[step.name] = list(zip(map(lir.text, state.schedule.operations), state.schedule.layers, strict=True))
+
+    def watch(step: Step, made: Products) -> None:
+        if Schedule in step.makes:
+            schedule = made[Schedule]
+            layers[step.name] = list(zip(map(lir.text, schedule.operations), schedule.layers, strict=True))
+
+    made = run_steps(Request(path, {"x": samples}), BASE, watch=watch)
     assert layers["schedule"] != layers["interleave"] and sorted(layers["schedule"]) == sorted(layers["interleave"])
-    assert sum(state.instruction_counts) == len(state.program) // 8
+    assert len(made[MachineCode].layers) == len(made[MachineCode].content) // 8

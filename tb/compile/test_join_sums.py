@@ -16,7 +16,7 @@ from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.calibrate import channel_ranges
+from weft.compiler.quantize.calibrate import channel_ranges, choose_samples
 from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 
@@ -86,7 +86,8 @@ def graphs(network: Network, tmp_path: Path) -> tuple[Graph, Graph, np.ndarray]:
     network(maker)
     samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
     before = in_order(fold_channelwise(normalise(read_model(maker.save(tmp_path / "net.onnx")), 8)))
-    return before, join_sums(before, 8, lambda names: channel_ranges(before, {"x": samples}, names)), samples
+    given = choose_samples(before, {"x": samples})
+    return before, join_sums(before, 8, lambda names: channel_ranges(before, given, names)), samples
 
 
 @pytest.mark.parametrize("network", [*JOINED, *APART])

@@ -8,11 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from weft.compiler import lir, pipeline
-from weft.compiler.backend.encode import assemble, encode
+from weft.compiler import lir
+from weft.compiler.backend.encode import MachineCode, assemble, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
+from weft.compiler.memory.layout import Layout
+from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.isa import Isa, Opcode
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
@@ -23,7 +27,7 @@ ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
+def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
     """A small network with everything in it, after all steps."""
     maker = ModelMaker((1, 12, 9, 8))
     name = maker.node("Add", maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1)), "x")
@@ -35,12 +39,12 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
     return after_all_steps(path, ARCH, maker.random.standard_normal((2, 12, 9, 8)))
 
 
-def check(state: pipeline.State, operations: list[lir.Operation]) -> None:
-    verify(operations, ARCH, [state.layout.dram0["x"]], len(state.consts.vectors))
+def check(state: Products, operations: list[lir.Operation]) -> None:
+    verify(operations, ARCH, [state[Layout].dram0["x"]], len(state[Consts].vectors))
 
 
-def test_text_comes_back(state: pipeline.State) -> None:
-    operations = list(state.schedule.operations)
+def test_text_comes_back(state: Products) -> None:
+    operations = list(state[Schedule].operations)
     assert {type(operation) for operation in operations} == set(lir.OPERATIONS.values())
     assert lir.parse_program(lir.program_text(operations)) == operations
 
@@ -58,8 +62,8 @@ def test_lines_that_are_no_lir(line: str) -> None:
         lir.parse(line)
 
 
-def test_what_the_compiler_makes_passes(state: pipeline.State) -> None:
-    check(state, list(state.schedule.operations))
+def test_what_the_compiler_makes_passes(state: Products) -> None:
+    check(state, list(state[Schedule].operations))
 
 
 def index_of(operations: list[lir.Operation], kind: type, wanted: Callable[[lir.Operation], bool]) -> int:
@@ -109,23 +113,23 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_verifier_finds(mistake: str, state: pipeline.State) -> None:
+def test_verifier_finds(mistake: str, state: Products) -> None:
     plant, message = MISTAKES[mistake]
-    operations = list(state.schedule.operations)
+    operations = list(state[Schedule].operations)
     plant(operations)
     with pytest.raises(Fault, match=message):
         check(state, operations)
 
 
-def test_assemble_is_the_isas(state: pipeline.State) -> None:
-    instructions, starts = encode(state.schedule.operations, ARCH)
-    assert assemble(instructions, ARCH) == Isa(ARCH).assemble(instructions) == state.program
-    assert len(starts) == len(state.schedule.operations)
+def test_assemble_is_the_isas(state: Products) -> None:
+    instructions, starts = encode(state[Schedule].operations, ARCH)
+    assert assemble(instructions, ARCH) == Isa(ARCH).assemble(instructions) == state[MachineCode].content
+    assert len(starts) == len(state[Schedule].operations)
 
 
-def test_configure_only_where_a_value_changes(state: pipeline.State) -> None:
+def test_configure_only_where_a_value_changes(state: Products) -> None:
     values: dict[int, int] = {register: spec.reset for register, spec in Isa(ARCH).registers.items()}
-    for instruction in Isa(ARCH).disassemble(state.program):
+    for instruction in Isa(ARCH).disassemble(state[MachineCode].content):
         if instruction.opcode == Opcode.CONFIGURE:
             assert values[instruction.operand0] != instruction.operand1
             values[instruction.operand0] = instruction.operand1

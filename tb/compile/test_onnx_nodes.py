@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
+from weft.compiler.passes.operators import OPERATORS
 from weft.tb.compile.onnx_nodes import (
     HOST,
     LEAST_PASSED,
@@ -29,6 +31,15 @@ def some() -> list[str]:
         if number % EVERY == 0:
             chosen.append(name)
     return chosen
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_a_row_names_what_onnx_has(name: str) -> None:
+    """Attributes of some version of the operator, and inputs that it takes."""
+    schemas = [schema for schema in onnx.defs.get_all_schemas_with_history() if schema.name == name]
+    row = OPERATORS[name]
+    assert set(row.attributes) <= {attribute for schema in schemas for attribute in schema.attributes}
+    assert max(row.constants, default=0) < max(schema.max_input for schema in schemas)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in some() else pytest.mark.long)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from weft.cli.check.evaluate import convolve
-from weft.compiler.layers.hir import MatMul, Var
+from weft.compiler.layers.hir import Convolution, Var
 from weft.compiler.passes.ways import ways
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import Port, TModel
+from weft.runtime.manifest import TModel
 from weft.runtime.packing import Packing
 from weft.runtime.session import Session
 from weft.runtime.window import Window
@@ -33,7 +33,8 @@ def test_every_way_is_the_same_convolution(window: Window) -> None:
                      for axis, size in enumerate((9, 8)))
 
     def run(image: np.ndarray, weights: np.ndarray, window: Window) -> np.ndarray:
-        return convolve(image, weights, MatMul(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0))
+        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0)
+        return convolve(image, weights, core)
 
     expected = run(image, weights, window)
     found = ways(window, (3, 9, 8), (rows, columns))
@@ -97,4 +98,4 @@ def test_ports_without_packing_stay_as_they_are(tmp_path: Path) -> None:
     maker.conv("x", 8, 5, (3, 3))
     compile_model(maker.save(tmp_path / "net.onnx"), BASE, tmp_path)
     values = json.loads((tmp_path / "net.tmodel").read_text())["inputs"][0]
-    assert "packing" not in values and Port.from_json(values).packing is None
+    assert "packing" not in values and TModel.load(tmp_path / "net.tmodel").inputs[0].packing is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.compiler.memory import consts
+from weft.compiler.quantize import consts
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.runtime.window import Window
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl

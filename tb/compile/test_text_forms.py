@@ -8,14 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from weft.compiler import pipeline
 from weft.compiler.errors import Fault
 from weft.compiler.layers import hir
-from weft.compiler.layers.hir import Layer, Save
+from weft.compiler.layers.hir import Layer, Layers, Save
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.memory import layout
+from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
+from weft.compiler.products import Products
 from weft.hw.contract.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
@@ -23,7 +24,7 @@ ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
+def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
     """A network with every kind of operation, after all steps."""
     maker = ModelMaker((1, 12, 9, 8))
     name = maker.node("Add", maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1)), "x")
@@ -38,18 +39,18 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> pipeline.State:
     return after_all_steps(path, ARCH, maker.random.standard_normal((2, 12, 9, 8)))
 
 
-def test_layers_print_and_parse(state: pipeline.State) -> None:
-    kinds = {type(operation).__name__ for layer in state.layers for operation in layer.operations}
-    assert kinds >= {"MatMul", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
-    assert hir.parse(hir.text(state.layers)) == state.layers
+def test_layers_print_and_parse(state: Products) -> None:
+    kinds = {type(operation).__name__ for layer in state[Layers] for operation in layer.operations}
+    assert kinds >= {"Convolution", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
+    assert hir.parse(state[Layers].text()) == state[Layers]
 
 
-def test_memory_map_prints_and_parses(state: pipeline.State) -> None:
-    printed = layout.parse(state.layout.text())
-    assert printed.dram0 == state.layout.dram0 and printed.local == state.layout.local and printed.local
+def test_memory_map_prints_and_parses(state: Products) -> None:
+    printed = layout.parse(state[Layout].text())
+    assert printed.dram0 == state[Layout].dram0 and printed.local == state[Layout].local and printed.local
     assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
-                                  zip(state.layout.shapes, state.layout.plans, strict=True))
-    copied = dataclasses.replace(state.layout, copy=Place("%consts", 7, 9, -1, 3))
+                                  zip(state[Layout].shapes, state[Layout].plans, strict=True))
+    copied = dataclasses.replace(state[Layout], copy=Place("%consts", 7, 9, -1, 3))
     assert layout.parse(copied.text()).copy == (7, 9)
 
 
@@ -66,7 +67,7 @@ def test_other_maps_are_refused() -> None:
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
-def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.Operation, ...]) -> tuple[Layer, ...]:
+def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.LayerOperation, ...]) -> tuple[Layer, ...]:
     layer = dataclasses.replace(layers[number], operations=operations)
     return (*layers[:number], layer, *layers[number + 1:])
 
@@ -89,22 +90,22 @@ MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_verifier_of_layers_finds(mistake: str, state: pipeline.State) -> None:
+def test_verifier_of_layers_finds(mistake: str, state: Products) -> None:
     plant, message = MISTAKES[mistake]
-    verify_layers(state.layers, ["x"])
+    verify_layers(state[Layers], ["x"])
     with pytest.raises(Fault, match=message):
-        verify_layers(plant(state.layers), ["x"])
+        verify_layers(plant(state[Layers]), ["x"])
 
 
-def test_a_place_that_ends_too_early(state: pipeline.State) -> None:
-    places = {**state.layout.dram0, **state.layout.local}
-    verify_lifetimes(state.layers, places)
+def test_a_place_that_ends_too_early(state: Products) -> None:
+    places = {**state[Layout].dram0, **state[Layout].local}
+    verify_lifetimes(state[Layers], places)
     for name, place in places.items():
-        if place.first < place.last < len(state.layers):
+        if place.first < place.last < len(state[Layers]):
             with pytest.raises(Fault, match="has no place while it runs"):
-                verify_lifetimes(state.layers, {**places, name: dataclasses.replace(place, last=place.last - 1)})
+                verify_lifetimes(state[Layers], {**places, name: dataclasses.replace(place, last=place.last - 1)})
     with pytest.raises(Fault, match="has no place"):
-        verify_lifetimes(state.layers, {})
+        verify_lifetimes(state[Layers], {})
 
 
 def test_overlapping_places() -> None:

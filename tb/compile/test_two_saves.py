@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.compiler.layers.hir import Layers
+from weft.compiler.quantize.points import Points
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
@@ -27,7 +29,7 @@ def network(tmp_path: Path) -> tuple[Path, np.ndarray]:
 
 def test_one_layer_makes_both(tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples).layers]
+    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]]
     assert kinds.count("mat_mul+save+relu") == 1
     assert kinds.count("mat_mul+add+add+save+relu") == 1
     assert not [kind for kind in kinds if kind.startswith("load")]
@@ -48,7 +50,7 @@ def test_ranges_of_both(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "net.onnx", made, last)
     samples = maker.random.standard_normal((1, 8, 4, 4)) * 8
     check_model(path, BASE, samples, 60)
-    raw, positive = after_all_steps(path, BASE, samples).points.layers[0].leave_shifts
+    raw, positive = after_all_steps(path, BASE, samples)[Points].layers[0].leave_shifts
     assert raw > positive
 
 
@@ -69,7 +71,7 @@ def joined(tmp_path: Path, activation: str = "LeakyRelu", **pool: tuple[int, ...
 
 def test_parts_of_a_concatenation_are_pooled_where_they_are_made(tmp_path: Path) -> None:
     path, samples = joined(tmp_path)
-    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples).layers]
+    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]]
     assert kinds == ["mat_mul+leaky_relu+save+max_pool", "mat_mul+leaky_relu+max_pool", "mat_mul"]
 
 
@@ -80,7 +82,7 @@ def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None
         folder = tmp_path / str(number)
         folder.mkdir()
         path, samples = joined(folder, **pool)
-        assert "load+max_pool" in [layer.kind for layer in after_all_steps(path, BASE, samples).layers], pool
+        assert "load+max_pool" in [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]], pool
         check_model(path, BASE, samples, 55)
 
 
@@ -99,5 +101,5 @@ def test_a_tensor_that_is_an_output_is_pooled_too(tmp_path: Path) -> None:
     total = maker.node("Add", maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1)), "x")
     path = maker.save(tmp_path / "net.onnx", total, maker.node("MaxPool", total, **HALVES))
     samples = maker.random.standard_normal((2, 8, 4, 6))
-    assert [layer.kind for layer in after_all_steps(path, BASE, samples).layers] == ["mat_mul+add+save+max_pool"]
+    assert [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]] == ["mat_mul+add+save+max_pool"]
     check_model(path, BASE, samples, 60)

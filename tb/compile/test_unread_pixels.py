@@ -15,7 +15,7 @@ from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
-from weft.compiler.passes.unread_pixels import Line, drop_unread_pixels, union
+from weft.compiler.passes.unread_pixels import EvenPixels, drop_unread_pixels, union
 from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 
@@ -132,7 +132,7 @@ def test_nothing_to_do_changes_nothing(tmp_path: Path) -> None:
 def test_union_has_the_pixels_of_all() -> None:
     generator = np.random.default_rng(2)
     for _ in range(200):
-        lines = [Line(*(int(number) for number in generator.integers((0, 1, 1), (9, 6, 5)))) for _ in range(3)]
+        lines = [EvenPixels(*(int(number) for number in generator.integers((0, 1, 1), (9, 6, 5)))) for _ in range(3)]
         joined = union(lines)
         pixels = [{line.start + line.step * number for number in range(line.length)} for line in (*lines, joined)]
         assert set().union(*pixels[:3]) <= pixels[3]

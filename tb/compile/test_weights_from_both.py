@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler.lir import Address, DataMove, Space
-from weft.compiler.pipeline import State, Step, compile_model
+from weft.compiler.memory.layout import Layout
+from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Products, Step
+from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
+from weft.compiler.scheduler.schedule import Schedule
 from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
@@ -25,20 +29,20 @@ def network(tmp_path: Path, size: int) -> tuple[Path, np.ndarray]:
     return maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((2, 16, size, size))
 
 
-def compiled(path: Path, samples: np.ndarray, **changes: int) -> tuple[State, TModel]:
-    states: list[State] = []
+def compiled(path: Path, samples: np.ndarray, **changes: int) -> tuple[Products, TModel]:
+    states: list[Products] = []
 
-    def watch(step: Step, state: State) -> None:
+    def watch(step: Step, state: Products) -> None:
         states.append(state)
 
     report = compile_model(path, NARROW.replace(**changes), path.parent, calibration={"x": samples}, watch=watch)
     return states[-1], TModel.load(report.model_path)
 
 
-def weights_read(state: State) -> tuple[int, int]:
+def weights_read(state: Products) -> tuple[int, int]:
     """Vectors of weights through DRAM0 and DRAM1."""
-    copy = state.layout.copy
-    moves = [move for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local]
+    copy = state[Layout].copy
+    moves = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
     dram0 = [move.size for move in moves if move.far.space is Space.VARS and copy and move.far.offset >= copy.base]
     return sum(dram0), sum(move.size for move in moves if move.far.space is Space.CONSTS)
 
@@ -47,9 +51,9 @@ def test_a_dense_network_reads_both(tmp_path: Path) -> None:
     path, samples = network(tmp_path, 7)
     state, model = compiled(path, samples)
     dram0, dram1 = weights_read(state)
-    assert dram0 + dram1 == len(state.consts.vectors) and 0.25 < dram0 / dram1 <= 1
+    assert dram0 + dram1 == len(state[Consts].vectors) and 0.25 < dram0 / dram1 <= 1
     entries = json.loads((path.parent / "net.tmodel").read_text())["consts"]
-    assert entries[1] == {**entries[0], "base": state.layout.copy.base, "memory": "dram0"}
+    assert entries[1] == {**entries[0], "base": state[Layout].copy.base, "memory": "dram0"}
     assert all("memory" not in entry for entry in entries[:1])
     check_model(path, NARROW, samples, 60)
 
@@ -58,12 +62,12 @@ def test_a_step_takes_its_weights_from_both(tmp_path: Path) -> None:
     """A load is no longer than the other port takes to catch up, so that both work on the same step's weights."""
     path, samples = network(tmp_path, 7)
     state, _ = compiled(path, samples)
-    largest = max(plan.need.weights for plan in state.layout.plans)
-    loads = [move.size for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local
-             and (move.far.space is Space.CONSTS or move.far.offset >= state.layout.copy.base)]
+    largest = max(plan.need.weights for plan in state[Layout].plans)
+    loads = [move.size for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local
+             and (move.far.space is Space.CONSTS or move.far.offset >= state[Layout].copy.base)]
     assert max(loads) <= LOAD_VECTORS < largest
     alone, _ = compiled(path, samples, dram0_depth=1000)
-    assert max(move.size for move in alone.schedule.operations if isinstance(move, DataMove)) > LOAD_VECTORS
+    assert max(move.size for move in alone[Schedule].operations if isinstance(move, DataMove)) > LOAD_VECTORS
 
 
 def test_every_image_finds_them(tmp_path: Path) -> None:
@@ -77,12 +81,12 @@ def test_every_image_finds_them(tmp_path: Path) -> None:
 
 def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> None:
     path, samples = network(tmp_path, 7)
-    assert compiled(path, samples)[0].layout.copy is not None
-    assert compiled(path, samples, dram0_depth=1000)[0].layout.copy is None
+    assert compiled(path, samples)[0][Layout].copy is not None
+    assert compiled(path, samples, dram0_depth=1000)[0][Layout].copy is None
     maker = ModelMaker((1, 16, 16, 16))
     maker.conv(maker.conv("x", 16, 24, (3, 3)), 24, 24, (3, 3))
     state, model = compiled(maker.save(tmp_path / "wide.onnx"), maker.random.standard_normal((1, 16, 16, 16)))
-    assert state.layout.copy is None and not model.dram0_consts
+    assert state[Layout].copy is None and not model.dram0_consts
 
 
 def test_the_port_that_moved_less() -> None:

@@ -12,6 +12,7 @@ from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
@@ -24,7 +25,7 @@ BEYOND_BYTES = 1 << 20
 """At the end of these nothing of a network of this size may be written."""
 
 SETTINGS = {
-    "undisturbed": MemorySettings(read_latency=30, write_latency=30),
+    "undisturbed": MemorySettings(read_latency=EXPECTED_DRAM_LATENCY, write_latency=EXPECTED_DRAM_LATENCY),
     "stalls": MemorySettings(read_latency=17, write_latency=9, jitter=20, stall_ar=40, stall_r=60, stall_aw=40,
                              stall_w=60, stall_b=40),
 }

@@ -7,10 +7,11 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.contract.units import UNITS, Access
+from weft.hw.contract.units import UNITS
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock, rings_of
 from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
-from weft.hw.control.tracker import conflicts, range_layout, range_of, watched_by
+from weft.hw.control.tracker import range_layout, range_of, watched_by
+from weft.tb.bench.hazards import WEIGHTS, Touch, conflicts, waits_for
 from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
@@ -109,7 +110,7 @@ class Elder:
     its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
     """
 
-    def __init__(self, machine: Machine, unit: str, accesses: list[Access], ranges: Any, address: Value) -> None:
+    def __init__(self, machine: Machine, unit: str, accesses: list[Touch], ranges: Any, address: Value) -> None:
         harness, m, issue, swap = machine.harness, machine.harness.m, machine.issue, unit == SWAP
         self.places = places = machine.places(unit)
         self.used, self.alive, loop = (Signal(name=f"{unit}_elder_{name}") for name in ("used", "alive", "loop"))
@@ -186,8 +187,9 @@ def order(unit: str) -> Any:
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
-        for left in rings_of(ARCH, unit):
-            pairs = [] if left == SWAP else conflicts(ARCH, left, unit)
+        weights = [SWAP if left == "mat_mul" else left for left, right in WEIGHTS if right == unit]
+        for left in (*waits_for(unit, tables=False), *weights):
+            pairs = [] if left == SWAP else conflicts(left, unit, tables=False)
             accesses = list(dict.fromkeys(ours for ours, _ in pairs))
             elders[left] = elder = Elder(machine, left, accesses, ranges, address)
             conflict: Value = Const(not pairs, 1)

@@ -20,7 +20,7 @@ from amaranth.back import rtlil
 
 from weft.tb.formal.harness import Broken, Harness
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 BOUNDED, INDUCTION = "bounded", "induction"
 TIMEOUT_SECONDS = 600
 """Of one proof on the wall; it then counts as not proved."""

@@ -8,10 +8,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.units import UNITS, Access, Memory, conflict
+from weft.hw.contract.units import UNITS
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
-from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout, watched_by
+from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
+from weft.tb.bench.hazards import LOCAL, Touch, conflicts, waits_for
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, Inside, at_most_one, is_one, is_zero, ones, toggles
@@ -140,20 +141,17 @@ def ring(depth: int) -> Any:
     return build
 
 
-def touches(access: Access, ranges: Any, address: Value) -> Value:
+def touches(touch: Touch, ranges: Any, address: Value) -> Value:
     """Whether an operation's access reads or writes this address."""
-    valid = ranges.range1 if access.operand else (
-        ranges.local0 if access.memory is Memory.LOCAL else ranges.accumulators0)
-    return valid & (ranges[f"first{access.operand}"] <= address) & (address <= ranges[f"last{access.operand}"])
+    valid = ranges.range1 if touch.operand else (ranges.local0 if touch.memory == LOCAL else ranges.accumulators0)
+    return valid & (ranges[f"first{touch.operand}"] <= address) & (address <= ranges[f"last{touch.operand}"])
 
 
 def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Value) -> Value:
     """Whether two operations both touch the address in some memory and one of them writes it."""
     result: Value = Const(0, 1)
-    for ours in UNITS[left_unit].accesses:
-        for theirs in UNITS[right_unit].accesses:
-            if conflict(ours, theirs):
-                result = result | (touches(ours, left, address) & touches(theirs, right, address))
+    for ours, theirs in conflicts(left_unit, right_unit, tables=False):
+        result = result | (touches(ours, left, address) & touches(theirs, right, address))
     return result
 
 
@@ -183,7 +181,7 @@ def tracker(unit: str) -> Any:
             harness.always(~mark.inside | ~kept.local0, "kept_reads_no_tables")
         with harness.m.If(~harness.past(block.push, "push")):
             waits_end(harness, block, places)
-        others = set(watched_by(ARCH, unit)) | ({"mat_mul"} if unit == "load_weight" else set())
+        others = set(waits_for(unit, tables=False)) | ({"mat_mul"} if unit == "load_weight" else set())
         for name in sorted(others):
             asked = block.new_unit[name]
             if (unit, name) != ("load_weight", "mat_mul"):  # a MatMul waits for all loads

@@ -16,7 +16,7 @@ sums do not saturate. SIMD registers and lookup tables are not dumped (register 
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Isa, Register, SimdOpcode, SimdSub
 from weft.tb.random.program_maker import Program
 
@@ -24,8 +24,8 @@ from weft.tb.random.program_maker import Program
 def dump_shifts(arch: Arch) -> list[int]:
     """The leave shifts at which accumulators are looked at."""
     width = arch.number.width
-    if arch.mac_rounding == EVERY_STEP:
-        return [arch.number.point]
+    if arch.numbers.fixed_shift is not None:
+        return [arch.numbers.fixed_shift]
     return [*range(arch.accumulator_bits - width, 0, 2 - width), 0]
 
 
@@ -80,7 +80,7 @@ class _Dump:
                 size = min(self.arch.local_depth, count - start)
                 self.program += [self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
                                  self.isa.data_move(self.to_dram, 0, base + start, size)]
-            if shift and self.arch.mac_rounding != EVERY_STEP and self.arch.simd_registers_depth:
+            if shift and self.arch.numbers.has_points and self.arch.simd_registers_depth:
                 self.subtract_seen(count)
             base += count
         return base

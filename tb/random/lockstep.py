@@ -19,7 +19,7 @@ from weft.golden.machine import Machine, MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa
 from weft.simulate.build import Simulation, SimulationError
-from weft.simulate.job import Job, JobResult, MemorySettings, Program, run_job
+from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, run_job
 from weft.simulate.sim_top import MEMORIES
 from weft.tb.random.dump_program import dump_program
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
@@ -141,7 +141,7 @@ def _run_on_rtl(simulation: Simulation, cases: Sequence[Case], folder: Path) -> 
 
     def add(instructions: Iterable[Instruction], **options: object) -> None:
         code = isa.assemble(instructions)
-        programs.append(Program(size=len(code), address=len(image), **options))
+        programs.append(ProgramRun(size=len(code), address=len(image), **options))
         image.extend(code + bytes(-len(code) % 4096))
 
     for index, case in enumerate(cases):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub, simd_argument_count
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
@@ -180,7 +180,7 @@ class ProgramMaker:
     def shifts(self) -> None:
         register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
         values = [self.arch.number.point]
-        if self.arch.mac_rounding != EVERY_STEP:
+        if self.arch.numbers.has_points:
             values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 

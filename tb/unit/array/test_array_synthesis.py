@@ -19,6 +19,7 @@ from amaranth.sim import Simulator
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import ecp5
+from weft.tb.bench import ecp5_cells
 
 SIZE = 4
 # Up to the cell mapping: the DSP blocks are placed by then, and no LUT mapper is needed.
@@ -160,28 +161,6 @@ class Exercise(wiring.Component):
         return m
 
 
-def multiplier_model() -> str:
-    """A MULT18X18D as the ECP5's manual describes it, with the registers that the flow asks for. yosys has none."""
-    def pins(name: str, bits: int) -> str:
-        return ", ".join(f"{name}{bit}" for bit in reversed(range(bits)))
-
-    return f"""
-module MULT18X18D(input {pins("A", 18)}, {pins("B", 18)}, CLK0, CE0, CE1, RST0, SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
-                  output {pins("P", 36)});
-  parameter REG_INPUTA_CLK = "NONE", REG_INPUTB_CLK = "NONE", REG_OUTPUT_CLK = "NONE", GSR = "ENABLED";
-  parameter REG_INPUTA_CE = "CE0", REG_INPUTB_CE = "CE0", REG_OUTPUT_CE = "CE0";
-  reg signed [17:0] a = 0, b = 0;
-  reg signed [35:0] p = 0;
-  assign {{{pins("P", 36)}}} = p;
-  always @(posedge CLK0) begin
-    if (REG_INPUTA_CE == "CE0" ? CE0 : CE1) a <= {{{pins("A", 18)}}};
-    if (REG_INPUTB_CE == "CE0" ? CE0 : CE1) b <= {{{pins("B", 18)}}};
-    if (REG_OUTPUT_CE == "CE0" ? CE0 : CE1) p <= a * b;
-  end
-endmodule
-"""
-
-
 def simulated() -> list[int | None]:
     """What the exercise's results are, cycle by cycle, None where they do not count."""
     dut, seen = Exercise(EXERCISED), []
@@ -220,7 +199,7 @@ def test_multipliers_of_an_ecp5_hold_their_registers(tmp_path: Path) -> None:
     text = rtlil.convert(Exercise(EXERCISED), name="top")
     (tmp_path / "array.il").write_text(text)
     (tmp_path / "multipliers.v").write_text(ecp5.dsp_multipliers(text, EXERCISED.number.width))
-    (tmp_path / "multiplier_model.v").write_text(multiplier_model())
+    (tmp_path / "multiplier_model.v").write_text(ecp5_cells.MULTIPLIER)
     assert of_the_netlist(tmp_path, LATTICE) == simulated()
     blocks = [cell for cell in json.loads((tmp_path / "array.json").read_text())["modules"]["top"]["cells"].values()
               if cell["type"] == "MULT18X18D"]

@@ -35,7 +35,7 @@ class Schedule:
         self.arch, rng = arch, np.random.default_rng(seed)
         self.activation, self.weight = vectors(rng, arch, cycles), vectors(rng, arch, cycles)
         point = arch.number.point
-        self.enter_shift = np.full(cycles, point) if arch.mac_rounding == "every_step" else \
+        self.enter_shift = np.full(cycles, point) if arch.numbers.fixed_shift is not None else \
             rng.integers(0, arch.accumulator_bits, cycles)
         self.valid, self.swap, self.shift = np.zeros((3, cycles), bool)
 

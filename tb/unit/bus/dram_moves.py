@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import dram_layout
 from weft.tb.bench.amaranth_axi import pack
 
@@ -63,7 +64,7 @@ class Move:
     @staticmethod
     def _addresses(walk: tuple[int, int, int], rows: int, size: int) -> list[int]:
         base, stride_log2, pitch = walk
-        return [base + row * pitch + (k << stride_log2) for row in range(rows) for k in range(size)]
+        return Walk(base, size, 1 << stride_log2, rows, pitch).addresses().ravel().tolist()
 
     @property
     def local_addresses(self) -> list[int]:
@@ -119,7 +120,7 @@ def to_bytes(arch: Arch, vector: int) -> bytes:
     return np.array(signed, arch.number.storage_dtype).tobytes()
 
 
-class Pulses:
+class UnitPulses:
     """The cycles in which done and error were high, and whether busy was."""
 
     def __init__(self, dut: Any) -> None:

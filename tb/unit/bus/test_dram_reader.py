@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
-from weft.hw.bus.dram_reader import OPERATIONS_AHEAD, DramReader
-from weft.tb.bench.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, StreamSource, simulate, unpack
+from weft.hw.bus.dram_reader import DramReader
+from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, READER_OPERATIONS_AHEAD
+from weft.tb.bench.amaranth_axi import AxiReadMemory, ByteMemory, Stalls, StreamSink, StreamSource, simulate, unpack
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
-    Pulses,
+    UnitPulses,
     machine_id,
     make_arch,
     memory_bytes,
@@ -31,11 +32,11 @@ class Bench:
         self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramReader(arch)
-        self.memory = Memory(size or memory_bytes(arch), rng, base)
+        self.memory = ByteMemory(size or memory_bytes(arch), rng, base)
         self.axi = AxiReadMemory(dut, self.memory, Stalls(rng, *axi), max_burst=arch.axi_max_burst, errors=errors)
         self.source = StreamSource(dut.operation, [move.raw(arch) for move in self.moves], Stalls(rng, local))
         self.sink = StreamSink(dut.local_write.request, Stalls(rng, local), name="local write")
-        self.pulses = Pulses(dut)
+        self.pulses = UnitPulses(dut)
 
     async def bench(self, ctx):
         while len(self.pulses.done) < len(self.moves):
@@ -136,7 +137,7 @@ def test_address_goes_out_after_the_stated_latency() -> None:
             cycle += 1
 
     simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.sink, bench.pulses, watch)
-    assert cycles[1] - cycles[0] == DramReader.REQUEST_LATENCY
+    assert cycles[1] - cycles[0] == DRAM_REQUEST_LATENCY
 
 
 @pytest.mark.parametrize("machine", [(2, "FP16BP8", 32, 4), (3, "FP16BP8", 64, 16), (8, "FP16BP8", 64, 16)],
@@ -173,4 +174,4 @@ def test_operations_wait_when_data_does_not_come() -> None:
             most = max(most, bench.source.sent - len(bench.pulses.done))
 
     simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.sink, bench.pulses, watch)
-    assert most == OPERATIONS_AHEAD + 1
+    assert most == READER_OPERATIONS_AHEAD + 1

@@ -5,12 +5,12 @@ from random import Random
 import pytest
 
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.contract.timing import LOCAL_READ_LATENCY
-from weft.tb.bench.amaranth_axi import AxiWriteMemory, Memory, Stalls, StreamSink, StreamSource, simulate
+from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
+from weft.tb.bench.amaranth_axi import AxiWriteMemory, ByteMemory, Stalls, StreamSink, StreamSource, simulate
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
-    Pulses,
+    UnitPulses,
     machine_id,
     make_arch,
     memory_bytes,
@@ -54,14 +54,14 @@ class Bench:
         self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramWriter(arch)
-        self.memory = Memory(memory_bytes(arch), rng)
+        self.memory = ByteMemory(memory_bytes(arch), rng)
         self.before = bytearray(self.memory.data)
         self.axi = AxiWriteMemory(dut, self.memory, Stalls(rng, *axi), max_burst=arch.axi_max_burst, errors=errors,
                                   **options)
         self.source = StreamSource(dut.operation, [move.raw(arch) for move in self.moves], Stalls(rng, local))
         self.rows = [rng.getrandbits(arch.array_size * arch.number.width) for _ in range(arch.local_depth)]
         self.local = LocalMemory(dut.local_read, self.rows, Stalls(rng, local))
-        self.pulses = Pulses(dut)
+        self.pulses = UnitPulses(dut)
 
     async def bench(self, ctx):
         while len(self.pulses.done) < len(self.moves):
@@ -104,6 +104,22 @@ def test_random_writes_change_exactly_their_bytes_under_stalls(machine) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
 def test_random_writes_change_exactly_their_bytes_at_full_speed(machine) -> None:
     Bench(machine, randoms(30), 2).run()
+
+
+def test_address_goes_out_after_the_stated_latency() -> None:
+    bench, cycles = Bench((8, "FP16BP8", 64, 16), one(4), 13), {}
+
+    async def watch(ctx) -> None:
+        cycle = 0
+        async for _, _, taken, valid in ctx.tick().sample(
+                bench.dut.operation.valid & bench.dut.operation.ready, bench.dut.aw.valid):
+            for name, happens in (("taken", taken), ("address", valid)):
+                if happens:
+                    cycles.setdefault(name, cycle)
+            cycle += 1
+
+    simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.local.requests, bench.local, bench.pulses, watch)
+    assert cycles["address"] - cycles["taken"] == DRAM_REQUEST_LATENCY
 
 
 @pytest.mark.parametrize("order", ["data_waits", "address_waits"])

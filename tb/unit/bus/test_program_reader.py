@@ -6,7 +6,7 @@ import pytest
 
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
-from weft.tb.bench.amaranth_axi import AxiReadMemory, Memory, Stalls, StreamSink, simulate, unpack
+from weft.tb.bench.amaranth_axi import AxiReadMemory, ByteMemory, Stalls, StreamSink, simulate, unpack
 
 BASE = 0x8000_0000
 
@@ -21,7 +21,7 @@ class Bench:
     def __init__(self, arch, programs, seed, *, rate=0.0, latency=(1, 1), errors=range(0)):
         rng = Random(seed)
         self.dut, self.programs = ProgramReader(arch), programs
-        self.memory = Memory(1 << 16, rng, BASE)
+        self.memory = ByteMemory(1 << 16, rng, BASE)
         burst = self.dut._max_burst
         self.axi = AxiReadMemory(self.dut, self.memory, Stalls(rng, rate, latency), max_burst=burst, errors=errors)
         self.sink = StreamSink(self.dut.beats, Stalls(rng, rate))

@@ -12,7 +12,9 @@ from weft.hw.contract.arch import LIMITS, Arch, presets
 from weft.hw.contract.errors import ArchError, IsaError
 from weft.hw.contract.isa import (
     CAUSE_TEXTS,
+    MOVE_ACCUMULATE_BIT,
     OPERATIONS,
+    RELU_BIT,
     Cause,
     DataFlow,
     Instruction,
@@ -21,7 +23,9 @@ from weft.hw.contract.isa import (
     Register,
     SimdOpcode,
     SimdSub,
+    flag_bit,
     illegal_register_value,
+    operand_of,
 )
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
@@ -67,6 +71,25 @@ def test_flags_are_numbered_from_bit_0() -> None:
         ARTY.simd(SimdSub(SimdOpcode.ADD), hold=True): 8,
         ARTY.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, 0, 1): 15}
     assert all(instruction.flags == value for instruction, value in flags.items())
+
+
+def test_flags_and_operands_by_name() -> None:
+    """The numbers of the design, which every reader of the table goes by."""
+    bits = {(Opcode.MAT_MUL, "accumulate"): 0, (Opcode.MAT_MUL, "zeroes"): 1, (Opcode.LOAD_WEIGHT, "zeroes"): 0,
+            (Opcode.LOAD_WEIGHT, "zero_bias"): 1, (Opcode.SIMD, "read"): 0, (Opcode.SIMD, "write"): 1,
+            (Opcode.SIMD, "accumulate"): 2, (Opcode.SIMD, "hold"): 3}
+    assert {key: flag_bit(*key) for key in bits} == bits
+    assert (RELU_BIT, MOVE_ACCUMULATE_BIT) == (1, 1)
+    operands = {(Opcode.MAT_MUL, "local"): 0, (Opcode.MAT_MUL, "accumulator"): 1, (Opcode.MAT_MUL, "size"): 2,
+                (Opcode.DATA_MOVE, "far"): 1, (Opcode.LOAD_WEIGHT, "size"): 1, (Opcode.SIMD, "write_address"): 0,
+                (Opcode.SIMD, "read_address"): 1, (Opcode.SIMD, "sub"): 2, (Opcode.LOAD_LUT, "table"): 1,
+                (Opcode.SIMD_LOOP, "iterations"): 0, (Opcode.SIMD_LOOP, "body"): 1, (Opcode.CONFIGURE, "value"): 1}
+    assert {key: operand_of(*key) for key in operands} == operands
+    instruction = ARTY.mat_mul(5, 6, 7, zeroes=True)
+    assert (instruction.flag("accumulate"), instruction.flag("zeroes"), instruction.raw("size")) == (False, True, 6)
+    for absent in (lambda: flag_bit(Opcode.MAT_MUL, "hold"), lambda: operand_of(Opcode.SIMD, "size")):
+        with pytest.raises(ValueError, match="not in"):
+            absent()
 
 
 def test_the_sub_instruction_is_opcode_left_right_destination_from_the_top() -> None:

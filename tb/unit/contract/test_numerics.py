@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from weft.hw.contract import numerics
 from weft.hw.contract.errors import ArchError
+from weft.hw.contract.numbers import FixedPointEveryStep, FixedPointOnce
 from weft.hw.contract.numerics import DataType
 
 TYPES = ["FP4BP1", "FP4BP2", "FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16", "FP32BP30", "FP17BP3"]
@@ -139,7 +140,7 @@ def test_mac_once_is_exact(name: str, lanes: int) -> None:
     activations, weights, bias = operands(number, lanes, lanes)
     expected = [[int(bias[c]) + sum(int(x) * int(w) for x, w in zip(row, weights[:, c], strict=True))
                  for c in range(5)] for row in activations]
-    assert numerics.mac_once(activations, weights, bias, number.width).tolist() == expected
+    assert FixedPointOnce(number, 2 * number.width).mac(activations, weights, bias).tolist() == expected
 
 
 @pytest.mark.parametrize("lanes", [2, 3, 12])
@@ -155,7 +156,7 @@ def test_mac_every_step_rounds_and_saturates_each_step(name: str, lanes: int) ->
         return y
 
     expected = [[column(row, c) for c in range(5)] for row in activations]
-    found = numerics.mac_every_step(activations, weights, bias, number)
+    found = FixedPointEveryStep(number, number.width).mac(activations, weights, bias)
     assert found.dtype == np.int64
     assert found.tolist() == expected
 

@@ -11,6 +11,7 @@ import pytest
 
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
@@ -18,7 +19,6 @@ from weft.tb.bench.decode_reference import DecodeReference, Fields
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
 from weft.tb.random.random_words import RandomWords
 
-LATENCY = 5
 TINY = Arch.load("tiny")
 MACHINES = {
     "tiny": TINY,
@@ -192,7 +192,7 @@ def test_one_instruction_a_cycle_and_the_stated_latency() -> None:
     source, sink = Source("i", words, rng), Sink("o", rng, len(handed_on))
     bench(TINY).run(source, sink)
     assert source.taken == list(range(len(words)))
-    assert sink.taken == [cycle + LATENCY for cycle in handed_on]
+    assert sink.taken == [cycle + DECODE_LATENCY for cycle in handed_on]
 
 
 def test_configure_counts_for_what_follows_it_only() -> None:
@@ -226,8 +226,8 @@ def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register)
     source = Source("i", isa_words(build), rng)
     bench(TINY).run(source, Drain("o", rng), Cycles(50))
     assert [window for _, window in windows] == [0, 3, 3]
-    assert windows[0][0] == LATENCY
-    assert windows[1][0] == drained_from + LATENCY, "it is read in the cycle after the register is set"
+    assert windows[0][0] == DECODE_LATENCY
+    assert windows[1][0] == drained_from + DECODE_LATENCY, "it is read in the cycle after the register is set"
     assert source.taken[:2] == [0, 1] and source.taken[2] == drained_from
 
 

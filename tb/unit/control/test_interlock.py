@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -14,7 +15,8 @@ from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.tb.bench.block_bench import Bench
-from weft.tb.bench.issue_model import FREE_LATENCY, Issue, Issued, Units, find_waits, operation_layouts
+from weft.tb.bench.hazards import CELLS, TOUCHES, Touch
+from weft.tb.bench.issue_model import FREE_LATENCY, Issued, IssueSource, Units, find_waits, operation_layouts
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2)
@@ -121,7 +123,7 @@ def expected(issued: Issued) -> dict[str, Any]:
 def run(program: list[Issued], rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
     find_waits(program)
     units = Units(program, LAYOUTS, expected, rng, busy_cycles, take)
-    issue = Issue(program, issue_layout(ARCH), units, rng, give)
+    issue = IssueSource(program, issue_layout(ARCH), units, rng, give)
     bench().run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
 
 
@@ -149,6 +151,46 @@ def test_each_pair_of_units_in_both_orders(left: str) -> None:
         for _ in range(6):
             maker.one(maker.rng.choice((left, right)))
     run(maker.program, maker.rng, take=0.9, busy_cycles=8)
+
+
+ELDER = (8, 12)
+MEETING, APART = ((8, 12), (12, 13), (7, 8), (10, 10), (7, 13)), ((13, 14), (6, 7))
+"""Ranges of the younger operation: with an address of the elder's, at its ends too, and next to it."""
+ELSEWHERE = {0: ((0, 1), (2, 3)), 1: ((16, 17), (18, 19))}
+"""By operand, ranges of the elder and of the younger in what the case is not about."""
+
+
+def longest() -> Random:
+    """Random numbers that are none: every operation takes its longest time, and is taken at once."""
+    rng = Random(0)
+    rng.random, rng.randrange = lambda: 0.0, lambda stop: stop - 1  # type: ignore[method-assign]
+    return rng
+
+
+def access(maker: Maker, name: str, touch: Touch, span: tuple[int, int], younger: int) -> Issued:
+    """An operation with ``touch`` at ``span``; its other operand lies where nothing else does."""
+    ranges: list[tuple[int, int] | None] = [None, None]
+    for other in TOUCHES[name]:
+        ranges[other.operand] = span if other == touch else ELSEWHERE[other.operand][younger]
+    kinds = {"load_lut": SimdKind.LOAD_LUT, "simd_write": SimdKind.INSTRUCTION, "simd_read": SimdKind.INSTRUCTION}
+    return maker.add(touch.unit, *ranges, accumulators0=name == "simd_write", simd_kind=kinds.get(name, 0), swap=0)
+
+
+@pytest.mark.parametrize("left", TOUCHES)
+def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(left: str) -> None:
+    """An elder and a younger operation in turn, the elder a long one: the younger waits until it is done, or not."""
+    for ours, right in product(TOUCHES[left], TOUCHES):
+        for theirs in TOUCHES[right]:
+            if theirs.memory != ours.memory or theirs.unit == ours.unit:
+                continue
+            always = (left, right) == ("load_weight", "mat_mul")  # for its weights; these MatMuls take over none
+            conflict = ours.memory in CELLS[left, right]
+            for spans, meet in ((MEETING, True), (APART, False)) if conflict else (((*MEETING, *APART), False),):
+                maker = Maker(68)
+                pairs = [(access(maker, left, ours, ELDER, 0), access(maker, right, theirs, span, 1)) for span in spans]
+                run(maker.program, longest(), busy_cycles=12)
+                waits = [younger.offered > elder.done for elder, younger in pairs]
+                assert waits == [meet or always] * len(spans), (ours, theirs, spans)
 
 
 def test_weights_are_handed_over_in_order() -> None:

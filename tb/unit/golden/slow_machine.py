@@ -1,6 +1,8 @@
 """A second reading of the design: one scalar at a time, in plain Python, sharing no arithmetic with the golden machine.
 
-Only field positions come from the contract (``Isa.address``, ``Isa.unpack_sub``); every rule is written out again.
+Only the widths of fields come from the contract (``Isa.address``, ``Isa.unpack_sub``). Opcodes, flag bits, operand and
+register numbers and every rule are written out again, as numbers, on purpose: a mistake in the tables of ``isa.py``,
+which golden machine, hardware and estimator all read, must not be made here too.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def scalars(rng: Random, width: int, count: int) -> list[int]:
 
 
 def shift(rng: Random, arch: Arch) -> int:
-    return arch.number.point if arch.mac_rounding == EVERY_STEP else rng.randrange(arch.accumulator_bits)
+    fixed = arch.numbers.fixed_shift
+    return rng.randrange(arch.accumulator_bits) if fixed is None else fixed
 
 
 @cache
@@ -64,10 +65,9 @@ class Move:
         return {**tile, "accumulate": self.rng.randrange(2), "enter_shift": shift(self.rng, self.arch)}
 
     def value(self, operation: dict[str, Any], scalar: int) -> int:
-        plain = self.arch.mac_rounding == EVERY_STEP
         if self.kind is INWARD:
-            return numerics.enter(scalar, 0 if plain else operation["enter_shift"], self.arch.accumulator_bits)
-        left = numerics.leave(scalar, 0 if plain else operation["leave_shift"], self.arch.number.width)
+            return self.arch.numbers.enter(scalar, operation["enter_shift"])
+        left = self.arch.numbers.leave(scalar, operation["leave_shift"])
         return max(left, 0) if operation["relu"] else left
 
     def expected(self, operation: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.ports import accumulator_read_port, local_read_port
 from weft.tb.bench.block_bench import ReadServer, Sink, Source, from_bits, simulate, to_bits
@@ -46,7 +46,7 @@ def test_nothing_lost_or_reordered_under_stalls(size: int, ask: float, serve: fl
 def test_one_row_a_cycle_and_the_stated_latency(latency: int) -> None:
     source, sink = run(2, 60, 1, 1, 1, latency=latency)
     assert source.taken == list(range(60))
-    assert sink.taken == [cycle + latency + 2 for cycle in source.taken]
+    assert sink.taken == [cycle + latency + READ_STREAM_LATENCY for cycle in source.taken]
 
 
 def test_a_full_stream_takes_no_more_than_it_can_hold() -> None:

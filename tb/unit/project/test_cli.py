@@ -60,6 +60,14 @@ def test_json_is_one_object_with_the_promised_keys(weft: Weft, echo: Path, tmp_p
     assert {"cycles", "instructions", "macs", "utilization", "seconds", "outputs"} <= set(found)
     assert found["cycles"] is None and found["utilization"] is None and found["check"] is None
     assert found["instructions"] == 2 and found["seconds"] >= 0
+    assert found["preload"] is None and found["checksums"] is False
+
+
+def test_files_without_checksums_are_said_to_be_so(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    for command in (("run", echo, "--raw", "--input", tmp_path / "x.npy"), ("estimate", echo)):
+        answer = weft(*command)
+        assert answer.code == 0 and "no checksums in the .tmodel" in answer.out
 
 
 def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,25 +87,27 @@ def test_set_changes_the_machine(weft: Weft, echo: Path, tmp_path: Path) -> None
 
 # -- RTL, with a stand-in for the simulation ---------------------------------------------------------------------------
 class StandIn:
-    """``run_on_rtl`` by way of the golden machine, which then may spoil the result."""
+    """``run_many_on_rtl`` by way of the golden machine, which then may spoil the result."""
 
     def __init__(self) -> None:
         self.spoil: Callable[[Dram], None] = lambda dram0: None
         self.cause = Cause.NONE
 
-    def __call__(self, arch: Arch, program: bytes, dram0: Dram, dram1: Dram, **_: Any) -> types.SimpleNamespace:
+    def __call__(self, arch: Arch, programs: list[bytes], dram0: Dram, dram1: Dram,
+                 **_: Any) -> list[types.SimpleNamespace]:
+        program, = programs
         Machine(arch, dram0, dram1).run(program)
         self.spoil(dram0)
-        return types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
-                                     error_cause=self.cause, error_program_counter=1,
-                                     operations=np.array([(1, 0, 4, 6, 9)], OPERATION))
+        return [types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
+                                      error_cause=self.cause, error_program_counter=1,
+                                      operations=np.array([(1, 0, 4, 6, 9)], OPERATION))]
 
 
 @pytest.fixture
 def rtl(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
     module = types.ModuleType("weft.simulate.rtl")
-    module.run_on_rtl = stand_in  # type: ignore[attr-defined]
+    module.run_many_on_rtl = stand_in  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "weft.simulate.rtl", module)
     return stand_in
 

@@ -105,6 +105,35 @@ def test_import_statements_are_all_seen() -> None:
     assert "weft.simulate.toolchain" in imports(ROOT / "simulate" / "build.py")
 
 
+COMPILER = ("errors", "estimator", "text_form", "request", "products", "lir", "frontend", "passes", "layers",
+            "quantize", "tiling", "memory", "lir_verifier", "scheduler", "backend", "steps", "pipeline")
+"""Rooms of the compiler, and files that are in none. Each imports only those before it: so no two import each other."""
+
+
+def compiler_room(module: str) -> str:
+    return module.split(".")[2]
+
+
+def imports_later_rooms(name: str, modules: set[str]) -> list[str]:
+    """Of the compiler's ``modules``, those that the module ``name`` of the compiler must not import."""
+    before = COMPILER[:COMPILER.index(compiler_room(name)) + 1]
+    return sorted(module for module in modules
+                  if within(module, "weft.compiler") and compiler_room(module) not in before)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "compiler").rglob("*.py")),
+                         ids=lambda path: str(path.relative_to(ROOT)))
+def test_rooms_of_the_compiler_import_in_one_direction(path: Path) -> None:
+    if module_name(path) != "weft.compiler":
+        assert imports_later_rooms(module_name(path), imports(path)) == []
+
+
+def test_the_compilers_order_can_be_broken() -> None:
+    later = {"weft.compiler.quantize.points", "weft.compiler.frontend.graph", "weft.hw.contract.arch"}
+    assert imports_later_rooms("weft.compiler.passes.fold_forward", later) == ["weft.compiler.quantize.points"]
+    assert imports_later_rooms("weft.compiler.backend.write", later) == []
+
+
 # -- what the README promises ------------------------------------------------------------------------------------------
 README = (ROOT / "README.md").read_text()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.boards import BOARDS
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
 
@@ -16,7 +17,8 @@ BASELINES = sorted((ROOT / "hw" / "flow" / "baseline").glob("synth_*.json"))
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict, Path]:
     """A preset's name, its counts, and where yosys worked."""
     folder = tmp_path_factory.mktemp(request.param)
-    return request.param, synthesis.report(Arch.load(request.param), request.param, "xc7", folder), folder
+    part = BOARDS[request.param].part
+    return request.param, synthesis.report(Arch.load(request.param), "xc7", folder, part), folder
 
 
 @pytest.mark.long

@@ -55,6 +55,23 @@ def test_loop_longer_than_the_slots(simd: SimpleNamespace) -> None:
     simd.check(arch, [setup, *(SimdLoop(iterations, body) for iterations in lengths)])
 
 
+BLOCK = SIMD_SLOTS - 1
+"""Iterations that run at once."""
+
+
+@pytest.mark.parametrize("blocks", (1, 2, 3))
+def test_loops_of_about_a_number_of_whole_blocks(simd: SimpleNamespace, blocks: int) -> None:
+    """One iteration less, none and one or two more than fill the slots: where the last blocks are halved and where
+    they are not. A register of an iteration's own shows a slot used twice, or the program's slot written."""
+    arch = simd.machine(accumulator_depth=256)
+    body = [SimdOperation(opcode=Op.ADD, read=0, left=0, right=3, destination=2, leave_shift=4),
+            SimdOperation(opcode=Op.ADD, left=2, right=3, write=100, enter_shift=4)]
+    setup = [SimdOperation(opcode=Op.MOVE, read=1, destination=3, leave_shift=6),
+             SimdOperation(opcode=Op.MOVE, read=2, destination=2, leave_shift=6)]
+    for iterations in range(blocks * BLOCK - 1, blocks * BLOCK + 3):
+        simd.check(arch, [*setup, SimdLoop(iterations, body)])
+
+
 @pytest.mark.parametrize("iterations", (31, 49, 62))
 def test_loop_runs_one_instruction_a_cycle(simd: SimpleNamespace, iterations: int) -> None:
     """A dependent chain over a tile: reads and writes of identical addresses, one micro-operation a cycle."""

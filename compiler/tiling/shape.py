@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved
-from weft.compiler.memory.consts import LayerConsts
-from weft.compiler.scheduler.spans import Box, groups
+from weft.compiler.quantize.consts import LayerConsts
+from weft.compiler.tiling.spans import Box, groups
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size, Window
 

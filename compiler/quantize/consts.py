@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Layer, LeakyRelu, MatMul, Product
+from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Product
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -79,8 +79,8 @@ class OutputBlock:
 @dataclass(frozen=True)
 class LayerConsts:
     """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
-    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. These take ``local_vectors`` on
-    their way through local memory."""
+    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
+    vectors of local memory on their way."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -97,6 +97,9 @@ class Consts:
     vectors: np.ndarray
     layers: tuple[LayerConsts, ...]
 
+    def text(self) -> str:
+        return f"{len(self.vectors)} vectors\n"
+
 
 def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points, arch: Arch) -> Consts:
     """Quantise and lay out every layer's constants. Raises CompileError when DRAM1 is too small."""
@@ -106,7 +109,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     for layer, numbers in zip(layers, points.layers, strict=True):
         vectors: list[np.ndarray] = []
         blocks: tuple[OutputBlock, ...] = ()
-        if isinstance(layer.core, MatMul):
+        if isinstance(layer.core, Convolution):
             vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
@@ -139,7 +142,7 @@ def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
     return [int(arch.number.quantize(np.array(operation.value), points.vars[layer.outputs[0].root]))]
 
 
-def _encode_weights(core: MatMul, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,
+def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,
                     ) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
     lanes = arch.array_size
     tiles = tile_weights(arch.number.quantize(constants[core.weights], numbers.weights), core.group, lanes)
@@ -192,7 +195,7 @@ def _share_repeats(stored: list[np.ndarray], base: int) -> tuple[list[int], list
     return offsets, kept
 
 
-def covers(core: MatMul, tap: Size) -> bool:
+def covers(core: Convolution, tap: Size) -> bool:
     """Whether a tap of the kernel falls into the image for every output pixel."""
     return all(core.window.outputs(axis, tap[axis], 0, core.size[axis], core.input.size[axis]) == (0, core.size[axis])
                for axis in range(2))

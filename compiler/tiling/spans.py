@@ -17,7 +17,7 @@ class Axis(NamedTuple):
     far: int
 
 
-class Span(NamedTuple):
+class PairedWalk(NamedTuple):
     """One instruction's walk; offsets count from the bases of both sides."""
 
     near: int
@@ -74,7 +74,7 @@ class View:
                 + (column - box.columns[0]) * self.step)
 
 
-def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
+def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
     """The fewest spans that walk ``axes``, outermost first, in order."""
     merged = _merge(axes)
     inner = merged[-1]
@@ -83,12 +83,13 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[Span]:
     rest = merged[:-1] if strided else merged
     rows = rest[-1] if rest else Axis(1, 0, 0)
     for near, far in _offsets(rest[:-1]):
-        yield Span(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
+        yield PairedWalk(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
 
 
-def repeated(walks: Iterable[Span]) -> list[Span]:
-    """The same walks, those of one row that go on to the same far vectors from near ones at equal distances as one."""
-    found: list[Span] = []
+def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
+    """The same walks, fewer of them: walks of one row with the same far vectors, and near vectors at equal distances,
+    become one walk of several rows."""
+    found: list[PairedWalk] = []
     for span in walks:
         last = found[-1] if found else span
         pitch = span.near - last.near - (last.rows - 1) * last.near_pitch

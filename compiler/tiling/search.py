@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from weft.compiler.errors import CompileError, refuse
-from weft.compiler.scheduler.shape import Cut, Grain, LayerShape
-from weft.compiler.scheduler.spans import part_count
+from weft.compiler.tiling.shape import Cut, Grain, LayerShape
+from weft.compiler.tiling.spans import part_count
 from weft.hw.contract.arch import Arch
 
 FINISH_VECTORS = 64

@@ -1,0 +1,147 @@
+"""How the checker runs what a step left: one row for each type of product that can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.cli.check.evaluate import Fixed, LayerIntegers, Real, Tensors, quantised, stored
+from weft.cli.check.lir_machine import run_lir
+from weft.compiler.backend.encode import MachineCode
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.layers.hir import Layers, Var
+from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.variables import whole_var
+from weft.compiler.passes.host import OnHost
+from weft.compiler.passes.index import feed
+from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.points import Points
+from weft.compiler.scheduler.schedule import Schedule
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.runtime.elements import gather, pack, unpack
+from weft.runtime.onnx_engine import run_model
+
+Sample = Mapping[str, np.ndarray]
+"""One value for each input of the network, by name."""
+
+Results = dict[str, np.ndarray]
+"""Outputs by name, in the user's shape, as real numbers."""
+
+
+class Runner(NamedTuple):
+    """``name``: what runs, in words; ``exact``: whether ``run`` computes with the machine's integers."""
+
+    name: str
+    exact: bool
+    run: Callable[[Products, Sample], Results]
+
+
+def _run_graph(products: Products, sample: Sample) -> Results:
+    """With the host's part behind it, where there is one."""
+    graph, host = products[Graph], products.get(OnHost)
+    tensors = run_model(to_onnx(graph), feed(graph, sample))
+    found = {port.name: gather(np.asarray(tensors[port.tensor]), port.order, port.shape) for port in graph.outputs}
+    if host is not None and host.part is not None:
+        given = {name: found[name].astype(np.float32) for name in host.part.inputs}
+        found |= run_model(host.part.model, given)
+    return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+
+def _run_real(products: Products, sample: Sample) -> Results:
+    graph = products[Graph]
+    tensors = Tensors(graph, products[Arch], np.float64)
+    for name, value in feed(graph, sample).items():
+        tensors.write(whole_var(graph, name), value[0])
+    Real(graph.constants, graph.opset).run(products[Layers], tensors)
+    return _outputs(products, lambda var: tensors.read(var))
+
+
+def _run_points(products: Products, sample: Sample) -> Results:
+    graph, arch = products[Graph], products[Arch]
+    integers = quantised(products[Layers], graph.constants, products[Points], arch)
+    return _run_fixed(products, sample, integers, Tensors(graph, arch, np.int64))
+
+
+def _run_consts(products: Products, sample: Sample) -> Results:
+    return _run_fixed(products, sample, _stored(products), Tensors(products[Graph], products[Arch], np.int64))
+
+
+def _run_layout(products: Products, sample: Sample) -> Results:
+    tensors = Tensors(products[Graph], products[Arch], np.int64, products[Layout])
+    return _run_fixed(products, sample, _stored(products), tensors)
+
+
+def _stored(products: Products) -> list[LayerIntegers]:
+    return stored(products[Layers], products[Consts], products[Arch])
+
+
+def _run_fixed(products: Products, sample: Sample, integers: Sequence[LayerIntegers], tensors: Tensors) -> Results:
+    graph, arch, points = products[Graph], products[Arch], products[Points]
+    for name, value in feed(graph, sample).items():
+        tensors.write(whole_var(graph, name), arch.number.quantize(value[0], points.vars[name]))
+    Fixed(arch, points, integers).run(products[Layers], tensors)
+    return _outputs(products, lambda var: _real(products, var, tensors.read(var)))
+
+
+def _run_schedule(products: Products, sample: Sample) -> Results:
+    drams = memories(products, feed(products[Graph], sample))
+    run_lir(products[Schedule].operations, Machine(products[Arch], *drams))
+    return _outputs(products, lambda var: _real(products, var, _from_dram(products, drams[0], var)))
+
+
+def _run_code(products: Products, sample: Sample) -> Results:
+    drams = memories(products, feed(products[Graph], sample))
+    Machine(products[Arch], *drams).run(products[MachineCode].content)
+    return _outputs(products, lambda var: _real(products, var, _from_dram(products, drams[0], var)))
+
+
+RUNNERS: dict[type, Runner] = {
+    Graph: Runner("graph on onnxruntime", False, _run_graph),
+    Layers: Runner("layers in real numbers", False, _run_real),
+    Points: Runner("layers in fixed point", True, _run_points),
+    Consts: Runner("layers, stored constants", True, _run_consts),
+    Layout: Runner("layers, placed tensors", True, _run_layout),
+    Schedule: Runner("LIR on golden", True, _run_schedule),
+    MachineCode: Runner("program on golden", True, _run_code),
+}
+"""Type of product -> how it runs, together with the products before it."""
+
+
+def newest(products: Products) -> type:
+    """Of the products that can run, the one that was made last."""
+    return next(kind for kind in reversed(products) if kind in RUNNERS)
+
+
+# -- the machine's memories --------------------------------------------------------------------------------------------
+def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram, Dram]:
+    """DRAM0 with the graph's input tensors ``inputs``, DRAM1 with the constants."""
+    arch, layout, consts = products[Arch], products[Layout], products[Consts]
+    dram0, dram1 = Dram(arch), Dram(arch)
+    dram1.write(0, consts.vectors)
+    if layout.copy is not None:
+        dram0.write(layout.copy.base, consts.vectors)
+    for name, value in inputs.items():
+        scalars = arch.number.quantize(value[0], products[Points].vars[name])
+        dram0.write(layout.dram0[name].base, pack(scalars, arch.array_size))
+    return dram0, dram1
+
+
+def _from_dram(products: Products, dram0: Dram, var: Var) -> np.ndarray:
+    place = products[Layout].dram0[var.name]
+    return unpack(dram0.read(place.base, place.size), (var.channels, var.height, var.width))
+
+
+def _real(products: Products, var: Var, scalars: np.ndarray) -> np.ndarray:
+    return products[Arch].number.dequantize(scalars, products[Points].vars[var.root])
+
+
+def _outputs(products: Products, read: Callable[[Var], np.ndarray]) -> Results:
+    """The machine's outputs, in the user's shape."""
+    graph = products[Graph]
+    return {port.name: gather(read(whole_var(graph, port.tensor)), port.order, port.shape) for port in graph.outputs}

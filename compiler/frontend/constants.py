@@ -1,0 +1,124 @@
+"""Constant folding: nodes whose inputs are all constant become constants, where what comes of them is small enough."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from weft.compiler.errors import reason, refuse
+from weft.compiler.frontend.graph import Shape
+from weft.runtime.onnx_bounds import check_size, has_graph
+
+MOST_FOLDED = 1 << 26
+"""Elements of all constants that folding makes: more than any preset's DRAM holds."""
+
+MOST_WORK = 1 << 32
+"""Steps of one node: onnx's evaluator is written in Python and numpy."""
+
+TOLD = 1024
+"""Elements of a constant that may be a shape, so that shape inference is told its values."""
+
+EXPORT_AGAIN = "export the model again with its constants folded"
+
+NO_LARGER = frozenset({"Compress", "NonZero", "Unique"})
+"""Operators whose result has no known size, but at most an element for each of their input (and dimension)."""
+
+PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"})
+
+STEPWISE = frozenset({
+    "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum", "GRU", "GridSample",
+    "LRN", "LSTM", "LpPool", "MaxPool", "MaxUnpool", "NonMaxSuppression", "QLinearConv", "RNN", "Resize", "RoiAlign",
+    "STFT", "Upsample"})
+"""Operators that may look at every input for every output."""
+
+
+class Folder:
+    """Folds the nodes of one model, one after another; ``known`` holds every constant so far."""
+
+    def __init__(self, model: onnx.ModelProto, known: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> None:
+        self._opsets, self.known, self._shapes = model.opset_import, dict(known), shapes
+        self._folded = 0
+
+    def fold(self, node: onnx.NodeProto) -> dict[str, np.ndarray] | None:
+        """The constants that a node makes, None where it makes none. Raises WeftError where they are too large."""
+        values = self._values(node)
+        if values is None:
+            return None
+        made = {name: np.asarray(value) for name, value in zip(node.output, values, strict=False)}
+        self._folded += sum(value.size for value in made.values())
+        if self._folded > MOST_FOLDED:
+            raise refuse(f"constants up to {_name(node)}", f"{self._folded} elements that are computed",
+                         f"at most {MOST_FOLDED}", EXPORT_AGAIN)
+        self.known.update(made)
+        return made
+
+    def _values(self, node: onnx.NodeProto) -> Sequence[Any] | None:
+        if node.op_type in ("Shape", "Size") and node.input[0] in self._shapes:
+            return _measured(node, self._shapes[node.input[0]])
+        if any(name and name not in self.known for name in node.input) or node.op_type.startswith("Random"):
+            return None
+        inputs = {name: self.known[name] for name in node.input if name}
+        if has_graph(node) or any(value.dtype.kind in "OSU" for value in inputs.values()):
+            return None
+        if not self._is_bounded(node, inputs):
+            return None
+        declared = [_declared(name, value) for name, value in inputs.items()]
+        try:
+            with warnings.catch_warnings(action="ignore"):  # what comes of a division by 0 is checked where it is used
+                return list(ReferenceEvaluator(self._alone(node, declared, [])).run(None, inputs))
+        except Exception as error:  # of no common type
+            raise refuse(_name(node), f"constant inputs that it cannot be evaluated on ({reason(error)})",
+                         "inputs that fit the operator", EXPORT_AGAIN) from None
+
+    def _is_bounded(self, node: onnx.NodeProto, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Whether shape inference knows the size of what would come; too large a one is refused."""
+        small = {name for name, value in inputs.items() if value.size <= TOLD}
+        declared = [_declared(name, value) for name, value in inputs.items() if name not in small]
+        weights = [numpy_helper.from_array(np.asarray(inputs[name]), name) for name in small]
+        try:
+            alone = onnx.shape_inference.infer_shapes(self._alone(node, declared, weights))
+        except Exception as error:  # of no common type
+            raise refuse(_name(node), f"constant inputs that do not fit ({reason(error)})",
+                         "inputs that fit the operator", EXPORT_AGAIN) from None
+        given, made = sum(value.size for value in inputs.values()), 0
+        for value in alone.graph.output:
+            kind = value.type.tensor_type
+            if not kind.HasField("shape") or not all(entry.HasField("dim_value") for entry in kind.shape.dim):
+                return node.op_type in NO_LARGER
+            made += check_size(f"tensor {value.name!r} ({_name(node)})", tuple(d.dim_value for d in kind.shape.dim))
+        read = math.prod(max(inputs[name].size, 1) for name in node.input if name)
+        work = {PRODUCTS: math.sqrt(read * max(made, 1)), STEPWISE: given * made}
+        for operators, steps in work.items():
+            if node.op_type in operators and steps > MOST_WORK:
+                raise refuse(_name(node), f"constant inputs, and {steps:.3g} steps to evaluate them",
+                             f"at most {MOST_WORK}", EXPORT_AGAIN)
+        return True
+
+    def _alone(self, node: onnx.NodeProto, declared: Sequence[onnx.ValueInfoProto],
+               weights: Sequence[onnx.TensorProto]) -> onnx.ModelProto:
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        graph = onnx.helper.make_graph([node], "constant", list(declared), outputs, list(weights))
+        return onnx.helper.make_model(graph, opset_imports=self._opsets)
+
+
+def _measured(node: onnx.NodeProto, shape: Shape) -> list[Any]:
+    """What Shape and Size say of a tensor of a known shape."""
+    if node.op_type == "Size":
+        return [np.array(math.prod(shape), np.int64)]
+    span = {attribute.name: attribute.i for attribute in node.attribute}
+    return [np.array(shape, np.int64)[span.get("start"):span.get("end")]]
+
+
+def _declared(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _name(node: onnx.NodeProto) -> str:
+    return f"node {node.name or (node.output[0] if node.output else '')!r}, operator {node.op_type}"

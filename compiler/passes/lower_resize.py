@@ -1,0 +1,86 @@
+"""Resize and Upsample: the operator itself, run on single bright rows and columns, says what each output pixel sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from weft.compiler.errors import reason
+from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
+from weft.compiler.passes.lower_arithmetic import constant_image
+from weft.compiler.passes.lower_pool import weighted
+from weft.compiler.passes.rewrite import Rewrite
+from weft.compiler.passes.take import exact
+from weft.runtime.onnx_engine import session
+
+
+def resize(state: Rewrite, node: Node) -> None:
+    """Resize, Upsample over height and width: nearest, linear, cubic, every coordinate mode."""
+    shape, wanted = state.graph.shapes[node.input(0)], state.graph.shapes[node.output]
+    if len(shape) != 4 or shape[:2] != wanted[:2]:
+        raise state.refusal(node, "shapes", f"{list(shape)} to {list(wanted)}",
+                            "4 dimensions, of which height and width change")
+    _need_clear_scale(state, node, shape, wanted)
+    value, attributes = node.attributes.get("extrapolation_value", 0.0), {**node.attributes}
+    attributes.pop("extrapolation_value", None)
+    rows, columns = (_response(state, node.replace(attributes=attributes), axis) for axis in (2, 3))
+    rows = np.kron(np.eye(shape[0]), rows)
+    made = weighted(state, node, exact(state, node, node.input(0)), rows, columns)
+    outside = np.logical_or.outer(~rows.any(1), ~columns.any(1))  # they see no pixel of the image
+    if value and outside.any():
+        fill = constant_image(state, node, np.tile(value * outside, (shape[1], 1, 1)), made)
+        made = state.add(node, made, fill)
+    state.hold(node.output, made)
+
+
+def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:
+    """Batch and channels stay as they are: a scale near 1 keeps their number, and would still move them. With
+    align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
+    aligned = node.attributes.get("coordinate_transformation_mode") == "align_corners"
+    scales = state.constant(node.input(2)) if node.input(2) else np.ones(0)
+    if scales.size == 4 and (scales[:2] != 1).any():
+        raise state.refusal(node, "scales", scales.tolist(), "1 for batch and channels")
+    if not aligned or scales.size != 4:
+        return
+    for axis in (2, 3):
+        if abs(shape[axis] * float(scales[axis]) - wanted[axis]) > 1e-3:
+            raise state.refusal(node, "scales with align_corners", scales.tolist(),
+                                f"scales that give whole sizes from {list(shape)}")
+
+
+def _response(state: Rewrite, node: Node, axis: int) -> np.ndarray:
+    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each."""
+    size = list(state.graph.shapes[node.input(0)])
+    count = size[axis]
+    data = np.zeros((count, *size[2:]), np.float32)
+    bright = np.arange(count)
+    data[(bright, bright) if axis == 2 else (bright, slice(None), bright)] = 1
+    results = [_resized(state, node, image[None, None]) for image in data]
+    images = np.stack([result[0, 0] for result in results])  # inputs x height x width
+    images = images if axis == 2 else images.transpose(0, 2, 1)
+    lit = np.abs(images).sum((0, 1)).argmax()
+    return np.asarray(images[:, :, lit].T, np.float64)
+
+
+def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
+    weights = []
+    for number, name in enumerate(node.inputs[1:], 1):
+        if not name:
+            continue
+        value = state.constant(name)
+        if node.op == "Resize" and number == 3 and "axes" not in node.attributes and value.size == 4:
+            value = np.array([1, 1, *value[2:]], value.dtype)
+        weights.append(numpy_helper.from_array(value, name))
+    declared = [helper.make_tensor_value_info(node.input(0), TensorProto.FLOAT, data.shape)]
+    outputs = [onnx.ValueInfoProto(name=node.output)]
+    graph = helper.make_graph([node_to_onnx(node)], "resize", declared, outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", state.graph.opset)], ir_version=IR_VERSION)
+    try:
+        engine = session(onnx.shape_inference.infer_shapes(model))
+        return np.asarray(engine.run(None, {node.input(0): data})[0])
+    except Exception as error:
+        raise state.refusal(node, "attributes", reason(error), "what onnxruntime computes") from None

@@ -1,0 +1,25 @@
+"""What a user asks of the compiler, besides the machine to compile for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Request:
+    """``calibration``: input name -> [samples, ...], None for random ones; ``plain``: the data type's own point for
+    everything; ``outputs``: tensors that the network ends at, none for those that the file declares.
+
+    ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
+    """
+
+    model: Path
+    calibration: Mapping[str, np.ndarray] | None = None
+    plain: bool = False
+    host_fallback: bool = False
+    outputs: tuple[str, ...] = ()
+    keep_tensors: bool = False

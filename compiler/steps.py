@@ -1,0 +1,105 @@
+"""What a step of the pipeline does where that is more than one function of a room; the list is in ``pipeline.py``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from weft.compiler.backend.encode import MachineCode, machine_code
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.build import build_layers
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.verifier import verify_layers
+from weft.compiler.lir_verifier import verify
+from weft.compiler.memory.layout import Layout, lay_out
+from weft.compiler.memory.variables import lifetimes
+from weft.compiler.memory.verifier import verify_lifetimes, verify_places
+from weft.compiler.passes.fold_forward import fold_forward
+from weft.compiler.passes.host import OnHost, fall_back, refuse_host
+from weft.compiler.passes.join_sums import join_sums
+from weft.compiler.passes.normalise import normalise
+from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.sizes import check_sizes
+from weft.compiler.quantize.calibrate import Calibration, Samples, channel_ranges, choose_samples
+from weft.compiler.quantize.consts import Consts, encode_consts
+from weft.compiler.quantize.points import HEADROOM, Points, choose_points
+from weft.compiler.request import Request
+from weft.compiler.scheduler.schedule import Schedule
+from weft.hw.contract.arch import Arch
+
+
+# -- the graph ---------------------------------------------------------------------------------------------------------
+def read(request: Request) -> Graph:
+    return read_model(request.model, request.outputs)
+
+
+def split_host(request: Request, graph: Graph, arch: Arch) -> tuple[OnHost, Graph]:
+    """The host gets what the machine does not compute, where that is asked for; else such a part is an error."""
+    if not request.host_fallback:
+        refuse_host(graph)
+        return OnHost(None), graph
+    rest, host = fall_back(graph, lambda tried: build_layers(canonical(supported(tried, arch), arch), arch))
+    return OnHost(host), rest
+
+
+def supported(graph: Graph, arch: Arch) -> Graph:
+    """The same graph, all of whose tensors and operators the machine can hold and compute."""
+    return check_supported(check_sizes(graph, arch))
+
+
+def canonical(graph: Graph, arch: Arch) -> Graph:
+    return normalise(graph, arch.array_size)
+
+
+def samples(request: Request, graph: Graph) -> Samples:
+    return choose_samples(graph, request.calibration)
+
+
+def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not where every tensor has the type's own point: there is no room for offsets."""
+    if request.plain or not arch.numbers.has_points:
+        return graph
+    return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
+
+
+def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
+
+
+# -- layers, numbers, memory -------------------------------------------------------------------------------------------
+def layers(graph: Graph, arch: Arch) -> Layers:
+    built = build_layers(graph, arch)
+    verify_layers(built, [port.tensor for port in graph.inputs])
+    made = {var.root for layer in built for var in layer.outputs}
+    for port in graph.outputs:
+        if port.tensor not in made:
+            raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
+                         "remove this output")
+    return built
+
+
+def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Points:
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset)
+
+
+def consts(graph: Graph, built: Layers, chosen: Points, arch: Arch) -> Consts:
+    return encode_consts(built, graph.constants, chosen, arch)
+
+
+def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> Layout:
+    layout = lay_out(lifetimes(graph, built, request.keep_tensors), built, stored, arch)
+    verify_places([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
+    verify_places(layout.local.values(), arch.local_depth, "local memory")
+    verify_lifetimes(built, {**layout.dram0, **layout.local})
+    return layout
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+def check_schedule(graph: Graph, stored: Consts, layout: Layout, scheduled: Schedule, arch: Arch) -> None:
+    written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
+    verify(scheduled.operations, arch, written, len(stored.vectors))
+
+
+def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
+    return machine_code(scheduled.operations, scheduled.layers, arch)

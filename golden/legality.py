@@ -1,0 +1,173 @@
+"""Where a machine would stop in a program, without running it: the golden machine's checks on all instructions at once.
+
+An array finds the first instruction that may not be; ``check.py``, which the machine itself asks, says why. What
+decides is only what stands before: Configure registers, and the SIMD loop whose body an instruction belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.golden.check import REGISTERS, Checker, MachineStop
+from weft.golden.decode import Decoder
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import (
+    Cause,
+    DataFlow,
+    Instruction,
+    Isa,
+    Opcode,
+    Register,
+    SimdOpcode,
+    simd_argument_count,
+)
+
+OPCODES = 16
+SIMD_OPCODES = 32
+PROGRAM_COUNTERS = 1 << 32
+HOLD = 8
+"""The flag that only SIMD instructions of a loop have."""
+
+
+def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
+    """The stop of a machine after reset, with its cause and program counter; None where it comes to the end.
+
+    Raises IsaError when the program is truncated. Takes some 1 us an instruction.
+    """
+    isa = Isa(arch)
+    table = isa.split(program)
+    illegal = np.flatnonzero(_Table(isa, table).illegal())
+    return _stop(isa, table, int(illegal[0])) if len(illegal) else None
+
+
+def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
+    """The reason, by the machine's own checker in the state that the instructions before have left."""
+    before = _Table(isa, table[:, :index + 1])
+    registers = {register: int(before.register(register)[index]) for register in Register}
+    counter = before.register(Register.PROGRAM_COUNTER)[index]
+    sets = np.flatnonzero(before.sets(Register.PROGRAM_COUNTER)[:index])
+    counter = int(counter) + index - int(sets[-1]) - 1 if len(sets) else index
+    iterations = int(before.iterations[index]) if before.in_body[index] else None
+    instruction = Instruction(*table[:, index].tolist())
+    checker = Checker(isa, Decoder(isa, registers))
+    cause = checker.check(instruction, iterations)
+    assert isinstance(cause, Cause), "the two checks disagree"
+    return MachineStop(cause, counter % PROGRAM_COUNTERS, isa.text(instruction), checker.allowed(cause))
+
+
+class _Table:
+    """Columns of a program, [instructions] each. What they say of an instruction holds if all before it are legal."""
+
+    def __init__(self, isa: Isa, table: np.ndarray) -> None:
+        self.isa, self.arch = isa, isa.arch
+        self.opcode, self.flags, *self.operands = table.astype(np.int64)
+        self.count = len(self.opcode)
+        self.in_body, self.iterations = self._loops()
+
+    def _loops(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each instruction belongs to the body of a loop, and how many iterations the newest loop has."""
+        headers = np.flatnonzero(self.opcode == Opcode.SIMD_LOOP)
+        ends = np.minimum(headers + 1 + self.operands[1][headers] + 1, self.count)
+        inside = np.zeros(self.count + 2, np.int64)
+        np.add.at(inside, headers + 1, 1)
+        np.add.at(inside, np.maximum(ends, headers + 1), -1)
+        newest = self._newest(self.opcode == Opcode.SIMD_LOOP)
+        before = np.concatenate([[-1], newest])[:self.count]  # the header itself belongs to the loop before, if to any
+        return np.cumsum(inside)[:self.count] > 0, np.where(before < 0, 1, self.operands[0][before] + 1)
+
+    def _newest(self, sets: np.ndarray) -> np.ndarray:
+        """The index of the last true element so far, -1 where there is none."""
+        return np.maximum.accumulate(np.where(sets, np.arange(self.count), -1)) if self.count else np.arange(0)
+
+    def sets(self, register: Register) -> np.ndarray:
+        return (self.opcode == Opcode.CONFIGURE) & (self.operands[0] == register)
+
+    def register(self, register: Register) -> np.ndarray:
+        """What it holds at each instruction, a Configure of it included."""
+        newest = self._newest(self.sets(register))
+        return np.where(newest < 0, self.isa.registers[register].reset, self.operands[1][newest])
+
+    # -- what may not be -------------------------------------------------------------------------------------------
+    def illegal(self) -> np.ndarray:
+        found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD))
+        for check in (self._spans, self._simd, self._configure, self._tables):
+            found |= check()
+        return found
+
+    def _forms(self) -> np.ndarray:
+        """Opcodes, flags and bits that no field names."""
+        flags = np.zeros((OPCODES, 16), bool)
+        used: np.ndarray = np.zeros((OPCODES, 3), np.int64)
+        for opcode in self.isa.opcodes():
+            flags[opcode, list(self.isa.legal_flags(opcode))] = True
+            for operand, (offset, width) in enumerate(zip(self.isa.operand_offsets, self.isa.operand_widths,
+                                                          strict=True)):
+                used[opcode, operand] = self.isa.used_mask(opcode) >> offset & (1 << width) - 1
+        legal = flags[self.opcode, self.flags] | (self.in_body & (self.opcode == Opcode.SIMD))
+        reserved = [values & ~used[self.opcode, operand] != 0 for operand, values in enumerate(self.operands)]
+        return ~legal | np.logical_or.reduce(reserved)
+
+    def _address(self, operand: int) -> tuple[np.ndarray, np.ndarray]:
+        address, log2 = self.isa.address_widths[operand], self.isa.stride_widths[operand]
+        raw = self.operands[operand]
+        return raw & (1 << address) - 1, 1 << (raw >> address & (1 << log2) - 1)
+
+    def _last(self, operand: int, size: np.ndarray, rows: np.ndarray | int = 1,
+              pitch: np.ndarray | int = 0) -> np.ndarray:
+        """The highest address of a walk."""
+        base, stride = self._address(operand)
+        return base + (size - 1) * stride + (rows - 1) * pitch
+
+    def _spans(self) -> np.ndarray:
+        """Ranges of MatMul, DataMove, LoadWeight and LoadLUT that leave their memory."""
+        opcode, flags, arch = self.opcode, self.flags, self.arch
+        mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
+        size = np.where(load, self.operands[1], self.operands[2]) + 1
+        size = np.where(opcode == Opcode.LOAD_LUT, arch.lut_depth, size)
+        rows = np.where(mat_mul, self.register(Register.MAT_MUL_ROWS), self.register(Register.MOVE_ROWS)) + 1
+        rows = np.where(mat_mul | move, rows, 1)
+        near = np.where(mat_mul, self.register(Register.MAT_MUL_LOCAL_PITCH), self.register(Register.MOVE_LOCAL_PITCH))
+        far = np.where(mat_mul, self.register(Register.MAT_MUL_ACCUMULATOR_PITCH),
+                       self.register(Register.MOVE_FAR_PITCH))
+        local = (mat_mul & (flags & 2 == 0)) | move | (load & (flags & 1 == 0)) | (opcode == Opcode.LOAD_LUT)
+        depth: np.ndarray = np.full(16, arch.accumulator_depth, np.int64)
+        for flow in DataFlow:
+            depth[flow] = getattr(arch, f"{flow.far_memory}_depth")
+        far_depth = np.where(move, depth[flags], arch.accumulator_depth)
+        return ((local & (self._last(0, size, rows, near) >= arch.local_depth))
+                | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
+
+    def _simd(self) -> np.ndarray:
+        """Addresses of the last iteration, operations and registers."""
+        simd, flags, depth = self.opcode == Opcode.SIMD, self.flags, self.arch.accumulator_depth
+        iterations = np.where(self.in_body, self.iterations, 1)
+        read = self._last(1, np.where(flags & HOLD, 1, iterations))
+        beyond = ((flags & 2 > 0) & (self._last(0, iterations) >= depth)) | ((flags & 1 > 0) & (read >= depth))
+        sub: Any = self.operands[2]  # unpack_sub computes elementwise too
+        opcode, left, right, destination = self.isa.unpack_sub(sub)
+        arguments: np.ndarray = np.full(SIMD_OPCODES, -1, np.int64)
+        for code in SimdOpcode:
+            arguments[code] = simd_argument_count(code)
+        count = arguments[opcode]
+        written = destination + np.where(opcode == SimdOpcode.LOOKUP, self.arch.lut_count, 0)
+        registers = np.maximum.reduce([written, np.where(count > 0, left, 0), np.where(count > 1, right, 0)])
+        return simd & (beyond | (count < 0) | (registers > self.arch.simd_registers_depth))
+
+    def _configure(self) -> np.ndarray:
+        register, value = self.operands[:2]
+        low: np.ndarray = np.zeros(max(REGISTERS) + 1, np.int64)
+        high: np.ndarray = np.full(max(REGISTERS) + 1, -1, np.int64)
+        for known, spec in self.isa.registers.items():
+            high[known] = spec.maximum
+            if self.arch.numbers.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+                low[known] = high[known] = self.arch.numbers.fixed_shift
+        number = np.minimum(register, max(REGISTERS))
+        legal = (register <= max(REGISTERS)) & (value >= low[number]) & (value <= high[number])
+        return (self.opcode == Opcode.CONFIGURE) & ~legal
+
+    def _tables(self) -> np.ndarray:
+        """Tables that the machine does not have, bodies that are too long."""
+        too_far = (self.opcode == Opcode.LOAD_LUT) & (self.operands[1] > self.arch.lut_count)
+        return too_far | ((self.opcode == Opcode.SIMD_LOOP) & (self.operands[1] + 1 > self.arch.simd_loop_depth))

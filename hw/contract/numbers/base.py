@@ -1,0 +1,102 @@
+"""What every number system has to say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from weft.hw.contract.errors import ArchError
+from weft.hw.contract.numerics import DataType, Integers, leave, saturate
+
+
+@dataclass(frozen=True)
+class NumberSystem(ABC):
+    """The arithmetic of one machine: ``scalar`` in DRAM, local memory and SIMD registers, ``accumulator_width`` bits in
+    the accumulators. Values are integers; arrays have the lanes last."""
+
+    scalar: DataType
+    accumulator_width: int
+
+    name: ClassVar[str]
+    """Value of the architecture's key ``mac_rounding``."""
+    code: ClassVar[int]
+    """What a driver reads in bit 24 of the control register DATA_TYPE."""
+    has_points: ClassVar[bool]
+    """Whether every tensor may have a binary point of its own, which the enter and leave shifts bring together. If not,
+    all have the scalar's, and the shifts do nothing."""
+    order_matters: ClassVar[bool]
+    """Whether a sum of products depends on the order of its terms."""
+    bias_cycles: ClassVar[int]
+    """Cycles that a result of the systolic array takes besides the array's rows and columns, for its bias and the DSP
+    block's registers."""
+
+    # -- what a machine may be -------------------------------------------------------------------------------------
+    @staticmethod
+    @abstractmethod
+    def default_accumulator_width(scalar: DataType) -> int:
+        """Bits of an accumulator where the architecture does not say."""
+
+    def check(self) -> None:
+        """Raises ArchError when the accumulators do not go with the scalars."""
+        if self.accumulator_width <= self.scalar.point or self.accumulator_width < self.scalar.width:
+            raise ArchError("accumulator_width", self.accumulator_width,
+                            f"at least the data type's width {self.scalar.width}",
+                            "leave accumulator_width out for twice the data type's width")
+
+    @property
+    def fixed_shift(self) -> int | None:
+        """The only value that a program may give the enter and leave shifts; None where it may choose."""
+        return None if self.has_points else self.scalar.point
+
+    # -- widths ----------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def row_sum_width(self, row: int) -> int:
+        """Bits of a column's sum of products down to row ``row``, 0 the first: as many as they can need, and no more.
+
+        A wider register would hold copies of its sign, and yosys 0.70 loses such copies when it packs the register into
+        a DSP block.
+        """
+
+    @abstractmethod
+    def partial_sum_width(self, lanes: int) -> int:
+        """Bits of what leaves a column of ``lanes`` rows, its bias included."""
+
+    # -- in and out of the accumulators ----------------------------------------------------------------------------
+    @abstractmethod
+    def enter(self, scalars: Integers, shift: int) -> Integers:
+        """Scalars -> accumulator values: shifted left, saturated."""
+
+    def leave(self, values: Integers, shift: int) -> Integers:
+        """Accumulator values -> scalars: ``shift`` bits rounded off HALF_EVEN, saturated."""
+        return leave(values, shift, self.scalar.width)
+
+    def store(self, values: Integers) -> Integers:
+        """Sums or entered scalars as an accumulator holds them."""
+        return saturate(values, self.accumulator_width)
+
+    def accumulate(self, old: Integers, values: Integers) -> Integers:
+        """Accumulators after ``values`` were added, with one saturation.
+
+        Exact: int64 holds the sum of two numbers of 63 bits, and all that is wider is of Python ints.
+        """
+        return self.store(old + values)
+
+    # -- sums of products ------------------------------------------------------------------------------------------
+    @abstractmethod
+    def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """What the systolic array gives, before :meth:`store`: bias first, then lane by lane.
+
+        activations [n, rows], weights [rows, columns], bias [columns] already entered -> [n, columns].
+        """
+
+    @abstractmethod
+    def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
+        """One processing element: one step of :meth:`mac`."""
+
+    @abstractmethod
+    def round_sums(self, sums: np.ndarray) -> np.ndarray:
+        """Exact sums of products at the point where a bias is added to them: what :meth:`mac` gives without one, as
+        long as the order of its steps does not matter."""

@@ -1,0 +1,72 @@
+"""Fixed point, ``mac_rounding`` = ``every_step``: each multiply-accumulate rounds and saturates, as in the original."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.hw.contract.errors import ArchError
+from weft.hw.contract.numbers.base import NumberSystem
+from weft.hw.contract.numerics import DataType, Integers, enter, leave, round_half_even, saturate
+
+PART_VECTORS = 64
+"""Vectors that ``mac`` takes at a time, so that their products stay in the cache."""
+
+
+class FixedPointEveryStep(NumberSystem):
+    """Sums and accumulators are scalars; everything has the scalar's binary point."""
+
+    name, code = "every_step", 1
+    has_points, order_matters = False, True
+    bias_cycles = 1
+
+    @staticmethod
+    def default_accumulator_width(scalar: DataType) -> int:
+        return scalar.width
+
+    def check(self) -> None:
+        if self.accumulator_width != self.scalar.width:
+            raise ArchError("accumulator_width", self.accumulator_width,
+                            f"{self.scalar.width} (the data type's) with mac_rounding every_step",
+                            "leave accumulator_width out")
+        super().check()
+
+    def row_sum_width(self, row: int) -> int:
+        return self.scalar.width
+
+    def partial_sum_width(self, lanes: int) -> int:
+        return self.scalar.width
+
+    def enter(self, scalars: Integers, shift: int) -> Integers:
+        return enter(scalars, 0, self.accumulator_width)
+
+    def leave(self, values: Integers, shift: int) -> Integers:
+        return leave(values, 0, self.scalar.width)
+
+    def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        parts = range(0, max(len(activations), 1), PART_VECTORS)
+        return np.concatenate([self._mac(activations[k:k + PART_VECTORS], weights, bias) for k in parts])
+
+    def _mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """HALF_EVEN of product + (total << point) is total + the product rounded half down, plus one where the product
+        lies half way and that sum is odd: so all but this last step is done for all products at once."""
+        width, point, one = self.scalar.width, self.scalar.point, self.scalar.one
+        # |x*w| <= 2**(2*width-2), so a product and half of One fit 2*width bits.
+        dtype = np.int32 if 2 * width <= 32 else np.int64
+        activations, weights = activations.astype(dtype), weights.astype(dtype)
+        half = one // 2
+        products = activations.T[:, :, None] * weights[:, None, :]
+        half_way = ((products & (one - 1)) == half).astype(dtype)
+        half_down = (products + (half - 1)) >> point
+        total = np.broadcast_to(bias.astype(dtype), products.shape[1:])
+        for lane in range(len(weights)):
+            total = total + half_down[lane]
+            total += total & half_way[lane]
+            total = saturate(total, width)
+        return total.astype(np.int64)
+
+    def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
+        return self.scalar.saturate(round_half_even(weight * activation + (partial_sum << self.scalar.point),
+                                                    self.scalar.point))
+
+    def round_sums(self, sums: np.ndarray) -> np.ndarray:
+        return np.asarray(round_half_even(sums, self.scalar.point))

@@ -1,0 +1,39 @@
+"""Fixed point, ``mac_rounding`` = ``once``: exact sums, rounded when they leave the accumulators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.hw.contract.numbers.base import NumberSystem
+from weft.hw.contract.numerics import DataType, Integers, enter, multiply_exact
+
+
+class FixedPointOnce(NumberSystem):
+    """Products keep all their bits; each tensor has its own binary point."""
+
+    name, code = "once", 0
+    has_points, order_matters = True, False
+    bias_cycles = 2
+
+    @staticmethod
+    def default_accumulator_width(scalar: DataType) -> int:
+        return 2 * scalar.width
+
+    def row_sum_width(self, row: int) -> int:
+        return 2 * self.scalar.width + row.bit_length()
+
+    def partial_sum_width(self, lanes: int) -> int:
+        """An exact sum of ``lanes`` products plus an entered bias."""
+        return max(2 * self.scalar.width - 2 + (lanes - 1).bit_length(), self.accumulator_width - 1) + 2
+
+    def enter(self, scalars: Integers, shift: int) -> Integers:
+        return enter(scalars, shift, self.accumulator_width)
+
+    def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return multiply_exact(activations, weights, self.scalar.width) + bias
+
+    def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
+        return partial_sum + weight * activation
+
+    def round_sums(self, sums: np.ndarray) -> np.ndarray:
+        return sums

@@ -1,0 +1,37 @@
+"""A walk: the vectors of one memory that an operand of an instruction names, in the order in which they are visited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Walk(NamedTuple):
+    """Rows outer, vectors inner: row r, vector k is at base + r * pitch + k * stride; all in vectors.
+
+    ``base`` and ``last`` also work where the fields are arrays, a walk for each element.
+    """
+
+    base: int
+    size: int
+    stride: int = 1
+    rows: int = 1
+    pitch: int = 0
+
+    @property
+    def last(self) -> int:
+        """The highest address, where stride and pitch are not negative."""
+        return self.base + (self.size - 1) * self.stride + (self.rows - 1) * self.pitch
+
+    def addresses(self) -> np.ndarray:
+        """Every address [rows, size]."""
+        return self.base + self.pitch * np.arange(self.rows)[:, None] + self.stride * np.arange(self.size)
+
+    def slices(self) -> Iterator[slice]:
+        """One slice a row; no address comes twice in it, since strides are 1 or more."""
+        length = (self.size - 1) * self.stride + 1
+        for row in range(self.rows):
+            start = self.base + row * self.pitch
+            yield slice(start, start + length, self.stride)

@@ -1,0 +1,44 @@
+"""What the blocks ask of a number system."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from amaranth.hdl import Module, Value
+
+from weft.hw.contract.arch import Arch
+
+
+class Circuits(ABC):
+    """Combinational pieces of one number system; registers between them are the caller's. Every value is signed."""
+
+    name: ClassVar[str]
+    """That of the number system in ``hw/contract/numbers``."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.arch = arch
+
+    # -- into the accumulators, in two steps -----------------------------------------------------------------------
+    @abstractmethod
+    def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
+        """First step. ``fits``: ``fixed_point.fitting`` of the shift."""
+
+    @abstractmethod
+    def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
+        """Second step, an accumulator value. ``from_shift``: ``fixed_point.reached`` of the shift."""
+
+    # -- and out ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+        """What the two steps of leaving shift by, given what the instruction says."""
+
+    # -- the systolic array ----------------------------------------------------------------------------------------
+    @abstractmethod
+    def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
+        """A processing element's sum, ``width`` bits."""
+
+    @abstractmethod
+    def add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[Any]) -> Value:
+        """Column ``j``'s result: ``column`` are its processing elements from top to bottom, with ``partial_sum_i`` of
+        the first and ``partial_sum_o`` of the last. ``bias`` and ``enter_shift`` come with the wave's first row."""

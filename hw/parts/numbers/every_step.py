@@ -1,0 +1,37 @@
+"""Fixed point, rounded and saturated at every step: accumulators are scalars, and the column starts from its bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
+
+from weft.hw.contract.numbers import FixedPointEveryStep
+from weft.hw.parts import fixed_point
+from weft.hw.parts.numbers.base import Circuits
+
+
+class EveryStepCircuits(Circuits):
+    """The shifts are not looked at."""
+
+    name = FixedPointEveryStep.name
+
+    def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
+        return scalar
+
+    def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
+        return turned.as_signed()
+
+    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+        return Const(0, 1), Const(0, 1), Const(-1, len(from_shift))
+
+    def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
+        point = self.arch.number.point
+        return fixed_point.saturate(fixed_point.round_half_even(
+            product + Cat(Const(0, point), partial_sum).as_signed(), point), width)
+
+    def add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[Any]) -> Value:
+        start = Signal(signed(self.arch.number.width), name=f"start_{j}", reset_less=True)
+        m.d.sync += start.eq(bias)
+        m.d.comb += column[0].partial_sum_i.eq(start)
+        return column[-1].partial_sum_o

@@ -1,0 +1,160 @@
+"""Numpy files (``.npz``, ``.npy``): only the arrays asked for are read, and none before its size is known.
+
+A header says a shape, an archive says how long its members are: both may lie, and a small file may claim terabytes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import opened, reason, replacing
+
+MOST_BYTES = 1 << 30
+"""Of the arrays read from one file, together."""
+
+MOST_FOR_FREE, MOST_RATIO = 64 << 20, 100
+"""A compressed array of more bytes than the first must not be more than so many times its compressed size."""
+
+MOST_READ = 4 << 20
+"""Of an archive's directory, which zipfile reads at once: a hundred thousand names."""
+
+MOST_HEADER = 16384
+"""Bytes that a header and what stands before it may take; numpy itself refuses longer ones."""
+
+METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
+"""How numpy writes the members of an archive."""
+
+UNREADABLE = (ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError, SyntaxError,
+              MemoryError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+"""What zipfile and numpy raise for damaged files."""
+
+
+class _Archive:
+    """A file for zipfile, which believes the lengths that an archive gives."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > MOST_READ:
+            raise ValueError(f"a directory of {size} bytes")
+        return self._file.read(MOST_READ if size < 0 else size)
+
+
+def read_arrays(path: Path, names: Sequence[str], what: str = "input file") -> dict[str, np.ndarray]:
+    """The arrays called ``names``, of a ``.npz`` or ``.npy``; a lone array serves a lone name whatever it is called.
+
+    Raises WeftError when one is missing, stands there twice, is no plain numbers or is too large, and for a file that
+    cannot be read.
+    """
+    with opened(path, what, "give an .npz or .npy file") as file:
+        try:
+            if file.read(2) == b"PK":
+                return _from_archive(file, names, path, what)
+            if len(names) != 1:
+                raise _missing(names, "one array without a name", path, what)
+            file.seek(0)
+            return {names[0]: _read(file, os.fstat(file.fileno()).st_size, MOST_BYTES)}
+        except UNREADABLE as error:
+            raise WeftError(explain(f"{what} {path}", f"something unreadable ({reason(error)})",
+                                    ".npz or .npy of plain numbers", "write it with numpy.savez or numpy.save"
+                                    )) from None
+
+
+def _from_archive(file: IO[bytes], names: Sequence[str], path: Path, what: str) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(_Archive(file)) as archive:
+        members: dict[str, list[zipfile.ZipInfo]] = {}
+        for member in archive.infolist():
+            members.setdefault(member.filename.removesuffix(".npy"), []).append(member)
+        if len(members) == len(names) == 1:
+            members = {names[0]: next(iter(members.values()))}
+        missing = [name for name in names if name not in members]
+        if missing:
+            raise _missing(missing, "arrays " + (", ".join(members) or "none"), path, what, names)
+        arrays: dict[str, np.ndarray] = {}
+        for name in names:
+            left = MOST_BYTES - sum(array.nbytes for array in arrays.values())
+            arrays[name] = _member(archive, name, members[name], left)
+        return arrays
+
+
+def _missing(missing: Sequence[str], found: str, path: Path, what: str, names: Sequence[str] = ()) -> WeftError:
+    return WeftError(explain(f"{what} {path}", found, f"an array for each input: {', '.join(names or missing)}",
+                             f"write it with numpy.savez({path.name!r}, **{{{missing[0]!r}: ...}})"))
+
+
+def _member(archive: zipfile.ZipFile, name: str, members: Sequence[zipfile.ZipInfo], most: int) -> np.ndarray:
+    """One array of an archive, of at most ``most`` bytes. Raises one of UNREADABLE."""
+    member = members[0]
+    if len(members) > 1:
+        raise ValueError(f"array {name!r} stands in it {len(members)} times")
+    if member.flag_bits & 1:
+        raise ValueError(f"array {name!r} is encrypted")
+    if member.compress_type not in METHODS:
+        raise ValueError(f"array {name!r} is compressed by method {member.compress_type}, neither stored nor deflated")
+    if member.file_size > max(MOST_FOR_FREE, MOST_RATIO * member.compress_size):
+        raise ValueError(f"array {name!r} of {member.file_size} bytes in {member.compress_size} compressed ones: more "
+                         f"than {MOST_RATIO} times")
+    with archive.open(member) as file:
+        array = _read(file, member.file_size, most)
+        if file.read(1):  # reads the check sum too
+            raise ValueError(f"array {name!r} goes on behind its end")
+        return array
+
+
+def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
+    """The array of a file of ``size`` bytes. Raises one of UNREADABLE."""
+    start = io.BytesIO(file.read(MOST_HEADER))
+    version = np.lib.format.read_magic(start)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version} of the format")
+    head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    with warnings.catch_warnings(action="ignore"):
+        shape, fortran, dtype = head(start)
+    if dtype.hasobject:
+        raise ValueError("pickled objects or no numpy file")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {list(shape)}")
+    file.seek(start.tell())
+    wanted, there = math.prod(shape) * dtype.itemsize, size - start.tell()
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {list(shape)}")
+    if wanted > most:
+        raise ValueError(f"shape {list(shape)}, {wanted} bytes: more than {most}")
+    if wanted > there:
+        raise ValueError(f"shape {list(shape)} needs {wanted} bytes, {there} are there")
+    content = bytearray(wanted)
+    _fill(file, memoryview(content))
+    return np.ndarray(shape, dtype, content, order="F" if fortran else "C")
+
+
+def _fill(file: IO[bytes], target: memoryview) -> None:
+    done = 0
+    while done < len(target):
+        piece = file.read(min(len(target) - done, MOST_READ))
+        if not piece:
+            raise EOFError(f"the data end after {done} of {len(target)} bytes")
+        target[done:done + len(piece)] = piece
+        done += len(piece)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """An ``.npz`` with any names (numpy.savez itself refuses some, such as ``file``). Raises WeftError."""
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(name + ".npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

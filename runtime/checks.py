@@ -1,0 +1,211 @@
+"""What the keys of a ``.tmodel`` allow each other: places within memories, no overlaps, sizes before anything is made.
+
+Every function raises ValueError, which says what was found. Outputs may lie over inputs, and over each other: the
+original's programs write over an input that they have read, and one tensor may be two outputs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
+from weft.runtime.model_set import is_plain
+from weft.runtime.ports import layer_runs, packing_of
+from weft.runtime.schema import ConstEntry, HostEntry, Manifest, PackingEntry, PortEntry
+
+MOST_ELEMENTS = 1 << 25
+"""Of all inputs and outputs, unused lanes too: they are handled as 64-bit numbers, some times over."""
+MOST_TAPS = 1 << 16
+"""Of a kernel that the host packs, one after another."""
+MOST_DATA_BYTES = 640 << 20
+"""Of all files: the constants of VGG-16 in 32 bits are 553 MB."""
+MOST_PROGRAM_BYTES = 32 << 20
+"""ResNet-50 at 8 lanes has 6 MB; the golden machine and the estimator take some hundred bytes an instruction."""
+
+LONGEST_RUN = 24
+"""Characters of a run of ``instruction_layers``."""
+
+Place = tuple[int, int, str]
+"""Base, size and name."""
+
+
+def check(manifest: Manifest, arch: Arch) -> None:
+    """Everything that can be said without the other files."""
+    _names(manifest)
+    elements = sum(_port(f"{kind} {port.name!r}", port, arch)
+                   for kind, ports in (("input", manifest.inputs), ("output", manifest.outputs)) for port in ports)
+    if elements > MOST_ELEMENTS:
+        raise ValueError(f"inputs and outputs of {elements} elements, more than {MOST_ELEMENTS}")
+    _memories(manifest, arch)
+    _sizes(manifest, arch)
+    _instruction_layers(manifest, arch)
+    if manifest.host is not None:
+        _host(manifest.host, {port.name for port in manifest.outputs})
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+def file_names(manifest: Manifest) -> set[str]:
+    """The program's file and the constants'."""
+    return {manifest.prog.file_name, *(entry.file_name for entry in manifest.consts)}
+
+
+def _names(manifest: Manifest) -> None:
+    for name in sorted(file_names(manifest)):
+        if not is_plain(name):
+            raise ValueError(f"the file name {name!r}, which is not a plain name in the model's own folder")
+    for kind, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
+        if not ports:
+            raise ValueError(f"no {kind}")
+        name, count = Counter(port.name for port in ports).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"{count} {kind} of the name {name!r}")
+    if manifest.files is not None and set(manifest.files) != file_names(manifest):
+        raise ValueError(f"checksums of {sorted(manifest.files)} for the files {sorted(file_names(manifest))}")
+
+
+# -- memories ----------------------------------------------------------------------------------------------------------
+def _memories(manifest: Manifest, arch: Arch) -> None:
+    inputs = [(port.base, port.size, f"input {port.name!r}") for port in manifest.inputs]
+    outputs = [(port.base, port.size, f"output {port.name!r}") for port in manifest.outputs]
+    dram0, dram1 = (_const_places(manifest.consts, memory) for memory in ("dram0", "dram1"))
+    _within([*inputs, *outputs, *dram0], "DRAM0", arch.dram0_depth)
+    _within(dram1, "DRAM1", arch.dram1_depth)
+    _apart([*inputs, *dram0])
+    _apart(dram1)
+    for output in outputs:
+        for const in dram0:
+            _apart([output, const])
+    if manifest.load_consts_to_local:
+        _within(dram1, "local memory (load_consts_to_local)", arch.local_depth)
+
+
+def _const_places(consts: Iterable[ConstEntry], memory: str) -> list[Place]:
+    return [(entry.base, entry.size, f"constants {entry.file_name!r} of {memory}") for entry in consts
+            if entry.memory == memory and entry.size]
+
+
+def _within(places: Iterable[Place], memory: str, depth: int) -> None:
+    for base, size, name in places:
+        if base + size > depth:
+            raise ValueError(f"{name} at vectors {base}..{base + size - 1} of {memory}, which has 0..{depth - 1}")
+
+
+def _apart(places: Iterable[Place]) -> None:
+    for (base, size, name), (other_base, _, other) in pairwise(sorted(places)):
+        if base + size > other_base:
+            raise ValueError(f"{other} at vector {other_base}, over {name} at {base}..{base + size - 1}")
+
+
+def _sizes(manifest: Manifest, arch: Arch) -> None:
+    """Lengths of files, of which each has one only."""
+    sizes = file_sizes(manifest, arch)
+    if manifest.prog.size > MOST_PROGRAM_BYTES:
+        raise ValueError(f"a program of {manifest.prog.size} bytes, more than {MOST_PROGRAM_BYTES}")
+    if sum(sizes.values()) > MOST_DATA_BYTES:
+        raise ValueError(f"files of {sum(sizes.values())} bytes, more than {MOST_DATA_BYTES}")
+    said = [(manifest.prog.file_name, manifest.prog.size)]
+    said += [(entry.file_name, entry.size * arch.vector_bytes) for entry in manifest.consts]
+    said += [(name, entry.bytes) for name, entry in (manifest.files or {}).items()]
+    for name, size in said:
+        if size != sizes[name]:
+            raise ValueError(f"{sizes[name]} bytes and {size} bytes for the length of {name!r}")
+    if manifest.prog.size % Isa(arch).instruction_bytes:
+        raise ValueError(f"a program of {manifest.prog.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
+
+
+def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
+    """Bytes of each file that belongs to the ``.tmodel``."""
+    sizes = {entry.file_name: entry.size * arch.vector_bytes for entry in manifest.consts}
+    return {**sizes, manifest.prog.file_name: manifest.prog.size}
+
+
+# -- ports -------------------------------------------------------------------------------------------------------------
+def _port(what: str, port: PortEntry, arch: Arch) -> int:
+    """How many elements it has in memory, or for the user, whichever is more."""
+    stored = port.size * arch.array_size
+    if (port.shape is None) != (port.layout is None):
+        raise ValueError(f"{what} with only one of shape and layout")
+    if port.shape is None or port.layout is None:
+        extra = [key for key in ("strides", "order", "packing") if getattr(port, key) is not None]
+        if extra:
+            raise ValueError(f"{what} with {extra[0]}, without a shape")
+        return stored
+    channels, height, width = port.layout
+    needed = -(-channels // arch.array_size) * height * width
+    if needed != port.size:
+        raise ValueError(f"{what} of {port.size} vectors with the layout {list(port.layout)}, which takes {needed}")
+    source = math.prod(port.layout) if port.packing is None else _packed(what, port.packing, port.layout)
+    _places(what, port, port.shape, source)
+    return max(stored, source, math.prod(port.shape))
+
+
+def _packed(what: str, packing: PackingEntry, layout: tuple[int, int, int]) -> int:
+    """Elements of the image that the host packs."""
+    if math.prod(packing.kernel) > MOST_TAPS:
+        raise ValueError(f"{what} packed by a kernel of {list(packing.kernel)}, more than {MOST_TAPS} taps")
+    found = packing_of(packing).layout
+    if found != layout:
+        raise ValueError(f"{what} with the layout {list(layout)}, packed to {list(found)}")
+    return math.prod(packing.source)
+
+
+def _places(what: str, port: PortEntry, shape: tuple[int, ...], source: int) -> None:
+    """As many places as the user's array has elements, each within 0..source-1."""
+    if port.strides is not None and port.order is not None:
+        raise ValueError(f"{what} with strides and order")
+    if port.strides is not None:
+        if len(port.strides) != len(shape):
+            raise ValueError(f"{what} with {len(port.strides)} strides for {len(shape)} axes")
+        ends = [stride * (size - 1) for stride, size in zip(port.strides, shape, strict=True)]
+        _inside(what, sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends), source)
+        return
+    places = source if port.order is None else sum(length for _, _, length in port.order)
+    for first, step, length in port.order or ():
+        low, high = sorted((first, first + step * (length - 1)))
+        _inside(what, low, high, source)
+    if places != math.prod(shape):
+        raise ValueError(f"{what} of the shape {list(shape)} with {places} places for its elements")
+
+
+def _inside(what: str, low: int, high: int, source: int) -> None:
+    if low < 0 or high >= source:
+        raise ValueError(f"{what} with elements at {low}..{high} of a tensor that has 0..{source - 1}")
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
+    if manifest.instruction_layers is None:
+        return
+    instructions = manifest.prog.size // Isa(arch).instruction_bytes
+    if len(manifest.instruction_layers) > LONGEST_RUN * (instructions + 1):
+        raise ValueError(f"instruction_layers longer than {instructions} instructions need")
+    known = layer_runs(manifest.instruction_layers)
+    total = sum(count for _, count in known)
+    if total != instructions:
+        raise ValueError(f"instruction_layers of {total} instructions in a program of {instructions}")
+    layers = len(manifest.layers)
+    if any(layer >= layers for layer, _ in known):
+        raise ValueError(f"instruction_layers with a layer beyond the {layers} of layers")
+
+
+def _host(host: HostEntry, outputs: set[str]) -> None:
+    host_model(host)
+    for name in (*host.inputs, *host.passes):
+        if name not in outputs:
+            raise ValueError(f"host with {name!r}, which is no output of the machine")
+    if host.nodes is not None and len(host.nodes) != len(host.operators):
+        raise ValueError(f"host with {len(host.nodes)} nodes and {len(host.operators)} operators")
+
+
+def host_model(host: HostEntry) -> bytes:
+    """The ONNX model of the host's part."""
+    try:
+        return base64.b64decode(host.model, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("host with a model that is not base64") from None

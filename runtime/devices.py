@@ -1,0 +1,130 @@
+"""Machines that run programs, behind one small interface: the golden machine and the simulated hardware.
+
+A board will be the third: it too has two DRAMs that are written and read as vectors, and runs a program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
+from weft.hw.contract.isa import Cause
+from weft.runtime.errors import Mismatch
+
+if TYPE_CHECKING:
+    from weft.simulate.job import MemorySettings
+
+GOLDEN, RTL = "golden", "rtl"
+PIECE_INSTRUCTIONS = 1 << 16
+"""The golden machine takes some hundred bytes for each instruction that it is given at once."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what happens now, how much of it is done, and of how much (0: not known)."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a program ended. ``cycles`` is None where the machine does not count them, ``seconds`` is its time alone.
+    ``cause``: why it stopped before the end, at ``program_counter``. ``operations``: on request, a row of
+    ``hw.contract.units.OPERATION`` for each operation."""
+
+    instructions: int
+    cycles: int | None
+    seconds: float
+    cause: Cause = Cause.NONE
+    program_counter: int = 0
+    operations: np.ndarray | None = None
+
+
+class Device(Protocol):
+    """A machine after power-up, with its two DRAMs ("dram0", "dram1"), all zero."""
+
+    name: str
+
+    def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
+
+    def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
+        """int64 [size, lanes] from there."""
+
+    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        """Run programs one after another; between them registers are reset, memories stay.
+
+        Raises WeftError for an illegal program where the machine knows the instruction, and where it cannot be made;
+        Mismatch where it does not come to an end."""
+
+
+class _Simulated:
+    """A device whose DRAMs are here."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.arch = arch
+        self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
+
+    def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        self.drams[memory].write(address, vectors, offset_blocks)
+
+    def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
+        return self.drams[memory].read(address, size, offset_blocks)
+
+
+class Golden(_Simulated):
+    """The machine in numpy. An illegal instruction raises MachineStop."""
+
+    name = GOLDEN
+
+    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        from weft.golden.machine import Machine
+
+        machine = Machine(self.arch, self.drams["dram0"], self.drams["dram1"])
+        size = machine.isa.instruction_bytes
+        done = []
+        for program in programs:
+            began, total = time.monotonic(), len(program) // size
+            machine.soft_reset()
+            for first in range(0, total, PIECE_INSTRUCTIONS):
+                def tell(count: int, _: int, first: int = first, total: int = total) -> None:
+                    progress("golden machine", first + count, total)
+
+                machine.run(program[first * size:(first + PIECE_INSTRUCTIONS) * size], tell)
+            done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began))
+        return done
+
+
+class Simulation(_Simulated):
+    """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
+    ``simulate.rtl.run_many_on_rtl``."""
+
+    name = RTL
+
+    def __init__(self, arch: Arch, memory: MemorySettings | None = None, **options: Any) -> None:
+        super().__init__(arch)
+        self.memory, self.options = memory, options
+
+    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        from weft.simulate.build import BuildError, SimulationError
+        from weft.simulate.rtl import run_many_on_rtl
+        from weft.simulate.toolchain import ToolchainError
+
+        memories = None if self.memory is None else [self.memory] * len(programs)
+        try:
+            results = run_many_on_rtl(self.arch, programs, self.drams["dram0"], self.drams["dram1"], memories=memories,
+                                      stage=lambda stage: progress(stage, 0, 0), **self.options)
+        except (BuildError, ToolchainError) as error:
+            raise WeftError(str(error)) from None
+        except SimulationError as error:
+            raise Mismatch(f"the simulation failed: {error}") from None
+        return [Done(instructions=result.instructions, cycles=result.cycles, seconds=result.seconds,
+                     cause=result.error_cause, program_counter=result.error_program_counter,
+                     operations=result.operations) for result in results]

@@ -1,0 +1,57 @@
+"""What a driver runs: a model's program for each image in turn, and before the first what loading the model takes."""
+
+from __future__ import annotations
+
+from weft.golden.dram import MOST_ADDRESS_BITS
+from weft.hw.contract.isa import DRAM_OFFSET_BYTES, DataFlow, Isa, Opcode, Register
+from weft.runtime.manifest import TModel
+
+PROGRAM_LIMIT_BYTES = 8 << 20
+"""Of many images' programs as one."""
+
+
+def preload(model: TModel, isa: Isa) -> bytes:
+    """The program that a driver runs once when it loads the model: constants from DRAM1 to the same addresses of local
+    memory, where the model says ``load_consts_to_local``; else empty.
+
+    One DataMove for each entry: an instruction's size field counts as far as the smaller of the two memories goes."""
+    if not model.consts_to_local:
+        return b""
+    return isa.assemble(isa.data_move(DataFlow.DRAM1_TO_LOCAL, base, base, len(vectors))
+                        for base, vectors in model.consts if len(vectors))
+
+
+class Batch:
+    """Programs of many images as one: each image has a window of its own in DRAM0, ``window_blocks`` of 64 KiB long,
+    which the Configure register DRAM0_OFFSET moves; at most ``most_images`` have room at once."""
+
+    def __init__(self, isa: Isa, program: bytes) -> None:
+        self.isa, self.program = isa, program
+        arch = isa.arch
+        self.window_blocks = -(-arch.dram0_depth * arch.vector_bytes // DRAM_OFFSET_BYTES)
+        reach = min(isa.registers[Register.DRAM0_OFFSET].maximum, (1 << MOST_ADDRESS_BITS) // DRAM_OFFSET_BYTES)
+        by_program = PROGRAM_LIMIT_BYTES // max(len(program), 1)
+        self.most_images = max(min(reach // self.window_blocks, by_program), 1)
+
+    @property
+    def window_bytes(self) -> int:
+        return self.window_blocks * DRAM_OFFSET_BYTES
+
+    def of(self, images: int) -> bytes:
+        """The program of so many images."""
+        rewind = self._rewind()
+        return b"".join(self._prologue(image, rewind) + self.program for image in range(images))
+
+    def _rewind(self) -> list[Register]:
+        """The registers of ours that the program sets: every image must find them as after reset."""
+        opcode, _, register, *_ = self.isa.split(self.program)
+        used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
+        return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
+
+    def _prologue(self, image: int, rewind: list[Register]) -> bytes:
+        """What comes before each image; nothing before the first."""
+        if image == 0:
+            return b""
+        window = self.isa.configure(Register.DRAM0_OFFSET, image * self.window_blocks)
+        resets = [self.isa.configure(register, self.isa.registers[register].reset) for register in rewind]
+        return self.isa.assemble([window, *resets])

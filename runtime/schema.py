@@ -1,0 +1,163 @@
+"""What may stand in a ``.tmodel``: one schema of types and ranges, for every key. ``checks.py`` has what keys allow
+each other.
+
+The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
+
+* of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where
+  elements do not lie in order either ``strides``, one for each axis of the user's array, such as those of TensorFlow's
+  channels-last images, or ``order``, runs of [first, step, count]: they say where in that layout each element of the
+  user's array lies; ``packing`` of an input that a thin first layer reads (``packing.py``): these places count in
+  ``source`` [channels, height, width], of which the host makes ``layout``;
+* ``files``: length and SHA-256 of the program and of the constants;
+* ``host``: a small ONNX model which runs behind the machine; ``macs``; ``layers`` (the report);
+  ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run.
+
+An unknown key is an error that names the known ones: what it asks for would not happen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Address = Annotated[int, Meta(ge=0, le=1 << 32)]
+Size = Annotated[int, Meta(ge=0, le=1 << 32)]
+Number = Annotated[int, Meta(ge=-(1 << 48), le=1 << 48)]
+Dimension = Annotated[int, Meta(ge=1, le=1 << 32)]
+Step = Annotated[int, Meta(ge=1, le=1 << 16)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Point = Annotated[int, Meta(ge=-1022, le=1023)]
+"""2**point is a number in double precision."""
+Name = Annotated[str, Meta(min_length=1, max_length=4096)]
+FileName = Annotated[str, Meta(min_length=1, max_length=255)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Shape3 = tuple[Dimension, Dimension, Dimension]
+Pair = tuple[Dimension, Dimension]
+Axes = Meta(max_length=32)
+Few = Meta(max_length=1024)
+"""Files, inputs, outputs."""
+
+
+class Keys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An object in which no other keys may stand."""
+
+
+class ProgramEntry(Keys):
+    """``size`` in bytes."""
+
+    file_name: FileName
+    size: Size
+
+
+class ConstEntry(Keys):
+    """``size`` vectors of a file for DRAM1 at ``base``; with ``memory`` "dram0" for DRAM0, in every image's window."""
+
+    file_name: FileName
+    base: Address
+    size: Size
+    memory: Literal["dram0", "dram1"] = "dram1"
+
+
+class PackingEntry(Keys):
+    source: Shape3
+    size: Pair
+    kernel: Pair
+    strides: tuple[Step, Step]
+    pads: tuple[Address, Address]
+    dilations: tuple[Step, Step]
+
+
+class PortEntry(Keys):
+    """``size`` vectors of DRAM0 from ``base``."""
+
+    name: Name
+    base: Address
+    size: Dimension
+    shape: Annotated[tuple[Dimension, ...], Axes] | None = None
+    layout: Shape3 | None = None
+    point: Point | None = None
+    strides: Annotated[tuple[Number, ...], Axes] | None = None
+    order: tuple[tuple[Number, Number, Dimension], ...] | None = None
+    packing: PackingEntry | None = None
+
+
+class FileEntry(Keys):
+    """What a file must hold: ``bytes``, and their SHA-256."""
+
+    bytes: Size
+    sha256: Sha256
+
+
+class HostEntry(Keys):
+    """``model`` in base64."""
+
+    model: str
+    inputs: tuple[Name, ...]
+    outputs: tuple[Name, ...]
+    passes: tuple[Name, ...]
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...] | None = None
+
+
+class LayerEntry(msgspec.Struct):
+    """What is read of a row of the report; the rest is for people."""
+
+    name: str
+    kind: str
+    macs: Count
+
+
+class Manifest(Keys):
+    """A whole ``.tmodel``. ``arch`` is checked by the architecture itself."""
+
+    name: Name
+    prog: ProgramEntry
+    consts: Annotated[tuple[ConstEntry, ...], Few]
+    inputs: Annotated[tuple[PortEntry, ...], Few]
+    outputs: Annotated[tuple[PortEntry, ...], Few]
+    arch: dict[str, Any]
+    load_consts_to_local: bool = False
+    files: dict[FileName, FileEntry] | None = None
+    macs: Count = 0
+    host: HostEntry | None = None
+    instruction_layers: str | None = None
+    layers: tuple[dict[str, Any], ...] = ()
+
+
+STRUCTS: dict[str, type[Keys]] = {
+    "$": Manifest, "$.prog": ProgramEntry, "$.consts[]": ConstEntry, "$.inputs[]": PortEntry,
+    "$.outputs[]": PortEntry, "$.inputs[].packing": PackingEntry, "$.outputs[].packing": PackingEntry,
+    "$.files[...]": FileEntry, "$.host": HostEntry,
+}
+"""Where in a ``.tmodel`` which object stands."""
+
+
+def convert(values: Mapping[str, Any]) -> Manifest:
+    """The checked content of a ``.tmodel``. Raises ValueError, which says what was found where."""
+    try:
+        manifest = msgspec.convert(values, Manifest)
+        for number, row in enumerate(manifest.layers):
+            _layer(number, row)
+    except msgspec.ValidationError as error:
+        raise ValueError(_with_known_keys(str(error))) from None
+    return manifest
+
+
+def _layer(number: int, row: Mapping[str, Any]) -> None:
+    try:
+        msgspec.convert(row, LayerEntry)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"layers[{number}]: {error}") from None
+
+
+def _with_known_keys(text: str) -> str:
+    """An unknown key is told which ones are known."""
+    if "unknown field" not in text:
+        return text
+    _, _, path = text.partition(" - at `")
+    struct = STRUCTS[re.sub(r"\[\d+\]", "[]", path.rstrip("`")) or "$"]
+    return f"{text}; known are {', '.join(struct.__struct_fields__)}"

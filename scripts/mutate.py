@@ -1,0 +1,168 @@
+"""Makes every break of tb/mutations in a copy of the sources and runs the test that must find it.
+
+    python scripts/mutate.py [--json] [--jobs N] [id ...]       all of them, or those named
+
+First the tests run unbroken. Exit code 1 when one fails then, when a break survives, or when its text is not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import Queue
+
+from weft.tb.mutations import Break, breaks
+
+ROOT = Path(__file__).resolve().parents[1]
+LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
+"""Of the copy: what no test reads."""
+TIMEOUT_SECONDS = 600
+"""Of one break: longer than any of its tests takes unbroken."""
+PASSED, FAILED = 0, 1
+"""Exit codes of pytest; others mean that there was nothing to run."""
+KILLED, SURVIVED, HUNG, NO_TEST, NO_TEXT = "killed", "SURVIVED", "HUNG", "NO TEST", "NO TEXT"
+OUTCOMES = {PASSED: SURVIVED, FAILED: KILLED, None: HUNG}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a break. ``says``: the last line of the test, or why there was none."""
+
+    id: str
+    outcome: str
+    seconds: float
+    file: str
+    test: str
+    meaning: str
+    says: str
+
+
+def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> tuple[int | None, str]:
+    """Exit code, None when they took too long, and output of pytest in a copy of the sources."""
+    # Python tells an old module's bytecode by time and size, which two breaks of a file may share: only the unbroken
+    # sources' is kept.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "" if keep_bytecode else "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=line", *(() if keep_bytecode else ("-x",)),
+               "-p", "no:cacheprovider", *tests]
+    with subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=None if keep_bytecode else TIMEOUT_SECONDS)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # and the simulators that a test has started
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return None, f"longer than {TIMEOUT_SECONDS} s"
+    return process.returncode, output
+
+
+@contextmanager
+def broken(tree: Path, entry: Break) -> Iterator[None]:
+    """The copy with one break in it; as before afterwards. Raises ValueError where its text is not found."""
+    path = tree / entry.file
+    original, times = path.read_text(), path.stat()
+    path.write_text(entry.applied(original))
+    os.utime(path, (1, 1))
+    try:
+        yield
+    finally:
+        path.write_text(original)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def try_break(tree: Path, entry: Break) -> Outcome:
+    begin = time.monotonic()
+    try:
+        with broken(tree, entry):
+            code, output = run_tests(tree, [entry.test])
+        outcome = OUTCOMES.get(code, NO_TEST)
+    except (OSError, ValueError) as error:
+        outcome, output = NO_TEXT, str(error)
+    says = [line for line in output.splitlines() if line.strip()] or [""]
+    first = next((line for line in says if line.startswith(("FAILED", "ERROR"))), says[-1])
+    return Outcome(entry.id, outcome, time.monotonic() - begin, entry.file, entry.test, entry.meaning, first)
+
+
+def trees(folder: Path, count: int) -> Queue[Path]:
+    """Copies of the sources, one for each that runs at a time."""
+    found: Queue[Path] = Queue()
+    for number in range(count):
+        tree = folder / f"tree{number}"
+        shutil.copytree(ROOT, tree, symlinks=True, ignore=LEFT_OUT)
+        found.put(tree)
+    return found
+
+
+def run_all(chosen: list[Break], jobs: int) -> Iterator[Outcome]:
+    """Outcomes as they come, in the order of the list. Raises RuntimeError where a test fails unbroken."""
+    with tempfile.TemporaryDirectory(prefix="weft-mutate-") as folder:
+        free = trees(Path(folder), jobs)
+        unbroken = free.get()
+        code, output = run_tests(unbroken, list(dict.fromkeys(entry.test for entry in chosen)), keep_bytecode=True)
+        if code != PASSED:
+            raise RuntimeError(f"tests fail, or are missing, without any break:\n{output[-3000:]}")
+        free.put(unbroken)
+
+        def one(entry: Break) -> Outcome:
+            tree = free.get()
+            try:
+                return try_break(tree, entry)
+            finally:
+                free.put(tree)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(one, chosen)
+
+
+def line(found: Outcome) -> str:
+    return f"{found.outcome:9}{found.seconds:7.1f} s  {found.id:24} {found.file:36} {found.test}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ids", nargs="*", help="of breaks; all when none is named")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument("--jobs", type=int, default=1, help="breaks tried side by side, each in a copy of its own")
+    options = parser.parse_args(arguments)
+    known = {entry.id: entry for entry in breaks()}
+    missing = [name for name in options.ids if name not in known]
+    if missing or options.jobs < 1:
+        parser.error(f"no break is called {', '.join(missing)}; there are {', '.join(known)}" if missing
+                     else "--jobs must be 1 or more")
+    chosen = [known[name] for name in options.ids] or list(known.values())
+    begin, found = time.monotonic(), []
+    try:
+        for outcome in run_all(chosen, options.jobs):
+            found.append(outcome)
+            if not options.json:
+                print(line(outcome), flush=True)
+                if outcome.outcome != KILLED:
+                    print(f"{'':20}{outcome.meaning}; {outcome.says}", flush=True)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    seconds, killed = time.monotonic() - begin, sum(outcome.outcome == KILLED for outcome in found)
+    if options.json:
+        print(json.dumps({"seconds": seconds, "killed": killed, "breaks": [asdict(each) for each in found]}, indent=1))
+    else:
+        print(f"{killed} of {len(found)} breaks killed, {seconds:.0f} s with the tests unbroken first")
+    return 0 if killed == len(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

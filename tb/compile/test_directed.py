@@ -1,0 +1,128 @@
+"""Directed cases for what else one network among many would meet by chance: exact numbers where there are any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.lir import DataMove, Space
+from weft.compiler.pipeline import compile_model
+from weft.compiler.scheduler.load import LOAD_VECTORS
+from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
+
+ONE_PIXEL = (1, 4, 1, 1)
+EPSILON = 0.25
+
+
+def on_golden(path: Path, arch: Arch, samples: np.ndarray) -> np.ndarray:
+    """The first output of every sample."""
+    report = compile_model(path, arch, path.parent, calibration={"x": samples})
+    model = TModel.load(report.model_path)
+    return np.stack([next(iter(run_golden(model, {"x": sample}).values())) for sample in samples.astype(np.float32)])
+
+
+def pixels(*values: float) -> np.ndarray:
+    """One sample of four channels."""
+    return np.array(values, np.float64).reshape(ONE_PIXEL)
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.3, 0.55, 0.07])
+def test_the_slope_of_a_leaky_relu_is_rounded_not_cut(slope: float, tmp_path: Path) -> None:
+    """It is a power of two times a factor with 8 bits of fraction: of 0.1, 0.3 and 0.55 the nearest one is the next
+    larger, of 0.07 the next smaller; the other one would be off by ten times the tolerance."""
+    maker = ModelMaker(ONE_PIXEL)
+    maker.node("LeakyRelu", "x", alpha=slope)
+    found = on_golden(maker.save(tmp_path / "slope.onnx"), BASE, pixels(-8, -5, -3, 4)).ravel()
+    power = 2.0 ** np.ceil(np.log2(slope))
+    rounded = round(slope / power * 256) / 256 * power
+    np.testing.assert_allclose(found, [-8 * rounded, -5 * rounded, -3 * rounded, 4], atol=2.0 ** -11, rtol=0)
+
+
+@pytest.mark.parametrize("lowest", [1, -1, 3])
+def test_the_lowest_bit_of_a_bias_arrives(lowest: int, tmp_path: Path) -> None:
+    """The input takes away all of the bias but its last places, so that the result is nothing else."""
+    maker = ModelMaker(ONE_PIXEL)
+    rest = lowest * 2.0 ** -14
+    weights = np.eye(4, dtype=np.float32).reshape(4, 4, 1, 1)
+    bias = np.array([1 + rest, 1, 1 - 2 * rest, 1.0], np.float32)
+    maker.node("Conv", "x", maker.constant(weights), maker.constant(bias))
+    found = on_golden(maker.save(tmp_path / "bias.onnx"), BASE, pixels(-1, -1, -1, -1)).ravel()
+    assert found.tolist() == [rest, 0, -2 * rest, 0]
+
+
+def normalised(maker: ModelMaker, name: str) -> tuple[str, dict[str, np.ndarray]]:
+    """A BatchNormalization of four channels in which every number differs from every other."""
+    numbers = {"scale": [0.5, 2, -1, 1.5], "offset": [0.25, -1, 3, 0.5], "mean": [1, -0.75, 0.5, 2],
+               "variance": [3.75, 0, 0.75, 2]}
+    arrays = {key: np.array(value, np.float32) for key, value in numbers.items()}
+    return maker.node("BatchNormalization", name, *map(maker.constant, arrays.values()), epsilon=EPSILON), arrays
+
+
+def by_hand(values: np.ndarray, numbers: dict[str, np.ndarray]) -> np.ndarray:
+    return ((values - numbers["mean"]) / np.sqrt(numbers["variance"] + EPSILON) * numbers["scale"] + numbers["offset"])
+
+
+def test_a_batch_normalization_alone(tmp_path: Path) -> None:
+    maker = ModelMaker(ONE_PIXEL)
+    _, numbers = normalised(maker, "x")
+    samples = pixels(1, -2, 3, 0.5)
+    found = on_golden(maker.save(tmp_path / "norm.onnx"), BASE, samples).ravel()
+    np.testing.assert_allclose(found, by_hand(samples.ravel(), numbers), atol=0.004)
+
+
+def test_a_batch_normalization_behind_a_convolution_with_a_bias(tmp_path: Path) -> None:
+    """The convolution's bias is scaled too, the normalisation's offset is not."""
+    maker = ModelMaker(ONE_PIXEL)
+    weights = np.diag(np.array([1, 0.5, -1, 2], np.float32)).reshape(4, 4, 1, 1)
+    bias = np.array([2, -1, 0.5, 4], np.float32)
+    _, numbers = normalised(maker, maker.node("Conv", "x", maker.constant(weights), maker.constant(bias)))
+    samples = pixels(1, -2, 3, 0.5)
+    found = on_golden(maker.save(tmp_path / "norm.onnx"), BASE, samples).ravel()
+    np.testing.assert_allclose(found, by_hand(samples.ravel() * [1, 0.5, -1, 2] + bias, numbers), atol=0.004)
+
+
+@pytest.mark.parametrize("lanes", [3, 8])
+@pytest.mark.parametrize(("inputs", "outputs", "group"), [(12, 4, 2), (12, 3, 3), (20, 10, 5), (9, 3, 1)])
+def test_a_grouped_convolution_with_fewer_outputs_than_inputs(inputs: int, outputs: int, group: int, lanes: int,
+                                                              tmp_path: Path) -> None:
+    maker = ModelMaker((1, inputs, 5, 4), seed=group)
+    maker.conv("x", inputs, outputs, (3, 2), group=group, pads=(1, 0, 1, 1))
+    samples = maker.random.standard_normal((2, inputs, 5, 4)).astype(np.float32)
+    check_model(maker.save(tmp_path / "grouped.onnx"), BASE.replace(array_size=lanes), samples, 60)
+
+
+def test_a_grouped_convolution_with_fewer_outputs_of_channels_that_lie_apart(tmp_path: Path) -> None:
+    """The image's channels are chosen out of a wider tensor, so that the weights are spread over all of it."""
+    maker = ModelMaker((1, 10, 4, 4), seed=3)
+    chosen = maker.node("Gather", maker.conv("x", 10, 14, (1, 1)), maker.constant(np.array([9, 2, 0, 13, 5, 4])),
+                        axis=1)
+    maker.conv(chosen, 6, 2, (2, 2), group=2)
+    samples = maker.random.standard_normal((2, 10, 4, 4)).astype(np.float32)
+    check_model(maker.save(tmp_path / "apart.onnx"), BASE, samples, 60)
+
+
+@pytest.mark.parametrize(("channels", "kernels", "size", "sizes"), [
+    ((65, 72), (1,), 1, {1, 8, 9}), ((17, 33, 25, 9), (1, 1, 1), 1, {1, 8, 9, 26}),
+    ((13, 21, 19, 11), (2, 3, 1), 4, {20, 33, LOAD_VECTORS})],
+    ids=["one layer", "one pixel", "kernels"])
+def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
+        channels: tuple[int, ...], kernels: tuple[int, ...], size: int, sizes: set[int], tmp_path: Path) -> None:
+    """Of a bias alone, of one tile, of a tile with fewer rows than lanes, of more: bit for bit what the network
+    computes with all weights from DRAM1."""
+    maker = ModelMaker((1, channels[0], size, size), seed=8)
+    name = "x"
+    for before, after, kernel in zip(channels, channels[1:], kernels, strict=False):
+        name = maker.conv(name, before, after, (kernel, kernel))
+    path, arch = maker.save(tmp_path / "pieces.onnx"), BASE.replace(axi_data_width=32)
+    samples = maker.random.standard_normal((2, channels[0], size, size))
+    state = after_all_steps(path, arch, samples)
+    loads = [move for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local]
+    copy = state.layout.copy.base
+    found = {move.size for move in loads if move.far.space is Space.VARS and move.far.offset >= copy}
+    assert sizes <= found and any(move.far.space is Space.CONSTS for move in loads)
+    alone = on_golden(path, arch.replace(dram0_depth=copy), samples)
+    assert np.array_equal(on_golden(path, arch, samples), alone)

@@ -1,0 +1,1 @@
+"""Hostile files and command lines for every reader and every command: each must be refused by one message."""

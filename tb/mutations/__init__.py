@@ -1,0 +1,36 @@
+"""Breaks on purpose: small mistakes in RTL, golden machine, compiler and runtime, and the test that must find each.
+
+`python scripts/mutate.py` makes them one after another in a copy of the sources. A test that would not notice what it
+is there for is found so; and a mistake once made by chance can be added here with the test that was missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Break:
+    """``old``, which stands once in ``file``, becomes ``new``: ``meaning`` is what then goes wrong. ``test`` (a pytest
+    node of `make test`; without parameters all of them, until one fails) must fail."""
+
+    id: str
+    file: str
+    old: str
+    new: str
+    meaning: str
+    test: str
+
+    def applied(self, text: str) -> str:
+        """The broken file. Raises ValueError where the text does not stand in it exactly once."""
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(f"break {self.id}: {self.old!r} stands {count} times in {self.file}, not once")
+        return text.replace(self.old, self.new)
+
+
+def breaks() -> list[Break]:
+    """All of them."""
+    from weft.tb.mutations import blocks, compiler, control, golden
+
+    return [*control.BREAKS, *blocks.BREAKS, *golden.BREAKS, *compiler.BREAKS]

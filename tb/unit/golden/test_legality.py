@@ -1,0 +1,101 @@
+"""The check of a whole program stops exactly where the golden machine stops, with its cause and program counter."""
+
+import time
+
+import numpy as np
+import pytest
+
+from weft.golden.check import MachineStop
+from weft.golden.legality import first_stop
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import IsaError
+from weft.hw.contract.isa import Instruction, Isa, Register
+from weft.tb.random.damage import damaged
+from weft.tb.random.random_program import possible_causes, random_illegal, random_program
+from weft.tb.unit.golden.machines import MACHINES
+
+DAMAGED = 40
+"""Programs on each machine."""
+
+
+def golden_stop(program: bytes, arch: Arch) -> MachineStop | None:
+    machine = Machine(arch)
+    try:
+        machine.run(program)
+    except MachineStop as stop:
+        return stop
+    return None
+
+
+def assert_same(program: bytes, arch: Arch) -> MachineStop | None:
+    found, wanted = first_stop(program, arch), golden_stop(program, arch)
+    assert (found is None) == (wanted is None), (found, wanted)
+    if found is not None and wanted is not None:
+        assert (found.cause, found.program_counter) == (wanted.cause, wanted.program_counter)
+        assert str(found) == str(wanted)
+    return found
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_legal_programs_are_let_through(name: str) -> None:
+    arch = MACHINES[name]
+    for seed in range(4):
+        program = Isa(arch).assemble(random_program(arch, seed, 150))
+        assert golden_stop(program, arch) is None and first_stop(program, arch) is None
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_cause_is_found_where_golden_finds_it(name: str) -> None:
+    arch = MACHINES[name]
+    for cause in possible_causes(arch):
+        for seed in range(4):
+            instructions, counter = random_illegal(arch, seed, cause)
+            found = assert_same(Isa(arch).assemble(instructions), arch)
+            assert found is not None and (found.cause, found.program_counter) == (cause, counter)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_damaged_programs_stop_where_golden_stops(name: str) -> None:
+    arch = MACHINES[name]
+    isa, rng, stops = Isa(arch), np.random.default_rng(sum(name.encode())), 0
+    for seed in range(DAMAGED):
+        program = isa.assemble(random_program(arch, seed, 40))
+        found = assert_same(damaged(program, isa.instruction_bytes, rng), arch)
+        stops += found is not None
+    assert DAMAGED // 4 < stops < DAMAGED
+
+
+def test_a_loop_may_be_open_at_the_end() -> None:
+    arch = MACHINES["tiny"]
+    isa = Isa(arch)
+    for program in ([isa.simd_loop(3, 2)], [isa.no_op(), isa.simd_loop(3, 16), isa.simd_loop(1, 1)]):
+        assert_same(isa.assemble(program), arch)
+
+
+def test_the_program_counter_may_be_set() -> None:
+    arch = MACHINES["tiny"]
+    isa = Isa(arch)
+    sets = [isa.configure(Register.PROGRAM_COUNTER, 500), isa.no_op(), isa.no_op()]
+    found = assert_same(isa.assemble([isa.no_op(), *sets, Instruction(9)]), arch)
+    assert found is not None and found.program_counter == 502
+
+
+def test_empty_and_truncated_programs() -> None:
+    arch = MACHINES["tiny"]
+    assert first_stop(b"", arch) is None
+    with pytest.raises(IsaError):
+        first_stop(bytes(Isa(arch).instruction_bytes + 1), arch)
+
+
+def test_a_million_instructions_take_some_seconds_at_most() -> None:
+    arch = MACHINES["eight_lanes_lut"]
+    isa = Isa(arch)
+    resets = [isa.configure(register, spec.reset) for register, spec in isa.registers.items()
+              if register >= Register.MAT_MUL_ROWS]
+    many = isa.assemble([*random_program(arch, 1, 1000), *resets]) * 1000
+    began = time.process_time()
+    assert first_stop(many, arch) is None
+    seconds = time.process_time() - began
+    print(f"\n{seconds:.2f} s for {len(many) // isa.instruction_bytes} instructions")
+    assert seconds < 10

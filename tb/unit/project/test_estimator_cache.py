@@ -1,0 +1,51 @@
+"""The estimator's machine code is kept where there is room, and made again where there is none."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from weft.compiler.estimator import jit
+
+
+def twice(number: int) -> int:
+    return 2 * number
+
+
+def compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(jit, "_FOLDER", folder)
+    return jit.kernel(twice)
+
+
+def test_kept_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled(tmp_path, monkeypatch)(21) == 42
+    again = compiled(tmp_path, monkeypatch)
+    assert again(21) == 42 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_half_a_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled(tmp_path, monkeypatch)(21)
+    files = [path for path in tmp_path.rglob("*.nb*") if path.is_file()]
+    assert files
+    for path in files:
+        path.write_bytes(path.read_bytes()[:len(path.read_bytes()) // 2])
+    assert compiled(tmp_path, monkeypatch)(21) == 42
+    again = compiled(tmp_path, monkeypatch)
+    assert again(21) == 42 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "save", full)
+    assert compiled(tmp_path, monkeypatch)(21) == 42
+
+
+def test_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is kept elsewhere, where it would outlive a change of the sources."""
+    (tmp_path / "file").write_text("")
+    function = compiled(tmp_path / "file" / "below", monkeypatch)
+    assert function(21) == 42 and function.stats.cache_path is None
+    assert not list(Path(__file__).parent.rglob("*twice*.nb*"))

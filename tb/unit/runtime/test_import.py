@@ -1,0 +1,56 @@
+"""A driver on a board starts fast: the runtime comes without the compiler's and the hardware's libraries."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+BAR_MILLISECONDS = 150
+HEAVY = {"onnx", "onnxruntime", "amaranth", "numba", "cocotb", "rich", "typer", "weft.compiler", "weft.hw.core"}
+PROBE = """
+import json, sys, time
+began = time.process_time()
+{statement}
+print(json.dumps([1000 * (time.process_time() - began), sorted(sys.modules)]))
+"""
+EVERYTHING = "from weft.runtime import GOLDEN, RTL, Device, Mismatch, ModelError, RunResult, Session, TModel"
+
+
+def imported(statement: str) -> tuple[float, set[str]]:
+    """Milliseconds of processor time that it takes, the best of three; and all modules that are there."""
+    found = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", PROBE.format(statement=statement)], capture_output=True, text=True,
+                              check=True)
+        found.append(json.loads(done.stdout))
+    return min(milliseconds for milliseconds, _ in found), set(found[0][1])
+
+
+def test_the_package_alone_is_there_at_once() -> None:
+    milliseconds, modules = imported("import weft.runtime")
+    assert not modules & {*HEAVY, "numpy"}
+    assert milliseconds < BAR_MILLISECONDS / 2
+
+
+def test_all_of_it_is_light() -> None:
+    """On a quiet machine numpy takes half of the bar, or more; on a busy one both take longer."""
+    numpy, _ = imported("import numpy")
+    milliseconds, modules = imported(EVERYTHING)
+    print(f"\nnumpy {numpy:.0f} ms, all of weft.runtime {milliseconds:.0f} ms")
+    assert not modules & HEAVY
+    assert milliseconds < max(BAR_MILLISECONDS, 2.5 * numpy)
+
+
+def test_the_check_sees_heavy_libraries() -> None:
+    _, modules = imported("import weft.runtime.onnx_engine")
+    assert {"onnx", "onnxruntime"} <= modules & HEAVY
+
+
+def test_every_public_name_is_there() -> None:
+    import weft.runtime
+
+    for name in weft.runtime.__all__:
+        assert getattr(weft.runtime, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        weft.runtime.nonsense  # noqa: B018
