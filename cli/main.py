@@ -147,7 +147,6 @@ def run(
                                          "went.")] = False,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
-    from weft.cli.cycles import cycles_object, print_cycles, waits_of
     from weft.runtime import GOLDEN, RTL, Session, TModel
 
     if on not in (GOLDEN, RTL):
@@ -170,7 +169,11 @@ def run(
         from weft.simulate.trace import chrome_trace
 
         write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
-    where = cycles_object(loaded, waits_of(loaded, *result.operations[0])) if layers else None
+    where = None
+    if layers:
+        from weft.cli.cycles import cycles_object, print_cycles, waits_of
+
+        where = cycles_object(loaded, waits_of(loaded, *result.operations[0]))
     if as_json:
         print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
                           **({"where": where} if where else {})}))

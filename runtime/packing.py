@@ -7,7 +7,6 @@ size along that axis, and what is left of the kernel is one tap.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +51,3 @@ class Packing:
         window = self.window
         return {"source": self.source, "size": self.size, "kernel": window.kernel, "strides": window.strides,
                 "pads": window.pads, "dilations": window.dilations}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Packing:
-        kernel, strides, pads, dilations, size = ((first, second) for first, second in (
-            values[key] for key in ("kernel", "strides", "pads", "dilations", "size")))
-        channels, height, width = values["source"]
-        return cls((channels, height, width), Window(kernel, strides, pads, dilations), size)

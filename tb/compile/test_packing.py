@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import convert
 
 from weft.cli.check.evaluate import convolve
 from weft.compiler.layers.hir import Convolution, Var
@@ -15,7 +16,8 @@ from weft.compiler.passes.ways import ways
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
-from weft.runtime.packing import Packing
+from weft.runtime.ports import packing_of
+from weft.runtime.schema import PackingEntry
 from weft.runtime.session import Session
 from weft.runtime.window import Window
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float, signal_to_noise
@@ -43,7 +45,7 @@ def test_every_way_is_the_same_convolution(window: Window) -> None:
         packed = way.packing.pack(image)
         assert packed.shape == way.packing.layout
         assert np.array_equal(run(packed, way.weights(weights), way.window), expected)
-        assert Packing.from_json(json.loads(json.dumps(way.packing.to_json()))) == way.packing
+        assert packing_of(convert(json.loads(json.dumps(way.packing.to_json())), PackingEntry)) == way.packing
 
 
 def first_layer(tmp_path: Path, window: Window, channels: int = 3, lanes_last: bool = False) -> tuple[Path, np.ndarray]:

@@ -4,9 +4,11 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,11 @@ def signature(model: TModel) -> tuple[bytes, ...]:
     return tuple(model.contents[name] for name in sorted(model.contents))
 
 
-OLD, NEW = signature(old(Path())), signature(new(Path()))
+def newest(folder: Path) -> TModel:
+    return echo(folder, consts=1, extra=2, value=9)
+
+
+OLD, NEW, NEWEST = (signature(made(Path())) for made in (old, new, newest))
 
 
 def names(folder: Path) -> list[str]:
@@ -52,16 +58,16 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def killed_at(number: int, folder: Path) -> Callable[[], None]:
-    """Writes the new set, and dies in front of the file operation of that number."""
+def killed_at(number: int, model: TModel) -> Callable[[], None]:
+    """Writes the set, and dies in front of the file operation of that number."""
     def work() -> None:
-        model, count = new(folder), 0
+        done = 0
 
         def hook(event: str, _: object) -> None:
-            nonlocal count
+            nonlocal done
             if event.startswith(FILE_EVENTS):
-                count += 1
-                if count > number:
+                done += 1
+                if done > number:
                     os._exit(KILLED)
 
         sys.addaudithook(hook)
@@ -69,33 +75,36 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
     return work
 
 
-def operations(folder: Path) -> int:
-    """How many file operations a write has."""
-    number = 0
-    while in_child(killed_at(number, folder)) == KILLED:
-        number += 1
-    return number
+def after_kills(folder: Path, make: Callable[[Path], TModel]) -> Iterator[tuple[Path, tuple[bytes, ...]]]:
+    """Copies of ``folder`` in which a write was killed at each file operation in turn, and what then loads; at last
+    one in which it came to its end."""
+    for number in count():
+        copy = folder.parent / f"{folder.name}.{number}"
+        shutil.copytree(folder, copy)
+        code = in_child(killed_at(number, make(copy)))
+        assert code in (KILLED, 0)
+        yield copy, signature(TModel.load(copy / "echo.tmodel"))
+        if code == 0:
+            return
 
 
 def test_a_kill_at_any_file_operation_leaves_the_old_set_or_the_new_one(tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
-    old(scratch).save()
-    found = []
-    for number in range(operations(scratch) + 1):
-        folder = tmp_path / str(number)
-        old(folder).save()
-        code = in_child(killed_at(number, folder))
-        found.append(signature(TModel.load(folder / "echo.tmodel")))
-        assert (code, found[-1]) in ((KILLED, OLD), (KILLED, NEW), (0, NEW))
-        again = in_child(killed_at(3, folder))  # and once more, while it cleans up behind the first
-        assert again == KILLED
-        assert signature(TModel.load(folder / "echo.tmodel")) == found[-1]
-        new(folder).save()
-        assert names(folder) == ["echo.tdata", "echo.tmodel", "echo.tprog"]
-        assert signature(TModel.load(folder / "echo.tmodel")) == NEW
+    folder = tmp_path / "set"
+    old(folder).save()
+    found = [loads for _, loads in after_kills(folder, new)]
     switch = found.index(NEW)
     assert 3 < switch < len(found) - 2  # dies before and after the step that decides
     assert found == [OLD] * switch + [NEW] * (len(found) - switch)
+
+
+def test_a_kill_behind_a_kill_does_so_too_and_the_next_write_cleans_up(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    old(folder).save()
+    for first, before in list(after_kills(folder, new))[3:]:
+        ends = list(after_kills(first, newest))
+        assert all(found in (before, NEWEST) for _, found in ends)
+        whole, found = ends[-1]
+        assert found == NEWEST and names(whole) == ["echo.tdata", "echo.tmodel", "echo.tprog"]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 10, 15, 600])
