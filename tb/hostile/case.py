@@ -25,7 +25,8 @@ Recipe = Callable[[Path], list[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """``reader``: what is attacked. ``code``: the exit code that is right: 1, or 0 for what is odd but legal.
+    """``reader``: what is attacked. ``code``: the exit code that is right: 1, 0 for what is odd but legal, None where
+    both are.
 
     ``stdout``: where standard output goes instead of a file; ``most_bytes`` of every file that is written, as a full
     disk allows; ``cache``: the folder of $WEFT_CACHE; ``quick``: one of those that `make test` runs.
@@ -34,7 +35,7 @@ class Case:
     name: str
     reader: str
     recipe: Recipe
-    code: int = 1
+    code: int | None = 1
     stdout: str | None = None
     most_bytes: int | None = None
     cache: str | None = None

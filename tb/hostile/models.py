@@ -125,7 +125,8 @@ CHANGES: dict[str, Change] = {
                                   {"model": "AAAA", "inputs": ["y"], "outputs": ["z"], "passes": [], "operators": []}),
     "host of 2**40 elements": _host(CONSTANTS["ConstantOfShape"]), "host of a loop": _host(GRAPHS["Loop of 10**12"]),
     "host of a file elsewhere": _host(OUTSIDE["/dev/zero"]),
-    "a name of escapes": _set("inputs", 0, "name", "\x1b]0;owned\x07"),
+    "an input of escapes": _set("inputs", 0, "name", "\x1b]0;owned\x07"),
+    "an output of escapes": _set("outputs", 0, "name", "\x1b]0;owned\x07"),
 }
 
 TEXTS: dict[str, Callable[[str], str | bytes]] = {
@@ -203,7 +204,8 @@ MAKERS: dict[str, Callable[[Path], Any]] = {
 
 def cases() -> list[Case]:
     disassemble = ["disassemble", "echo.tprog", "-a", "tiny"]
-    found = [Case(f"tmodel: {name}", ".tmodel", good_and(RUN, _changed(change))) for name, change in CHANGES.items()]
+    found = [Case(f"tmodel: {name}", ".tmodel", good_and(RUN, _changed(change)), code=None if "escapes" in name else 1)
+             for name, change in CHANGES.items()]
     found += [Case(f"tmodel text: {name}", ".tmodel", good_and(RUN, _text(change))) for name, change in TEXTS.items()]
     found += [Case(f"tmodel in estimate: {name}", ".tmodel", good_and(ESTIMATE, _changed(CHANGES[name])))
               for name in ("layers of 2**40", "order of 2**40", "layers of report of nothing", "arch of a text")]
@@ -226,6 +228,6 @@ def cases() -> list[Case]:
     return quick(found, "tmodel: order of 2**40", "tmodel: layers of 2**40", "tmodel: memory dram9",
                  "tmodel: base of -1",
                  "tmodel: const of the root", "tmodel: const of NUL", "tmodel: host of 2**40 elements",
-                 "tmodel: a name of escapes", "tmodel text: deep lists", "tmodel text: 5000 digits",
+                 "tmodel: an output of escapes", "tmodel text: deep lists", "tmodel text: 5000 digits",
                  "tmodel text: a key twice", ".tmodel place: a pipe", ".tprog place: an endless device",
                  "tprog in disassemble: a terabyte", "tprog in estimate: random bytes 1", "tdata: of another model")
