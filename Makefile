@@ -64,6 +64,10 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
 
+.PHONY: mutate
+mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
+	@$(PY) scripts/mutate.py $(ID)
+
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy $(addprefix -p weft.,hw.contract compiler golden runtime cli boards)
