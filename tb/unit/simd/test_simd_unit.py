@@ -41,9 +41,12 @@ def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
     assert np.array_equal(np.diff(bench.writes[:32]), np.ones(31))
 
 
-def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace) -> None:
-    step = SimdOperation(opcode=Op.INCREMENT, read=7, write=7, enter_shift=4, leave_shift=4)
-    bench = simd.check(simd.machine(), [step] * 4)
+@pytest.mark.parametrize("addresses", [(7, 7), (7, 9)])
+def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace, addresses: tuple[int, int]) -> None:
+    """Each reads what the one before wrote, where it read itself or elsewhere."""
+    there, back = (SimdOperation(opcode=Op.INCREMENT, read=read, write=write, enter_shift=4, leave_shift=4)
+                   for read, write in (addresses, addresses[::-1]))
+    bench = simd.check(simd.machine(), [there, back] * 2)
     assert np.array_equal(np.diff(bench.reads), [bench.dut.memory_latency] * 3)
 
 
@@ -51,6 +54,15 @@ def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace)
     step = SimdOperation(opcode=Op.INCREMENT, left=1, destination=1, write=0)
     bench = simd.check(simd.machine(), [step, *[replace(step, write=k) for k in range(10, 14)]])
     assert np.array_equal(np.diff(bench.writes[:5]), [bench.dut.register_latency] * 4)
+
+
+def test_a_register_is_read_at_every_distance_from_its_writer(simd: SimpleNamespace) -> None:
+    program = []
+    for distance in range(16):
+        program += [SimdOperation(opcode=Op.MOVE, read=40 + distance, destination=1, leave_shift=4),
+                    *[SimdOperation(read=30, write=31)] * distance,
+                    SimdOperation(opcode=Op.MOVE, left=1, write=distance)]
+    simd.check(simd.machine(), program)
 
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
