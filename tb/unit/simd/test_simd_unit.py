@@ -56,15 +56,6 @@ def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace)
     assert np.array_equal(np.diff(bench.writes[:5]), [bench.dut.register_latency] * 4)
 
 
-def test_a_register_is_read_at_every_distance_from_its_writer(simd: SimpleNamespace) -> None:
-    program = []
-    for distance in range(16):
-        program += [SimdOperation(opcode=Op.MOVE, read=40 + distance, destination=1, leave_shift=4),
-                    *[SimdOperation(read=30, write=31)] * distance,
-                    SimdOperation(opcode=Op.MOVE, left=1, write=distance)]
-    simd.check(simd.machine(), program)
-
-
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
 def test_edges_of_entering_and_leaving(simd: SimpleNamespace, data_type: str) -> None:
     """Every pair of shifts would be long: every enter shift and every leave shift, with values at both ends."""
