@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal test-onnx test-tensorflow docs
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -66,6 +66,9 @@ formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/f
 
 docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchmarks left in build/bench/
 	@$(PY) scripts/docs.py $(if $(MEASURED),--measured)
+
+mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
+	@$(PY) scripts/mutate.py $(ID)
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .

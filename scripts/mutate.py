@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Queue
@@ -34,6 +34,8 @@ PASSED, FAILED = 0, 1
 """Exit codes of pytest; others mean that there was nothing to run."""
 KILLED, SURVIVED, HUNG, NO_TEST, NO_TEXT = "killed", "SURVIVED", "HUNG", "NO TEST", "NO TEXT"
 OUTCOMES = {PASSED: SURVIVED, FAILED: KILLED, None: HUNG}
+RUNNING: set[int] = set()
+"""Process groups of the tests that run: killed with whatever simulators they have started."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,23 @@ def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> t
                "-p", "no:cacheprovider", *tests]
     with subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, start_new_session=True) as process:
+        RUNNING.add(process.pid)
         try:
             output, _ = process.communicate(timeout=None if keep_bytecode else TIMEOUT_SECONDS)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # and the simulators that a test has started
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
             return None, f"longer than {TIMEOUT_SECONDS} s"
+        finally:
+            RUNNING.discard(process.pid)
     return process.returncode, output
+
+
+def end(*_: object) -> None:
+    """Of this program, by a signal."""
+    for group in list(RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -122,8 +133,11 @@ def run_all(chosen: list[Break], jobs: int) -> Iterator[Outcome]:
             finally:
                 free.put(tree)
 
-        with ThreadPoolExecutor(jobs) as pool:
+        pool = ThreadPoolExecutor(jobs)
+        try:
             yield from pool.map(one, chosen)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def line(found: Outcome) -> str:
@@ -142,6 +156,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no break is called {', '.join(missing)}; there are {', '.join(known)}" if missing
                      else "--jobs must be 1 or more")
     chosen = [known[name] for name in options.ids] or list(known.values())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     begin, found = time.monotonic(), []
     try:
         for outcome in run_all(chosen, options.jobs):

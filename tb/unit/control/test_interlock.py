@@ -228,16 +228,16 @@ def test_operations_on_ranges_that_only_touch_do_not_wait() -> None:
 
 
 def test_a_later_operation_waits_for_the_whole_loop() -> None:
-    """Ranges of the first body instruction count until the last one is done, and not beyond."""
+    """Ranges of the first body instruction count until the last one is done, and not beyond; those of the last too."""
     maker = Maker(66)
-    for _ in range(6):
+    for read, write in (((3, 4), (8, 9)), ((21, 21), (14, 14))) * 3:
         maker.add("simd", simd_kind=SimdKind.LOOP, body_m1=2)
-        for left, (write, read) in ((3, ((3, 5), None)), (2, (None, (8, 9))), (1, ((20, 21), (14, 14)))):
-            maker.add("simd", write, read, accumulators0=True, in_loop=1, loop_last=left == 1,
+        for left, ours in ((3, ((3, 5), None)), (2, (None, (8, 9))), (1, ((20, 21), (14, 14)))):
+            maker.add("simd", *ours, accumulators0=True, in_loop=1, loop_last=left == 1,
                       simd_kind=SimdKind.INSTRUCTION).loop = maker.loops
         maker.loops += 1
-        maker.add("move_out", (0, 2), (3, 4))
-        maker.add("move_in", (30, 31), (8, 9))
+        maker.add("move_out", (0, 2), read)
+        maker.add("move_in", (30, 31), write)
     run(maker.program, maker.rng, busy_cycles=20)
 
 

@@ -248,7 +248,9 @@ def test_program_counter_counts_and_can_be_set(machine: Machine) -> None:
 
 def test_soft_reset_clears_registers_and_keeps_memories(loaded: Machine) -> None:
     run(loaded, loaded.isa.mat_mul(3, 0, 1))
+    loaded.simd_registers[...] = 5
     loaded.soft_reset()
+    assert not loaded.simd_registers.any()
     assert loaded.registers == {register: spec.reset for register, spec in loaded.isa.registers.items()}
     assert loaded.program_counter == 0
     assert rows(loaded.accumulators, 0) == [[11, 22]]

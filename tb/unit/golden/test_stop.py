@@ -83,6 +83,18 @@ def test_refused_instruction_has_no_effect_and_is_reported(cause: Cause, illegal
     assert snapshot(machine) == before
 
 
+@pytest.mark.parametrize("stride", [1, 4])
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_loop_reaches_as_far_as_its_last_iteration(access: str, stride: int) -> None:
+    """15 accumulators, three iterations: the last address is legal, one more is not."""
+    last = 14 - 2 * stride
+    loop = ISA.simd_loop(3, 1)
+    assert run(busy(), loop, ISA.simd(NO_OP, **{access: last, f"{access}_stride": stride})).program_counter == 2
+    with pytest.raises(MachineStop) as stop:
+        run(busy(), loop, ISA.simd(NO_OP, **{access: last + 1, f"{access}_stride": stride}))
+    assert stop.value.cause is Cause.ACCUMULATOR_RANGE
+
+
 def test_every_cause_of_a_program_is_covered() -> None:
     assert {cause for cause, _ in REFUSED} == {cause for cause in Cause if 0 < cause <= Cause.LOOP_BODY}
 

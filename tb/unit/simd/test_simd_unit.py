@@ -41,9 +41,12 @@ def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
     assert np.array_equal(np.diff(bench.writes[:32]), np.ones(31))
 
 
-def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace) -> None:
-    step = SimdOperation(opcode=Op.INCREMENT, read=7, write=7, enter_shift=4, leave_shift=4)
-    bench = simd.check(simd.machine(), [step] * 4)
+@pytest.mark.parametrize("addresses", [(7, 7), (7, 9)])
+def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace, addresses: tuple[int, int]) -> None:
+    """Each reads what the one before wrote, where it read itself or elsewhere."""
+    there, back = (SimdOperation(opcode=Op.INCREMENT, read=read, write=write, enter_shift=4, leave_shift=4)
+                   for read, write in (addresses, addresses[::-1]))
+    bench = simd.check(simd.machine(), [there, back] * 2)
     assert np.array_equal(np.diff(bench.reads), [bench.dut.memory_latency] * 3)
 
 
