@@ -3,9 +3,12 @@ ARCH ?= pynq
 DEMO_ARCH ?= pynq
 SYNTH ?=
 MHZ ?= 90
+JOBS ?= auto
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# A worker a core; what one has left, another takes over.
+SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
@@ -36,17 +39,17 @@ pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ (CHIP=, SEED=), e
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"
 
-test: $(READY)  ## the honest suite
-	@$(PY) -m pytest -m "not long"
+test: $(READY)  ## the honest suite, on all cores (JOBS=1: on one)
+	@$(SUITE) -m "not long"
 
 test-fast: $(READY)  ## the suite without what takes long, for every save
-	@$(PY) -m pytest -m "not long and not slow"
+	@$(SUITE) -m "not long and not slow"
 
 test-all: $(READY)  ## everything: long random runs and whole models too
-	@$(PY) -m pytest
+	@$(SUITE)
 
 test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
-	@$(PY) -m pytest tb/compile/test_onnx_nodes.py
+	@$(SUITE) tb/compile/test_onnx_nodes.py
 
 test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
@@ -72,7 +75,7 @@ mutate: $(READY)  ## every break of tb/mutations must be found by its test (minu
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy $(addprefix -p weft.,hw.contract compiler golden runtime cli boards)
+	@$(PY) -m mypy $(addprefix -p weft.,hw golden simulate runtime compiler cli boards)
 
 clean:  ## what was built; the virtual environment stays
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

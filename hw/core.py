@@ -66,7 +66,7 @@ class Core(wiring.Component):
             **({"trace": Out(TracePort())} if trace else {}),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # blocks, then what joins them: instructions, memories, array, buses, status, samples, trace
         m, arch = Module(), self._arch
         m.submodules.program_reader = program = ProgramReader(arch)

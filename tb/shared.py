@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "shared"
+VECTORS = "vectors"
+"""The outside oracle: programs of the original tools, and what the original hardware answered."""
+
+opened: set[str] = set()
+"""What the running test has asked for and found; emptied before each test."""
 
 
 def shared(path: str) -> Path:
@@ -14,4 +19,19 @@ def shared(path: str) -> Path:
     found = ROOT / path
     if not found.exists():
         pytest.skip("skipped: needs ../shared")
+    opened.add(path)
     return found
+
+
+def published(paths: set[str]) -> bool:
+    """Whether published vectors are among these."""
+    return any(Path(path).parts[0] == VECTORS for path in paths)
+
+
+def oracle_line(ran: int) -> str:
+    """Says whether the outside oracle was asked: ``ran`` tests opened published vectors."""
+    if ran:
+        return f"outside oracle: {ran} published-vector tests ran"
+    if (ROOT / VECTORS).exists():
+        return "outside oracle: did not run (no test of this selection reads the published vectors)"
+    return "outside oracle: did not run (published vectors are not beside this checkout)"

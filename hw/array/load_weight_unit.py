@@ -31,7 +31,7 @@ class LoadWeightUnit(wiring.Component):
             "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # operation -> walker, last address first -> local memory -> shift and weight to the array
         m = Module()
         arch = self._arch

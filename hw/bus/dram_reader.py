@@ -82,7 +82,7 @@ class Segments(wiring.Component):
             "i": In(stream.Signature(dram_layout(arch))), "o": Out(stream.Signature(dram_segment_layout(arch))),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         operation = dram_layout(self._arch)
         pieces = data.StructLayout({
@@ -154,7 +154,7 @@ class BurstSplitter(wiring.Component):
             "i": In(stream.Signature(segment)), "o": Out(stream.Signature(burst_layout(segment))), "cancel": In(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o
         m, burst = Module(), self.o.payload
         bits, new = self._beat_bits, self.i.payload
@@ -260,7 +260,7 @@ class DramReader(wiring.Component):
             "done": Out(1), "error": Out(1), "busy": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses -> local
         m = Module()
         arch, operation = self._arch, dram_layout(self._arch)

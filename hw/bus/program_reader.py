@@ -41,7 +41,7 @@ class ProgramReader(wiring.Component):
             "busy": Out(1), "error": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8

@@ -60,7 +60,7 @@ class Decoder(wiring.Component):
             "timeout": Out(16), "tracepoint": Out(32), "sample_interval": Out(16),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # i -> read: form, Configure -> multiply: products -> sum: last addresses -> check: depths -> give -> o
         m = Module()
         multiply, add, check = self._stages()

@@ -45,7 +45,7 @@ class Supervisor(wiring.Component):
             **{name: member for name, member in MachineStatus().members.items() if name != "program_counter"},
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         working = self.executing | (~self.stop & (self.fetching | self.decoding))
         m.d.comb += [

@@ -32,7 +32,7 @@ class UnitQueue(wiring.Component):
             "valid": Out(1), "ready": In(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # reserve -> (a cycle) push: stored, with its waits -> fetch: at the head -> no wait left: valid -> ready
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
@@ -88,7 +88,7 @@ class OperationMemory(wiring.Component):
             "heads": Out(data.ArrayLayout(operation, count)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = sum(self._depths)
         m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])

@@ -35,7 +35,7 @@ class LocalMemory(wiring.Component):
             **({} if first is None else {"crowded": Out(1)}),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # requests -> arbitration, bank by bank -> block RAM -> its output register -> the bank's row: response
         m = Module()
         arch = self._arch

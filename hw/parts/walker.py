@@ -39,7 +39,7 @@ class Walker(wiring.Component):
         return Walk(walk["base"], operation["size_m1"] + 1, sign << walk["stride_log2"], operation["rows_m1"] + 1,
                     walk["pitch"]).addresses().ravel().tolist()
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         # i -> registers of one address a walk, of the row's start, of the counts -> o; the ends compared a cycle ahead
         m = Module()
         busy, at = self.o.valid, Signal(self.payload, reset_less=True)

@@ -1,0 +1,45 @@
+"""What holds for all tests: their order, the progress line, and the word on the outside oracle at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from weft.tb import progress, shared
+
+ORACLE = ("outside oracle", "ran")
+"""The property in the report of a test that opened published vectors."""
+FIRST = ("e2e", "formal", "system")
+"""Folders whose tests build simulators or prove: first, so that workers side by side end together."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    progress.install(session)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first; the rest stays as it is."""
+    items.sort(key=lambda item: not (item.get_closest_marker("slow") or item.path.parent.name in FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    shared.opened.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[Any]:
+    report: Any = yield
+    if report.when == "call" and shared.published(shared.opened):
+        report.user_properties.append(ORACLE)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Also where tests ran in workers: the reports that come from there hold the property."""
+    properties = [each for found in terminalreporter.stats.values() for report in found
+                  for each in getattr(report, "user_properties", ())]
+    terminalreporter.write_line(shared.oracle_line(sum(tuple(each) == ORACLE for each in properties)))
