@@ -82,6 +82,19 @@ def _plain(case: onnx.backend.test.case.test_case.TestCase) -> bool:
     return inputs[0].dtype == np.float32 and outputs[0].dtype in (np.float32, np.int64)
 
 
+LIST = Path(__file__).with_name("onnx_cases.txt")
+
+
+def listed() -> dict[str, str]:
+    """Case -> operator, as LIST has them: making the cases, to name them only, takes ten seconds."""
+    return dict(line.split() for line in LIST.read_text().splitlines())
+
+
+def listing() -> str:
+    """What LIST must hold."""
+    return "".join(f"{name} {operator(name)}\n" for name in sorted(cases()))
+
+
 def operator(name: str) -> str:
     return str(cases()[name].model.graph.node[0].op_type)
 

@@ -7,11 +7,12 @@ import pytest
 from weft.tb.compile.onnx_nodes import (
     HOST,
     LEAST_PASSED,
+    LIST,
     OUTSIDE,
     PASSED,
     REFUSED,
-    cases,
-    operator,
+    listed,
+    listing,
     outcomes,
     run_case,
 )
@@ -21,18 +22,22 @@ EVERY = 4
 """Of the cases of each operator, the first and every so many after it run in ``make test``."""
 
 
-def some() -> list[str]:
-    seen: dict[str, int] = {}
-    chosen = []
-    for name in sorted(cases()):
-        number = seen[operator(name)] = seen.get(operator(name), -1) + 1
-        if number % EVERY == 0:
-            chosen.append(name)
-    return chosen
+def some() -> set[str]:
+    names: dict[str, list[str]] = {}
+    for name, operator in listed().items():
+        names.setdefault(operator, []).append(name)
+    return {name for each in names.values() for name in each[::EVERY]}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in some() else pytest.mark.long)
-                                  for name in sorted(cases())])
+SOME = some()
+
+
+def test_the_list_holds_every_case() -> None:
+    assert LIST.read_text() == listing(), "write it anew with scripts/operators_table.py"
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOME else pytest.mark.long)
+                                  for name in listed()])
 def test_never_silently_wrong(name: str) -> None:
     """Right within the tolerance, or refused with a message of four parts."""
     outcome = run_case(name)
