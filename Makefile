@@ -69,7 +69,7 @@ formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/f
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy $(addprefix -p weft.,hw.contract compiler golden runtime cli boards)
+	@$(PY) -m mypy $(addprefix -p weft.,hw golden simulate runtime compiler cli boards)
 
 clean:  ## what was built; the virtual environment stays
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -59,7 +59,7 @@ class Core(wiring.Component):
             **({"trace": Out(TracePort())} if trace else {}),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m, arch = Module(), self._arch
         m.submodules.program_reader = program = ProgramReader(arch)
         m.submodules.fetch = fetch = Fetch(arch)

@@ -40,7 +40,7 @@ class Top(wiring.Component):
             **({"trace": Out(TracePort())} if trace else {}),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         core_reset, resetting = Signal(), Signal()
         m.submodules.csr = csr = CsrSlave(self._arch)

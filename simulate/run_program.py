@@ -132,7 +132,7 @@ async def run_programs(dut: Any) -> None:
     bus = AxiLite(dut)
     await _reset(dut, job)
     await _check_identity(bus)
-    results = []
+    results: list[dict[str, Any]] = []
     for program in job["programs"]:
         if results and program["reset"]:
             await _soft_reset(bus)

@@ -71,7 +71,7 @@ def _bars(operations: np.ndarray, offset: int) -> Iterator[dict[str, Any]]:
     """The bars of one unit, ``offset`` cycles later."""
     free = 0
     for operation in operations[operations["finish_cycle"] != NEVER]:
-        values = {name: int(operation[name]) for name in OPERATION.names if name != "unit"}
+        values = {name: int(operation[name]) for name in OPERATION.names or () if name != "unit"}
         begin = max(values["start_cycle"], free)
         free = values["finish_cycle"] + 1
         yield {"ph": "X", "pid": 0, "tid": int(operation["unit"]), "name": str(values["program_counter"]),

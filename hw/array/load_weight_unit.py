@@ -31,7 +31,7 @@ class LoadWeightUnit(wiring.Component):
             "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch = self._arch
         m.submodules.walker = walker = Walker(load_weight_layout(arch), ("local",), descending=True)

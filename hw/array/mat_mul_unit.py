@@ -37,7 +37,7 @@ class MatMulUnit(wiring.Component):
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, mat_mul_layout(self._arch)
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))

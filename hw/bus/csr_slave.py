@@ -50,7 +50,7 @@ class CsrSlave(wiring.Component):
             "program_address": Out(arch.axi_address_width), "program_bytes": Out(32), "interrupt": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         stored = {name: Signal(32, name=name.lower()) for name, register in CONTROL_REGISTERS.items()
                   if register.access is Access.READ_WRITE}

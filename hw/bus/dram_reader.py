@@ -80,7 +80,7 @@ class Segments(wiring.Component):
             "i": In(stream.Signature(dram_layout(arch))), "o": Out(stream.Signature(dram_segment_layout(arch))),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         operation = dram_layout(self._arch)
         pieces = data.StructLayout({
@@ -152,7 +152,7 @@ class BurstSplitter(wiring.Component):
             "i": In(stream.Signature(segment)), "o": Out(stream.Signature(burst_layout(segment))), "cancel": In(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m, burst = Module(), self.o.payload
         bits, new = self._beat_bits, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
@@ -254,7 +254,7 @@ class DramReader(wiring.Component):
             "done": Out(1), "error": Out(1), "busy": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, operation = self._arch, dram_layout(self._arch)
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})

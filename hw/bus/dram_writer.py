@@ -56,7 +56,7 @@ class DramWriter(wiring.Component):
             "done": Out(1), "error": Out(1), "busy": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.segments = segments = Segments(self._arch)
         operation = dram_layout(self._arch)

@@ -40,7 +40,7 @@ class ProgramReader(wiring.Component):
             "busy": Out(1), "error": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)

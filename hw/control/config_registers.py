@@ -24,7 +24,7 @@ class ConfigRegisters(wiring.Component):
             **{register.name.lower(): Out(spec.width, init=spec.reset) for register, spec in self.specs.items()},
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         for register in self.specs:
             output: Signal = getattr(self, register.name.lower())

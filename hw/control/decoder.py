@@ -54,7 +54,7 @@ class Decoder(wiring.Component):
             "timeout": Out(16), "tracepoint": Out(32), "sample_interval": Out(16),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         multiply, add, check = self._stages()
         travels = multiply.shape().members

@@ -39,7 +39,7 @@ class Fetch(wiring.Component):
             "instruction": Out(stream.Signature(unsigned(8 * self._instruction_bytes))),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         unit_bytes = math.gcd(self._beat_bytes, self._instruction_bytes)
         beat_units = self._beat_bytes // unit_bytes

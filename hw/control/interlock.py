@@ -53,7 +53,7 @@ class Interlock(wiring.Component):
             "blamed": In(len(DRAM_UNITS)), "blamed_program_counter": Out(32),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         ranges = range_layout(self.i.payload.shape())
         trackers = {name: Tracker(self._arch, name, ranges) for name in UNIT_NAMES}

@@ -42,7 +42,7 @@ class Sampler(wiring.Component):
             "samples": Out(axi.axi4_stream(SAMPLE_WIDTH)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         word, off = self.samples.payload, self.interval == 0
         waited, due, send = Signal(INTERVAL_WIDTH), Signal(), Signal()

@@ -47,7 +47,7 @@ class Supervisor(wiring.Component):
             "cycles": Out(64), "instructions": Out(64),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         working = self.executing | (~self.stop & (self.fetching | self.decoding))
         m.d.comb += [

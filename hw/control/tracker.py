@@ -97,7 +97,7 @@ class Ring(wiring.Component):
             "newest": Out(range(depth)), "event": Out(done_layout(depth)), "wait": Out(wait_layout(depth)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         used, hit = (Signal(self.depth, name=name) for name in ("used", "hit"))
         entering, leaving = (Signal(self.depth, name=name) for name in ("entering", "leaving"))
@@ -146,7 +146,7 @@ class Tracker(wiring.Component):
             "event": Out(done_layout(self.depth)), "wait": Out(wait_layout(self.depth)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.ring = ring = Ring(self.depth)
         entries = [Signal(self._ranges, name=f"entry{k}", reset_less=True) for k in range(self.depth)]

@@ -32,7 +32,7 @@ class UnitQueue(wiring.Component):
             "valid": Out(1), "ready": In(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
@@ -87,7 +87,7 @@ class OperationMemory(wiring.Component):
             "heads": Out(data.ArrayLayout(operation, count)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = sum(self._depths)
         m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])

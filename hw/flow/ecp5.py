@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.hw.bus.axi import PortDirection, Ports
+from amaranth.hdl._ir import PortDirection
+
+from weft.hw.bus.axi import Ports
 from weft.hw.contract.errors import WeftError, explain
 
 DELAYS = "delays.sdf"

@@ -143,7 +143,8 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
     (folder / f"{family}.il").write_text(text)
     blocks = re.findall(r"^module \\(weft_top\.machine\.(?:csr|core\.\w+))$", text, re.MULTILINE)
-    kept, top, hide = blocks, TOP, _HIDE
+    kept, top = blocks, TOP
+    hide: tuple[str, ...] = _HIDE
     script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
     if harness:
         (folder / "harness.v").write_text(ecp5.harness(ports, HARNESS, TOP))

@@ -37,7 +37,8 @@ def collapse_zero_memories(text: str) -> str:
 
     The loop's variable belongs to a named block: Verilog, unlike SystemVerilog, has no other place for it.
     """
-    lines, pending = [], {}
+    lines: list[str] = []
+    pending: dict[str, tuple[int, int]] = {}
     numbers = itertools.count()
 
     def flush() -> None:

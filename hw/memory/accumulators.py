@@ -48,7 +48,7 @@ class Accumulators(wiring.Component):
             "crowded": Out(1),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
@@ -153,7 +153,7 @@ class AccumulatorBank(wiring.Component):
             "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_complement": In(wide_layout(arch)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         read, stored, write = block_ram(m, "ram", self._rows, self.result.shape().size)
         m.d.comb += read.addr.eq(self.r_addr)

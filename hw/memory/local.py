@@ -35,7 +35,7 @@ class LocalMemory(wiring.Component):
             **({} if first is None else {"crowded": Out(1)}),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.local_banks, arch.local_depth)

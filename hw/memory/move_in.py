@@ -31,7 +31,7 @@ class MoveInUnit(wiring.Component):
             "local_read": Out(local_read_port(arch)), "accumulator_write": Out(accumulator_write_port(arch)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, move_in_layout(self._arch)
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,

@@ -33,7 +33,7 @@ class MoveOutUnit(wiring.Component):
             "accumulator_read": Out(accumulator_read_port(arch)), "local_write": Out(local_write_port(arch)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, move_out_layout(self._arch)
         # Rows are rounded off on their way into the FIFO, which then holds scalars.

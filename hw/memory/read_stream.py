@@ -29,7 +29,7 @@ class ReadStream(wiring.Component):
             "port": Out(port),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = fifo.SyncFIFOBuffered(width=self._row.size, depth=self._depth)
         tags = fifo.SyncFIFOBuffered(width=self._tag.size, depth=self._depth)

@@ -27,7 +27,7 @@ class RoundRobin(wiring.Component):
         order = [(last + 1 + k) % count for k in range(count)]
         return next((index for index in order if requests >> index & 1), -1)
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         later = Signal(self.count)  # ones above the index served last: those go first
 

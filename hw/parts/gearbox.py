@@ -25,7 +25,7 @@ class StreamFifo(wiring.Component):
             "i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "level": Out(range(depth + 1)),
         })
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
         m.submodules.fifo = fifo = SyncFIFO(width=len(incoming), depth=self._depth)
@@ -99,7 +99,7 @@ class Gearbox(wiring.Component):
             held = [] if fresh else held
         return result
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         if self.latency == 0:
             m.d.comb += [

@@ -21,7 +21,7 @@ class RegisterSlice(wiring.Component):
     def __init__(self, shape: ShapeLike) -> None:
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
         payload, spare = (Signal(len(incoming), name=name, reset_less=True) for name in ("payload", "spare"))
@@ -48,7 +48,7 @@ class Stage(wiring.Component):
     def __init__(self, shape: ShapeLike) -> None:
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         payload = Signal(len(Value.cast(self.o.payload)), reset_less=True)
         m.d.comb += [self.i.ready.eq(~self.o.valid | self.o.ready), Value.cast(self.o.payload).eq(payload)]
@@ -72,7 +72,7 @@ class PingPong(wiring.Component):
         self._shape, self._narrow = shape, narrow
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         incoming, outgoing = self._wide(self.i.payload), self._wide(self.o.payload)
         places = [Signal(len(incoming), name=f"place{index}", reset_less=True) for index in (0, 1)]

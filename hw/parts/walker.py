@@ -37,7 +37,7 @@ class Walker(wiring.Component):
         return [walk["base"] + row * walk["pitch"] + sign * (k << walk["stride_log2"])
                 for row in range(operation["rows_m1"] + 1) for k in range(operation["size_m1"] + 1)]
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         busy, at = self.o.valid, Signal(self.payload, reset_less=True)
         current = at.operation
