@@ -90,7 +90,7 @@ class Arch:
     register_slices: int = 0
 
     def __post_init__(self) -> None:
-        if self.mac_rounding not in SYSTEMS:
+        if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up
             raise ArchError("mac_rounding", self.mac_rounding, " or ".join(SYSTEMS),
                             "use once, unless results of the original are to be matched")
         if self.accumulator_width is None:

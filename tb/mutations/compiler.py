@@ -31,14 +31,14 @@ BREAKS = [
     Break("tables_zero", "compiler/quantize/tables.py", "values[zero] = slopes[zero] * keys[zero]",
           "values[zero] = values[zero]", "a function of zero is not quite zero",
           "tb/compile/test_value_tables.py::test_zero_becomes_zero"),
-    Break("slope_cut", "compiler/memory/consts.py", "arch.number.quantize(np.array(value))) for value in (",
+    Break("slope_cut", "compiler/quantize/consts.py", "arch.number.quantize(np.array(value))) for value in (",
           "np.floor(value * arch.number.one)) for value in (", "the slope of a leaky ReLU is cut, not rounded",
           f"{DIRECTED}::test_the_slope_of_a_leaky_relu_is_rounded_not_cut"),
     # -- memory --
-    Break("bias_bit", "compiler/memory/consts.py", "quantize(constants[core.bias], numbers.bias)",
+    Break("bias_bit", "compiler/quantize/consts.py", "quantize(constants[core.bias], numbers.bias)",
           "quantize(constants[core.bias], numbers.bias) & ~1", "the lowest bit of every bias is dropped",
           f"{DIRECTED}::test_the_lowest_bit_of_a_bias_arrives"),
-    Break("group_rows", "compiler/memory/consts.py", "slice(index * out_group, (index + 1) * out_group)",
+    Break("group_rows", "compiler/quantize/consts.py", "slice(index * out_group, (index + 1) * out_group)",
           "slice(index * per_group, (index + 1) * per_group)", "a group's weights go to other groups' outputs",
           f"{DIRECTED}::test_a_grouped_convolution_with_fewer_outputs_than_inputs"),
     # -- scheduler --
