@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hw", "golden", "simulate", "runtime", "compiler", "cli", "boards", "tb", "scripts")
-RESOLVE = """
+RESOLVE = r"""
 import json, sys, jedi
 root, names = sys.argv[1], json.load(sys.stdin)
 project = jedi.Project(root, sys_path=[root], smart_sys_path=False)
-for name in names:
-    package, _, last = name.rpartition(".")
-    text = f"from {package} import {last}" if package else f"import {name}"
-    found = jedi.Script(text, project=project).goto(1, len(text), follow_imports=True)
+lines = ["from {0} import {2}".format(*name.rpartition(".")) if "." in name else "import " + name for name in names]
+script = jedi.Script("\n".join(lines), project=project)
+for number, (name, line) in enumerate(zip(names, lines), start=1):
+    found = script.goto(number, len(line), follow_imports=True)
     if not any(str(each.module_path).startswith(root) for each in found):
         print(name)
 """
