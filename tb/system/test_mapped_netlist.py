@@ -16,7 +16,7 @@ from weft.hw.flow import synthesis
 from weft.hw.top import with_ports
 from weft.simulate import toolchain
 from weft.simulate.build import Simulation
-from weft.simulate.job import Job, Program, build_machine, run_job
+from weft.simulate.job import Job, ProgramRun, build_machine, run_job
 from weft.tb.bench.ecp5_cells import unmodelled
 from weft.tb.bench.ecp5_netlist import netlist_verilog
 from weft.tb.random.random_program import random_vectors
@@ -75,7 +75,7 @@ def disagreements(arch: Arch, program: list[Instruction], machine: Simulation, f
         Dram(arch, files[name]).load_bytes(0, content)
     files["program"].write_bytes(code + bytes(4096))
     golden.run(code)
-    result, = run_job(machine, Job(programs=[Program(size=len(code))], cycle_limit=100_000), directory=folder,
+    result, = run_job(machine, Job(programs=[ProgramRun(size=len(code))], cycle_limit=100_000), directory=folder,
                       files=files)
     assert (result.done, result.error, result.instructions) == (True, False, len(program))
     found = {name: differences(golden.drams[name], Dram(arch, files[name]), 5) for name in DRAMS}
