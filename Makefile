@@ -75,7 +75,7 @@ mutate: $(READY)  ## every break of tb/mutations must be found by its test (minu
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy $(addprefix -p weft.,hw golden simulate runtime compiler cli boards)
+	@$(PY) -m mypy -p weft
 
 clean:  ## what was built; the virtual environment stays
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

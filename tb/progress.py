@@ -78,7 +78,7 @@ class Progress:
             self._say(f"failed: {report.nodeid}; repeat with: {python} -m pytest '{report.nodeid}'")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport):  # type: ignore[no-untyped-def]
+    def pytest_report_teststatus(self, report: pytest.TestReport):
         """Counted as ever, but no letter is printed."""
         category, _, word = yield
         return category, "", word

@@ -95,7 +95,8 @@ class Stable:
     """The rule of every channel: what is offered and not taken is offered again, unchanged."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.offer = name, None
+        self.name = name
+        self.offer: int | None = None
 
     def check(self, valid: int, ready: int, payload: int) -> bool:
         """Looks at one cycle; returns whether there was a handshake."""
@@ -258,7 +259,8 @@ class AxiWriteMemory(_AxiMemory):
                 self.waiting.append(self.burst("AW", aw.payload.shape(), address, beat_bytes))
                 self.aw_times.append(self.cycle)
             if stable_w.check(w_valid, w_ready, beat):
-                self.beats.append(tuple(unpack(w_layout, beat).values()))
+                content, strobe, last = unpack(w_layout, beat).values()
+                self.beats.append((content, strobe, last))
                 self.times.append(self.cycle)
             self._match(beat_bytes)
             self.outstanding_most = max(self.outstanding_most, len(self.waiting) + len(self.answers))

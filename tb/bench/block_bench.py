@@ -233,12 +233,12 @@ class Watched(Model):
         ports[f"{self.name}.ready"] = self.rng.random() < self.rate
 
     def watch(self, ports: Ports) -> None:
-        valid, ready = ports[f"{self.name}.valid"], ports[f"{self.name}.ready"]
-        payload = ports[f"{self.name}.payload"] if valid else None
+        ready = ports[f"{self.name}.ready"]
+        payload = ports[f"{self.name}.payload"] if ports[f"{self.name}.valid"] else None
         if self._held is not None:
             assert payload == self._held, f"{self.name} changed while it waited, cycle {ports.cycle}"
-        self._held = payload if valid and not ready else None
-        if valid and ready:
+        self._held = None if ready else payload
+        if payload is not None and ready:
             self.on_taken(ports, payload)
 
     def on_taken(self, ports: Ports, item: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.golden.check import Checker
 from weft.golden.decode import Configure, DataMove, Decoder, LoadLut, LoadWeight, MatMul, NoOp, Simd, SimdLoop
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdSub
+from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdOpcode, SimdSub
 from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import SimdKind, size_width
 
@@ -19,6 +19,11 @@ UNIT_OF_FLOW = {
 }
 Fields = dict[str, Any]
 """Dotted name of a field of ``issue_layout`` -> value, ``unit`` as a name; only the fields that mean something."""
+
+
+def _number(kind: Any) -> int:
+    """Of a SimdKind; Amaranth makes its members at run time."""
+    return kind.value
 
 
 class DecodeReference:
@@ -92,9 +97,9 @@ class DecodeReference:
 
     def _Simd(self, operation: Simd) -> Fields:
         iterations, left = self.loop or (1, 0)
-        fields = {"unit": "simd", "simd_kind": SimdKind.INSTRUCTION.value, **self._shifts(), "in_loop": left > 0,
-                  "loop_last": left == 1,
-                  "sub": self.isa.pack_sub(SimdSub(*operation[5:]))}
+        sub = SimdSub(SimdOpcode(operation.opcode), operation.left, operation.right, operation.destination)
+        fields = {"unit": "simd", "simd_kind": _number(SimdKind.INSTRUCTION), **self._shifts(), "in_loop": left > 0,
+                  "loop_last": left == 1, "sub": self.isa.pack_sub(sub)}
         if operation.write is not None:
             fields |= {"accumulators0": 1, **self._walk(0, Walk(operation.write, iterations, operation.write_stride))}
         if operation.read is not None:
@@ -109,9 +114,9 @@ class DecodeReference:
     def _SimdLoop(self, operation: SimdLoop) -> Fields:
         """More iterations than any memory has vectors are legal while no body instruction touches a memory."""
         self.loop = operation.iterations, operation.body
-        return {"unit": "simd", "simd_kind": SimdKind.LOOP.value, "body_m1": operation.body - 1,
+        return {"unit": "simd", "simd_kind": _number(SimdKind.LOOP), "body_m1": operation.body - 1,
                 "size_m1": operation.iterations - 1 & (1 << size_width(self.arch)) - 1}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
-        return {"unit": "simd", "simd_kind": SimdKind.LOAD_LUT.value, "table": operation.table, "local0": 1,
+        return {"unit": "simd", "simd_kind": _number(SimdKind.LOAD_LUT), "table": operation.table, "local0": 1,
                 **self._walk(0, operation.local)}

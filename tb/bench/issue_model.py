@@ -144,6 +144,12 @@ class IssueSource(Source):
         self.units.changes.append((operation.unit, 1, 1))
 
 
+def known(cycle: int | None) -> int:
+    """The cycle of an event that has happened."""
+    assert cycle is not None, "it has not happened"
+    return cycle
+
+
 class Units(Model):
     """Nine units. ``busy_cycles``: longest time of an operation; ``rate``: how readily they take one."""
 
@@ -205,8 +211,8 @@ class Units(Model):
             assert when is not None and when < now, (
                 f"{name} starts at {now}, but {earlier.unit} is {event} at {when}: {operation.fields} {earlier.fields}")
         seen = [getattr(earlier, event) for earlier, event in operation.may]
-        there = [operation.issued + FREE_LATENCY[name],
-                 *([operation.before.started + FETCH_CYCLES[name]] if operation.before else [])]
+        there = [known(operation.issued) + FREE_LATENCY[name],
+                 *([known(operation.before.started) + FETCH_CYCLES[name]] if operation.before else [])]
         free = [max(there) + TURNS[name], *(when + 1 for when in seen if when is not None)]
         assert now <= max(free), f"{name} could have started at {max(free)}, not {now}"
         found = from_bits(self.layouts[name], ports[f"{name}.payload"])

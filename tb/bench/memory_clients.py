@@ -27,6 +27,10 @@ class SequentialMemory(Model):
         self._written[bank] = address, update(self.rows[address])
 
     def drive(self, ports: Ports) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """The end of a cycle: what was written is seen from now on."""
         for address, row in self._written.values():
             self.rows[address] = row
         self._written = {}

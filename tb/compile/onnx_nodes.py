@@ -11,9 +11,10 @@ import functools
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -25,6 +26,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import run_golden
+
+if TYPE_CHECKING:
+    from onnx.backend.test.case.test_case import TestCase
 
 ARCH = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 21, dram1_depth=1 << 20, local_depth=8192,
             accumulator_depth=2048, simd_registers_depth=4, stride0_depth=8, stride1_depth=8, lut_count=2,
@@ -57,21 +61,35 @@ class Outcome:
 
 
 @functools.cache
-def cases() -> dict[str, onnx.backend.test.case.test_case.TestCase]:
+def cases() -> dict[str, TestCase]:
     """The cases of one node of an operator in SCOPE, with floating-point data, by name."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
-    return {case.name: case for case in found if len(case.model.graph.node) == 1
-            and case.model.graph.node[0].op_type in SCOPE and case.model.graph.node[0].domain in ("", "ai.onnx")
-            and _plain(case)}
+    return {case.name: case for case in found if len(_model(case).graph.node) == 1
+            and _node(case).op_type in SCOPE and _node(case).domain in ("", "ai.onnx") and _plain(case)}
 
 
-def _plain(case: onnx.backend.test.case.test_case.TestCase) -> bool:
+def _model(case: TestCase) -> onnx.ModelProto:
+    assert case.model is not None, "generated, not downloaded"
+    return case.model
+
+
+def _node(case: TestCase) -> onnx.NodeProto:
+    return _model(case).graph.node[0]
+
+
+def _data(case: TestCase) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    """Inputs and outputs."""
+    assert case.data_sets is not None, "generated, not downloaded"
+    return case.data_sets[0]
+
+
+def _plain(case: TestCase) -> bool:
     """Whether data go in and out as float32 tensors: no sequences, no integers or strings as what is computed."""
-    inputs, outputs = case.data_sets[0]
+    inputs, outputs = _data(case)
     if not (inputs and all(isinstance(value, np.ndarray | np.generic) for value in (*inputs, *outputs))):
         return False
     return inputs[0].dtype == np.float32 and outputs[0].dtype in (np.float32, np.int64)
@@ -91,15 +109,15 @@ def listing() -> str:
 
 
 def operator(name: str) -> str:
-    return str(cases()[name].model.graph.node[0].op_type)
+    return str(_node(cases()[name]).op_type)
 
 
 def outside(name: str) -> str:
     """Why a case is not in scope, empty when it is: the machine is for inference on images and lines of numbers. That
     is said of the case, whatever the compiler makes of it."""
     case = cases()[name]
-    node = case.model.graph.node[0]
-    given, wanted = case.data_sets[0]
+    node = _node(case)
+    given, wanted = _data(case)
     arrays = [np.asarray(value) for value in (*given, *wanted)]
     training = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
     rules = {
@@ -119,9 +137,9 @@ WINDOWED = ("AveragePool", "Conv", "ConvTranspose", "GlobalAveragePool", "Global
 def prepare(name: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The case's model with constants as initializers, its remaining inputs, its outputs."""
     case = cases()[name]
-    model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    model = onnx.ModelProto.FromString(_model(case).SerializeToString())
     node, graph = model.graph.node[0], model.graph
-    given, wanted = case.data_sets[0]
+    given, wanted = _data(case)
     if node.op_type in HOST_OPERATORS:
         _begin_on_the_machine(graph)
     rule = OPERATORS.get(node.op_type)

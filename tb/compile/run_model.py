@@ -32,7 +32,7 @@ class ModelMaker:
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 
-    def constant(self, value: np.ndarray) -> str:
+    def constant(self, value: np.ndarray | np.generic) -> str:
         name = f"constant{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(value), name))
         return name

@@ -60,7 +60,7 @@ def parts(maker: ModelMaker) -> None:
                           maker.constant(np.array([1]))), 8, 4, (2, 2), strides=(2, 2))
 
 
-def run(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, shape: tuple[int, ...] = SHAPE,
+def run(network: Callable[[ModelMaker], object], arch: Arch, folder: Path, shape: tuple[int, ...] = SHAPE,
         plain: bool = False) -> Checker:
     maker = ModelMaker(shape)
     network(maker)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from weft.compiler.lir import DataMove, Space
+from weft.compiler.memory.layout import Layout
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
@@ -120,9 +122,10 @@ def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
     path, arch = maker.save(tmp_path / "pieces.onnx"), BASE.replace(axi_data_width=32)
     samples = maker.random.standard_normal((2, channels[0], size, size))
     state = after_all_steps(path, arch, samples)
-    loads = [move for move in state.schedule.operations if isinstance(move, DataMove) and move.to_local]
-    copy = state.layout.copy.base
-    found = {move.size for move in loads if move.far.space is Space.VARS and move.far.offset >= copy}
+    loads = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
+    copy = state[Layout].copy
+    assert copy is not None
+    found = {move.size for move in loads if move.far.space is Space.VARS and move.far.offset >= copy.base}
     assert sizes <= found and any(move.far.space is Space.CONSTS for move in loads)
-    alone = on_golden(path, arch.replace(dram0_depth=copy), samples)
+    alone = on_golden(path, arch.replace(dram0_depth=copy.base), samples)
     assert np.array_equal(on_golden(path, arch, samples), alone)

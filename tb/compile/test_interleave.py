@@ -108,7 +108,8 @@ def test_random_programs_mean_the_same(seed: int) -> None:
 def test_loads_pass_the_work_that_they_do_not_need() -> None:
     """A load of the next weights begins while the array is at work, and is placed there."""
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
-    first = [lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, 0), lir.MatMul(local, accumulators, 8, 0)]
+    first: list[lir.Operation] = [
+        lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, 0), lir.MatMul(local, accumulators, 8, 0)]
     load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.CONSTS, 0), 2)
     order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
@@ -116,7 +117,8 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
 
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
-    loop = [lir.SimdLoop(12, 1, 2), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, 2, accumulators, accumulators)]
+    loop: list[lir.Operation] = [
+        lir.SimdLoop(12, 1, 2), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, 2, accumulators, accumulators)]
     load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, 2)], ARCH)
     assert load == begin and leave - load > 2 * 12
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.isa import Isa, Opcode
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
+Kind = TypeVar("Kind", bound=lir.Operation)
 LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS
 
 
@@ -50,7 +52,7 @@ def test_text_comes_back(state: Products) -> None:
 
 
 def test_operations_are_frozen() -> None:
-    operation = lir.LoadWeight(Address(LOCAL, 1), 2)
+    operation: Any = lir.LoadWeight(Address(LOCAL, 1), 2)
     with pytest.raises(dataclasses.FrozenInstanceError):
         operation.size = 3
 
@@ -66,19 +68,18 @@ def test_what_the_compiler_makes_passes(state: Products) -> None:
     check(state, list(state[Schedule].operations))
 
 
-def index_of(operations: list[lir.Operation], kind: type, wanted: Callable[[lir.Operation], bool]) -> int:
+def index_of(operations: list[lir.Operation], kind: type[Kind], wanted: Callable[[Kind], bool]) -> int:
     return next(number for number, entry in enumerate(operations) if isinstance(entry, kind) and wanted(entry))
 
 
-def replaced(kind: type, wanted: Callable[[lir.Operation], bool], **values: object,
-             ) -> Callable[[list[lir.Operation]], None]:
+def replaced(kind: type[Kind], wanted: Callable[[Kind], bool], **values: Any) -> Callable[[list[lir.Operation]], None]:
     def plant(operations: list[lir.Operation]) -> None:
         number = index_of(operations, kind, wanted)
         operations[number] = dataclasses.replace(operations[number], **values)
     return plant
 
 
-def removed(kind: type, wanted: Callable[[lir.Operation], bool]) -> Callable[[list[lir.Operation]], None]:
+def removed(kind: type[Kind], wanted: Callable[[Kind], bool]) -> Callable[[list[lir.Operation]], None]:
     return lambda operations: operations.__delitem__(index_of(operations, kind, wanted))
 
 

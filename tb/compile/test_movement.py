@@ -181,7 +181,7 @@ NETWORKS: list[Callable[[ModelMaker], None]] = [
     bilinear, crop_and_resize, depth_to_space, transposed_convolution, transposed_depthwise, slopes, extremes, gates,
     reductions, channel_sum, average_pool_corners]
 
-ROUNDED = {gates: 50, channel_sum: 50}
+ROUNDED: dict[Callable[[ModelMaker], None], float] = {gates: 50, channel_sum: 50}
 """Products of tensors are rounded to the type's point."""
 
 

@@ -72,6 +72,12 @@ def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.LayerO
     return (*layers[:number], layer, *layers[number + 1:])
 
 
+def resaved(save: hir.LayerOperation, height: int) -> Save:
+    """The same save of a Var of another height."""
+    assert isinstance(save, Save)
+    return dataclasses.replace(save, output=dataclasses.replace(save.output, height=height))
+
+
 MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]] = {
     "a layer too early": (lambda layers: layers[::-1], "which nothing wrote"),
     "no save": (lambda layers: changed(layers, 0, layers[0].operations[:-1]), "not with a Save"),
@@ -84,8 +90,8 @@ MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]
     "saved before a pool of shared pixels": (lambda layers: changed(layers, 0, (
         *layers[0].operations[:2], Save("%0", hir.Var("whole", 12, *layers[0].core.size)), *layers[0].operations[2:])),
                                               "each pixel once"),
-    "another size": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], dataclasses.replace(
-        layers[0].operations[-1], output=dataclasses.replace(layers[0].output, height=1)))), "meets a Temp of"),
+    "another size": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], resaved(
+        layers[0].operations[-1], 1))), "meets a Temp of"),
 }
 
 

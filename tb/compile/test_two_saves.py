@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,8 @@ def test_ranges_of_both(tmp_path: Path) -> None:
 HALVES = {"kernel_shape": (2, 2), "strides": (2, 2)}
 
 
-def joined(tmp_path: Path, activation: str = "LeakyRelu", **pool: tuple[int, ...]) -> tuple[Path, np.ndarray]:
+def joined(tmp_path: Path, activation: str = "LeakyRelu", pool: Mapping[str, tuple[int, ...]] = HALVES,
+           ) -> tuple[Path, np.ndarray]:
     """YOLOv4-tiny's way: a concatenation that only a pool reads, whose first part others read too."""
     maker = ModelMaker((1, 5, 6, 8), seed=5)
     limits = [maker.constant(np.float32(0)), maker.constant(np.float32(1))] if activation == "Clip" else []
@@ -77,11 +79,13 @@ def test_parts_of_a_concatenation_are_pooled_where_they_are_made(tmp_path: Path)
 
 def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None:
     """Else pixels would be saved twice, or not at all."""
-    for number, pool in enumerate(({"strides": (1, 1)}, {"strides": (3, 2)}, {"pads": (1, 0, 1, 0)},
-                                   {"dilations": (2, 2)}, {"kernel_shape": (4, 4), "strides": (4, 4)})):
+    pools: list[dict[str, tuple[int, ...]]] = [
+        {"strides": (1, 1)}, {"strides": (3, 2)}, {"pads": (1, 0, 1, 0)}, {"dilations": (2, 2)},
+        {"kernel_shape": (4, 4), "strides": (4, 4)}]
+    for number, pool in enumerate(pools):
         folder = tmp_path / str(number)
         folder.mkdir()
-        path, samples = joined(folder, **pool)
+        path, samples = joined(folder, pool=pool)
         assert "load+max_pool" in [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]], pool
         check_model(path, BASE, samples, 55)
 

@@ -52,8 +52,10 @@ def test_a_dense_network_reads_both(tmp_path: Path) -> None:
     state, model = compiled(path, samples)
     dram0, dram1 = weights_read(state)
     assert dram0 + dram1 == len(state[Consts].vectors) and 0.25 < dram0 / dram1 <= 1
+    copy = state[Layout].copy
+    assert copy is not None
     entries = json.loads((path.parent / "net.tmodel").read_text())["consts"]
-    assert entries[1] == {**entries[0], "base": state[Layout].copy.base, "memory": "dram0"}
+    assert entries[1] == {**entries[0], "base": copy.base, "memory": "dram0"}
     assert all("memory" not in entry for entry in entries[:1])
     check_model(path, NARROW, samples, 60)
 
@@ -62,9 +64,11 @@ def test_a_step_takes_its_weights_from_both(tmp_path: Path) -> None:
     """A load is no longer than the other port takes to catch up, so that both work on the same step's weights."""
     path, samples = network(tmp_path, 7)
     state, _ = compiled(path, samples)
+    copy = state[Layout].copy
+    assert copy is not None
     largest = max(plan.need.weights for plan in state[Layout].plans)
     loads = [move.size for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local
-             and (move.far.space is Space.CONSTS or move.far.offset >= state[Layout].copy.base)]
+             and (move.far.space is Space.CONSTS or move.far.offset >= copy.base)]
     assert max(loads) <= LOAD_VECTORS < largest
     alone, _ = compiled(path, samples, dram0_depth=1000)
     assert max(move.size for move in alone[Schedule].operations if isinstance(move, DataMove)) > LOAD_VECTORS

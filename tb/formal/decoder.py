@@ -95,7 +95,7 @@ def form(broken: Broken | None = None) -> Harness:
     harness.always(~(block.fault & block.accepted), "none_taken_after_a_fault")
     simd = mine & (marked.opcode == Opcode.SIMD)
     harness.always(~mine | ~block.o.payload.in_loop | (marked.opcode == Opcode.SIMD), "loops_hold_only_simd")
-    harness.always(~simd | (marked.simd_destination <= SMALL.simd_registers_depth), "destination")
+    harness.always(~simd | (marked.simd["destination"] <= SMALL.simd_registers_depth), "destination")
     return harness
 
 

@@ -19,7 +19,7 @@ GOOD = np.ones(SHAPE, np.float32)
 TERA = 1 << 40
 
 
-def npy(array: np.ndarray) -> bytes:
+def npy(array: np.ndarray | np.generic) -> bytes:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=True)
     return file.getvalue()

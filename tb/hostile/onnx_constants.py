@@ -24,6 +24,10 @@ def scalar(name: str, value: Any, kind: type = np.int64) -> onnx.TensorProto:
     return numpy_helper.from_array(np.array(value, kind), name)
 
 
+def text(name: str, content: bytes) -> onnx.TensorProto:
+    return helper.make_tensor(name, TensorProto.STRING, [1], [content])  # type: ignore[list-item] # onnx: numbers only
+
+
 def floats(name: str, *values: float) -> onnx.TensorProto:
     return numpy_helper.from_array(np.array(values, np.float32), name)
 
@@ -106,11 +110,11 @@ CONSTANTS: dict[str, Make] = {
         node("ConstantOfShape", ["n"], ["c"]), weights=[ints("c0", 3)]),
     "texts": lambda: network(
         node("StringConcat", ["a", "a"], ["b"]), node("Cast", ["b"], ["c"], to=1), node("Add", ["x", "c"], ["y"]),
-        opset=20, weights=[helper.make_tensor("a", TensorProto.STRING, [1], [b"1" * 1000])]),
+        opset=20, weights=[text("a", b"1" * 1000)]),
     "a pattern that takes long": lambda: network(
         node("RegexFullMatch", ["a"], ["b"], pattern="(a+)+$"), node("Cast", ["b"], ["c"], to=1),
         node("Add", ["x", "c"], ["y"]), opset=20,
-        weights=[helper.make_tensor("a", TensorProto.STRING, [1], [b"a" * 40 + b"!"])]),
+        weights=[text("a", b"a" * 40 + b"!")]),
     "an index outside": lambda: summed(node("Gather", ["a", "n"], ["c"]), weights=[floats("a", 1), ints("n", TERA)]),
     "a shift too far": lambda: then_add(node("Reshape", ["a", "n"], ["c"]),
                                         weights=[floats("a", 1), ints("n", 0, -1, -1)]),

@@ -3,7 +3,8 @@ that failed, an export that went wrong, or an editor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -11,13 +12,21 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from weft.tb.random.random_networks import Case, generate
 
+Entry = TypeVar("Entry")
 Break = Callable[[onnx.ModelProto, np.random.Generator], None]
 
 
-def _one(random: np.random.Generator, entries: object) -> object:
+def _one(random: np.random.Generator, entries: Iterable[Entry]) -> Entry | None:
     """Any of a protobuf list; None of an empty one."""
-    found = list(entries)  # type: ignore[call-overload]
+    found = list(entries)
     return found[random.integers(len(found))] if found else None
+
+
+def _any(random: np.random.Generator, entries: Iterable[Entry]) -> Entry:
+    """Any of a list that is not empty."""
+    found = _one(random, entries)
+    assert found is not None, "an empty list"
+    return found
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------
@@ -56,7 +65,7 @@ def other_constant_type(model: onnx.ModelProto, random: np.random.Generator) -> 
     if chosen := _one(random, model.graph.initializer):
         values = _floats(chosen)
         if values is not None:
-            kind = random.choice([np.float64, np.float16, np.int64, np.int8, bool])
+            kind = str(random.choice(["float64", "float16", "int64", "int8", "bool"]))
             chosen.CopyFrom(numpy_helper.from_array(values.astype(kind), chosen.name))
 
 
@@ -86,33 +95,33 @@ def data_elsewhere(model: onnx.ModelProto, random: np.random.Generator) -> None:
 def cycle(model: onnx.ModelProto, random: np.random.Generator) -> None:
     """A node reads what itself or a later node makes."""
     at = int(random.integers(len(model.graph.node)))
-    node, later = model.graph.node[at], _one(random, model.graph.node[at:])
+    node, later = model.graph.node[at], _any(random, model.graph.node[at:])
     if node.input:
-        node.input[random.integers(len(node.input))] = later.output[0]  # type: ignore[attr-defined]
+        node.input[random.integers(len(node.input))] = later.output[0]
 
 
 def unknown_input(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    node = _one(random, model.graph.node)
-    if node.input:  # type: ignore[attr-defined]
-        at = random.integers(len(node.input))  # type: ignore[attr-defined]
-        node.input[at] = str(random.choice(["nobody", "", "x"]))  # type: ignore[attr-defined]
+    node = _any(random, model.graph.node)
+    if node.input:
+        at = random.integers(len(node.input))
+        node.input[at] = str(random.choice(["nobody", "", "x"]))
 
 
 def more_or_fewer_inputs(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    node = _one(random, model.graph.node)
-    if random.random() < 0.5 and node.input:  # type: ignore[attr-defined]
-        del node.input[-1]  # type: ignore[attr-defined]
+    node = _any(random, model.graph.node)
+    if random.random() < 0.5 and node.input:
+        del node.input[-1]
     else:
-        node.input.extend(["x"] * int(random.integers(1, 4)))  # type: ignore[attr-defined]
+        node.input.extend(["x"] * int(random.integers(1, 4)))
 
 
 def same_name_twice(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    first, second = _one(random, model.graph.node), _one(random, model.graph.node)
-    first.output[0] = second.output[0]  # type: ignore[attr-defined]
+    first, second = _any(random, model.graph.node), _any(random, model.graph.node)
+    first.output[0] = second.output[0]
 
 
 def missing_node(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    model.graph.node.remove(_one(random, model.graph.node))
+    model.graph.node.remove(_any(random, model.graph.node))
 
 
 def shuffled_nodes(model: onnx.ModelProto, random: np.random.Generator) -> None:
@@ -122,13 +131,13 @@ def shuffled_nodes(model: onnx.ModelProto, random: np.random.Generator) -> None:
 
 
 def other_operator(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    _one(random, model.graph.node).op_type = str(random.choice(  # type: ignore[union-attr]
+    _any(random, model.graph.node).op_type = str(random.choice(
         ["Conv", "Relu", "Add", "MaxPool", "Concat", "Reshape", "Gemm", "Softmax", "LSTM", "If", "Nonsense", "",
          "Transpose", "Slice", "Resize", "Pad", "BatchNormalization", "ConvTranspose", "Sigmoid", "Shape"]))
 
 
 def other_domain(model: onnx.ModelProto, random: np.random.Generator) -> None:
-    _one(random, model.graph.node).domain = str(random.choice(["ai.onnx.ml", "com.nobody"]))  # type: ignore[union-attr]
+    _any(random, model.graph.node).domain = str(random.choice(["ai.onnx.ml", "com.nobody"]))
 
 
 # -- attributes --------------------------------------------------------------------------------------------------------
@@ -177,9 +186,9 @@ def open_dimension(model: onnx.ModelProto, random: np.random.Generator) -> None:
     dimensions = model.graph.input[0].type.tensor_type.shape.dim
     if chosen := _one(random, dimensions):
         if random.random() < 0.5:
-            chosen.dim_param = "N"  # type: ignore[attr-defined]
+            chosen.dim_param = "N"
         else:
-            chosen.dim_value = int(random.choice([0, -1, 3, 1 << 40]))  # type: ignore[attr-defined]
+            chosen.dim_value = int(random.choice([0, -1, 3, 1 << 40]))
 
 
 def no_shape(model: onnx.ModelProto, random: np.random.Generator) -> None:
@@ -211,7 +220,7 @@ def wrong_shapes_inside(model: onnx.ModelProto, random: np.random.Generator) -> 
     """A value_info that contradicts the network."""
     dimensions = [entry for value in model.graph.value_info for entry in value.type.tensor_type.shape.dim]
     if chosen := _one(random, dimensions):
-        chosen.dim_value = int(random.integers(1, 20))  # type: ignore[attr-defined]
+        chosen.dim_value = int(random.integers(1, 20))
 
 
 def other_opset(model: onnx.ModelProto, random: np.random.Generator) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine, MachineStop
@@ -137,9 +138,10 @@ def _run_on_rtl(simulation: Simulation, cases: Sequence[Case], folder: Path) -> 
     for dram in DRAMS:
         Dram(arch, files[dram])
     (folder / "zero").write_bytes(b"")
-    image, programs = bytearray(), []
+    image = bytearray()
+    programs: list[ProgramRun] = []
 
-    def add(instructions: Iterable[Instruction], **options: object) -> None:
+    def add(instructions: Iterable[Instruction], **options: Any) -> None:
         code = isa.assemble(instructions)
         programs.append(ProgramRun(size=len(code), address=len(image), **options))
         image.extend(code + bytes(-len(code) % 4096))

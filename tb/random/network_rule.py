@@ -132,9 +132,9 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
         faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts
                   if verdict.problem and verdict.step != "points"]
         bars = (TABLE_DECIBELS, WIDE_TABLE_DECIBELS) if tables else (DECIBELS_A_BIT * arch.number.width, WIDE_DECIBELS)
-        for name, found, least in zip((arch.data_type, WIDE), (decibels, wide), bars, strict=True):
-            if found < least:
-                faults.append(f"with {name}: {found:.1f} dB against onnxruntime; allowed: {least} dB or more")
+        for name, found, bar in zip((arch.data_type, WIDE), (decibels, wide), bars, strict=True):
+            if found < bar:
+                faults.append(f"with {name}: {found:.1f} dB against onnxruntime; allowed: {bar} dB or more")
         return Verdict(case, network, "; ".join(faults), decibels=decibels, wide_decibels=wide)
 
 

@@ -103,10 +103,10 @@ class ProgramMaker:
         depth, opcodes = self.arch.simd_registers_depth, list(SimdOpcode)
         opcode = self.random.choice(opcodes if self.arch.lut_count else opcodes[:-1])
         any_source = (1 << self.isa.simd_register_width) - 1
-        sources = [self.random.randint(0, depth if index < simd_argument_count(opcode) else any_source)
-                   for index in range(2)]
+        left, right = (self.random.randint(0, depth if index < simd_argument_count(opcode) else any_source)
+                       for index in range(2))
         most = depth - self.arch.lut_count if opcode is SimdOpcode.LOOKUP else depth
-        return SimdSub(opcode, *sources, self.random.randint(0, most))
+        return SimdSub(opcode, left, right, self.random.randint(0, most))
 
     def simd(self) -> None:
         self.emit(self.any_simd(1, False))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def run(*programs: list[Instruction], arch: Arch = ARCH,
     """Programs one after another with a soft reset between; the first with the memories behaving as told by name."""
     dram0, dram1 = Dram(arch), Dram(arch)
     dram0.write(0, data())
-    settings = [memories, *[MemorySettings()] * (len(programs) - 1)]
+    settings: list[Mapping[str, MemorySettings]] = [memories, *[{}] * (len(programs) - 1)]
     results = run_many_on_rtl(arch, [ISA.assemble(program) for program in programs], dram0, dram1, memories=settings)
     return results, dram0, dram1
 

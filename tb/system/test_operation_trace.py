@@ -37,16 +37,22 @@ def run(name: str, *programs: Sequence[Instruction], traced: bool = True) -> lis
 
 def expected(program: Sequence[Instruction]) -> list[tuple[int, str]]:
     """Program counter and unit of each operation."""
-    counter, operations = 0, []
+    counter = 0
+    operations: list[tuple[int, str]] = []
     for instruction in program:
         if instruction.opcode == Opcode.DATA_MOVE:
             operations.append((counter, UNIT_OF_FLOW[DataFlow(instruction.flags)]))
         elif instruction.opcode in UNIT_OF_OPCODE:
-            operations.append((counter, UNIT_OF_OPCODE[instruction.opcode]))
+            operations.append((counter, UNIT_OF_OPCODE[Opcode(instruction.opcode)]))
         register, value, _ = instruction.operands
         moved = instruction.opcode == Opcode.CONFIGURE and register == Register.PROGRAM_COUNTER
         counter = value if moved else counter + 1
     return operations
+
+
+def traced(result: RtlResult) -> np.ndarray:
+    assert result.operations is not None
+    return result.operations
 
 
 def listed(table: np.ndarray) -> list[tuple[int, str]]:
@@ -80,7 +86,7 @@ CHAIN = [
 
 def test_dependent_operations_follow_one_another() -> None:
     result, = run("lanes2", CHAIN)
-    table = result.operations
+    table = traced(result)
     assert listed(table) == expected(CHAIN) == [
         (0, "dram0_read"), (2, "load_weight"), (4, "mat_mul"), (5, "move_out"), (6, "dram0_write"), (7, "dram1_read")]
     assert_possible(table, result.cycles)
@@ -90,7 +96,7 @@ def test_dependent_operations_follow_one_another() -> None:
 
 def test_independent_operations_overlap() -> None:
     program = [ISA.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 8), ISA.data_move(DataFlow.DRAM1_TO_LOCAL, 8, 0, 8)]
-    first, second = run("lanes2", program)[0].operations
+    first, second = traced(run("lanes2", program)[0])
     assert second["start_cycle"] < first["finish_cycle"]
 
 
@@ -101,7 +107,7 @@ def test_loop_is_traced_as_its_header_and_its_body() -> None:
     step = isa.simd(move, read=0, write=20, read_stride=1, write_stride=1)
     program = [isa.simd_loop(iterations, 3), step, step, step, isa.simd(move, read=1, write=2)]
     result, = run("lanes4_lut", program)
-    table = result.operations
+    table = traced(result)
     assert listed(table) == expected(program) == [(index, "simd") for index in range(5)]
     assert_possible(table, result.cycles)
     assert table["finish_cycle"][2] < table["finish_cycle"][3] - iterations
@@ -112,10 +118,10 @@ def test_loop_is_traced_as_its_header_and_its_body() -> None:
 def test_random_programs_are_traced_completely_and_at_no_cost(name: str) -> None:
     """Every accepted instruction but NoOp and Configure; the same cycles as without."""
     programs = [random_program(ARCHS[name], seed, 50) for seed in range(6)]
-    traced, untraced = run(name, *programs), run(name, *programs, traced=False)
-    for program, result, plain in zip(programs, traced, untraced, strict=True):
-        assert listed(result.operations) == expected(program)
-        assert_possible(result.operations, result.cycles)
+    results, untraced = run(name, *programs), run(name, *programs, traced=False)
+    for program, result, plain in zip(programs, results, untraced, strict=True):
+        assert listed(traced(result)) == expected(program)
+        assert_possible(traced(result), result.cycles)
         assert plain.operations is None
         assert plain.cycles == result.cycles
 
@@ -125,15 +131,15 @@ def test_illegal_instruction_ends_the_trace() -> None:
     illegal = ISA.mat_mul(ARCHS["lanes2"].local_depth - 1, 0, 4)
     stopped, after = run("lanes2", [CHAIN[0], illegal, CHAIN[2]], CHAIN[:1])
     assert stopped.error_program_counter == 1
-    assert listed(stopped.operations) == listed(after.operations) == [(0, "dram0_read")]
-    assert (stopped.operations["finish_cycle"] != NEVER).all()
+    assert listed(traced(stopped)) == listed(traced(after)) == [(0, "dram0_read")]
+    assert (traced(stopped)["finish_cycle"] != NEVER).all()
 
 
 def test_chrome_trace_has_a_bar_for_each_operation_and_none_overlap_in_a_unit() -> None:
     result, = run("lanes2", CHAIN * 2)
-    events = chrome_trace([(result.cycles, result.operations)] * 2)["traceEvents"]
+    events = chrome_trace([(result.cycles, traced(result))] * 2)["traceEvents"]
     bars = [event for event in events if event["ph"] == "X"]
-    assert len(bars) == 2 * len(result.operations)
+    assert len(bars) == 2 * len(traced(result))
     for unit in range(len(UNIT_NAMES)):
         ends = 0
         for bar in (bar for bar in bars if bar["tid"] == unit):

@@ -43,6 +43,7 @@ def test_nobody_waits_for_all_mat_muls(case: str) -> None:
     program = ISA.assemble([*products[:1], *until_sums_arrive, move, *products[1:]])
     done = run_on_rtl(ARCH, program, Dram(ARCH), Dram(ARCH), trace_operations=True)
     operations = done.operations
+    assert operations is not None
     units = operations["unit"]
     move_row = operations[units == UNIT_NAMES.index(unit)][0]
     array_rows = operations[units == UNIT_NAMES.index("mat_mul")]

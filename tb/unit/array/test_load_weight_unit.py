@@ -51,7 +51,7 @@ def random_operation(rng: Random, arch: Arch) -> dict[str, Any]:
 
 def expected(operation: dict[str, Any], rows: list[list[int]]) -> list[tuple[int | None, list[int]]]:
     """(Address, or None for zeros; row) in the order of the shifts."""
-    zero = None, [0] * len(rows[0])
+    zero: tuple[int | None, list[int]] = None, [0] * len(rows[0])
     found = [zero if operation["zeroes"] else (address, rows[address])
              for address in Walker.reference(operation, "local", descending=True)]
     return [*found, zero] if operation["zero_bias"] else found

@@ -34,7 +34,8 @@ def machine_id(machine: tuple[int, str, int, int]) -> str:
     return "x".join(map(str, machine))
 
 
-def make_arch(array_size: int, data_type: str, bus: int, burst: int, depth: int = 256, dram_depth: int = 2000) -> Arch:
+def make_arch(machine: tuple[int, str, int, int], depth: int = 256, dram_depth: int = 2000) -> Arch:
+    array_size, data_type, bus, burst = machine
     return Arch(data_type=data_type, array_size=array_size, dram0_depth=dram_depth, dram1_depth=dram_depth,
                 local_depth=depth, accumulator_depth=64, simd_registers_depth=1, stride0_depth=4, stride1_depth=4,
                 axi_data_width=bus, axi_max_burst=burst)
@@ -124,7 +125,10 @@ class UnitPulses:
     """The cycles in which done and error were high, and whether busy was."""
 
     def __init__(self, dut: Any) -> None:
-        self.dut, self.done, self.error, self.busy, self.cycle = dut, [], [], 0, 0
+        self.dut = dut
+        self.done: list[int] = []
+        self.error: list[int] = []
+        self.busy = self.cycle = 0
 
     async def run(self, ctx: Any) -> None:
         dut = self.dut

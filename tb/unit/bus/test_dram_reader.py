@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, machine, moves, seed, *, axi=QUIET, local=0.0, size=None, base=0, depth=256, dram_depth=2000,
                  errors=range(0)):
         rng = Random(seed)
-        self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
+        self.arch = arch = make_arch(machine, depth, dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramReader(arch)
         self.memory = ByteMemory(size or memory_bytes(arch), rng, base)
@@ -126,7 +126,7 @@ def test_at_least_8_bursts_are_outstanding_while_the_memory_is_slow() -> None:
 
 def test_address_goes_out_after_the_stated_latency() -> None:
     bench = Bench((8, "FP16BP8", 64, 16), one(4), 10)
-    cycles = []
+    cycles: list[int] = []
 
     async def watch(ctx) -> None:
         cycle = 0

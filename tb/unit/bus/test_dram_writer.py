@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, machine, moves, seed, *, axi=QUIET, local=0.0, depth=256, dram_depth=2000, errors=range(0),
                  **options):
         rng = Random(seed)
-        self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
+        self.arch = arch = make_arch(machine, depth, dram_depth)
         self.moves = moves(rng, arch)
         self.dut = dut = DramWriter(arch)
         self.memory = ByteMemory(memory_bytes(arch), rng)
@@ -107,7 +107,8 @@ def test_random_writes_change_exactly_their_bytes_at_full_speed(machine) -> None
 
 
 def test_address_goes_out_after_the_stated_latency() -> None:
-    bench, cycles = Bench((8, "FP16BP8", 64, 16), one(4), 13), {}
+    bench = Bench((8, "FP16BP8", 64, 16), one(4), 13)
+    cycles: dict[str, int] = {}
 
     async def watch(ctx) -> None:
         cycle = 0

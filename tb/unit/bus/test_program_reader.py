@@ -46,8 +46,9 @@ class Bench:
         async for _, _, error in ctx.tick().sample(self.dut.error):
             self.errors += error
 
-    def run(self):
-        simulate(self.dut, self.bench, self.axi, self.sink, self.count_errors)
+    def run(self, steps=None):
+        """``steps`` in place of the programs."""
+        simulate(self.dut, steps or self.bench, self.axi, self.sink, self.count_errors)
         return self
 
     def programs_out(self):
@@ -108,8 +109,7 @@ def test_stop_discards_and_the_next_program_is_whole(stop_after) -> None:
         while ctx.get(bench.dut.busy):
             await ctx.tick()
 
-    bench.bench = steps
-    bench.run()
+    bench.run(steps)
     assert bench.programs_out() == ([bench.memory.read(BASE + 800, 300)], b"")
 
 
@@ -138,5 +138,4 @@ def test_address_goes_out_after_the_stated_latency() -> None:
             cycles += 1
         assert cycles == ProgramReader.REQUEST_LATENCY
 
-    bench.bench = steps
-    bench.run()
+    bench.run(steps)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from amaranth.lib.wiring import Component
 
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
@@ -16,7 +19,8 @@ from weft.hw.simd.simd_unit import SimdUnit
 
 WITHOUT_TABLES = Arch.load("tiny").replace(lut_count=0)
 WITH_TABLES = WITHOUT_TABLES.replace(simd_registers_depth=2, lut_count=1)
-KINDS = {"load_weight": LoadWeightUnit, "mat_mul": MatMulUnit, "simd": SimdUnit, "move_out": MoveOutUnit,
+KINDS: dict[str, Callable[[Arch], Component]] = {
+    "load_weight": LoadWeightUnit, "mat_mul": MatMulUnit, "simd": SimdUnit, "move_out": MoveOutUnit,
          "move_in": MoveInUnit, "dram0_read": DramReader, "dram0_write": DramWriter, "dram1_read": DramReader,
          "dram1_write": DramWriter}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -140,8 +141,8 @@ def test_address_and_sub_instruction_come_back(isa: Isa, data: st.DataObject) ->
     for operand, depth in enumerate((isa.arch.stride0_depth, isa.arch.stride1_depth)):
         address = data.draw(st.integers(0, (1 << isa.address_widths[operand]) - 1))
         stride = 1 << data.draw(st.integers(0, depth - 1))
-        instruction = isa.mat_mul(*((address, 0) if operand == 0 else (0, address)), 1,
-                                  **{("local_stride", "accumulator_stride")[operand]: stride})
+        strides: dict[str, Any] = {("local_stride", "accumulator_stride")[operand]: stride}
+        instruction = isa.mat_mul(*((address, 0) if operand == 0 else (0, address)), 1, **strides)
         assert isa.address(operand, instruction.operands[operand]) == (address, stride)
     opcode = data.draw(st.sampled_from(list(SimdOpcode)[:17 if isa.arch.lut_count else 16]))
     registers = [data.draw(st.integers(0, isa.arch.simd_registers_depth)) for _ in range(3)]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.hw.contract.isa import Isa, Register, register_table
+from weft.hw.contract.isa import Isa, Register, RegisterSpec, register_table
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.tb.bench.block_bench import Cycles, Ports, simulate
 
@@ -22,9 +22,10 @@ class Writes(Cycles):
     def __init__(self, arch: Arch, cycles: int, rng: Random) -> None:
         super().__init__(cycles)
         self.rng = rng
-        self.table = {register: spec for register, spec in register_table(arch).items()
-                      if register is not Register.PROGRAM_COUNTER}
-        self.values = {register: spec.reset for register, spec in self.table.items()}
+        self.table: dict[Register, RegisterSpec] = {
+            register: spec for register, spec in register_table(arch).items()
+            if register is not Register.PROGRAM_COUNTER}
+        self.values: dict[Register, int] = {register: spec.reset for register, spec in self.table.items()}
         self.write: tuple[int, int] | None = None
 
     def drive(self, ports: Ports) -> None:

@@ -42,7 +42,8 @@ class Program:
 
     def __init__(self, arch: Arch, words: list[int]) -> None:
         reference = DecodeReference(arch)
-        self.words, self.given = words, []
+        self.words = words
+        self.given: list[Fields] = []
         self.fault: tuple[Cause, int] | None = None
         self.legal = 0
         for word in words:
@@ -93,22 +94,22 @@ class Runner(Watched):
         over = ports["fault"] or (self.source.finished and not ports["busy"])
         self.quiet = self.quiet + 1 if over else 0
         if self.quiet == (6 if self.program.fault else 2):
-            self._compare(ports)
+            self._compare(ports, self.program)
             self._begin()
 
     def on_taken(self, ports: Ports, item: int) -> None:
         found = from_bits(self.layout, item)
         flat = {f"{name}.{key}": each for name, value in found.items() if isinstance(value, dict)
                 for key, each in value.items()}
-        expected = self.program.given[len(self.found)] if len(self.found) < len(self.program.given) else None
+        given = self.program.given if self.program else []
+        expected = given[len(self.found)] if len(self.found) < len(given) else None
         found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"][name])}
         assert expected is not None, f"{found} after all that was expected"
         wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
         assert not wrong, f"(found, right): {wrong} in {expected}"
         self.found.append(found)
 
-    def _compare(self, ports: Ports) -> None:
-        program = self.program
+    def _compare(self, ports: Ports, program: Program) -> None:
         fault = (Cause(ports["cause"]), ports["fault_program_counter"]) if ports["fault"] else None
         assert fault == program.fault, f"words {[hex(word) for word in program.words[:program.legal + 1]]}"
         assert len(self.found) == len(program.given)
@@ -133,7 +134,8 @@ def run(arch: Arch, programs: list[list[int]], seed: int, give: float = 0.9, tak
 
 def words_until_illegal(arch: Arch, rng: Random, met: Counter[Cause], most: int = 30) -> list[int]:
     """Random words up to an illegal one, and some more that must have no effect. Rarely met causes are preferred."""
-    words, reference, source = [], DecodeReference(arch), RandomWords(arch, rng)
+    words: list[int] = []
+    reference, source = DecodeReference(arch), RandomWords(arch, rng)
     least = min(met[cause] for cause in possible_causes(arch))
     while len(words) < most:
         word = source.word(reference.loop is not None)
@@ -149,7 +151,8 @@ def words_until_illegal(arch: Arch, rng: Random, met: Counter[Cause], most: int 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_random_words_are_judged_as_the_golden_machine_judges_them(name: str) -> None:
-    arch, rng, met = MACHINES[name], Random(51), Counter()
+    arch, rng = MACHINES[name], Random(51)
+    met: Counter[Cause] = Counter()
     programs = run(arch, [words_until_illegal(arch, rng, met) for _ in range(150)], 52)
     assert set(met) == set(possible_causes(arch)), "every cause that this machine has was met"
     units = {fields["unit"] for program in programs for fields in program.given}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from random import Random
 
@@ -30,7 +30,8 @@ class Script(Cycles):
 
     def __init__(self, inputs: Callable[[int], Inputs], count: int) -> None:
         super().__init__(count)
-        self.inputs, self.seen = inputs, []
+        self.inputs = inputs
+        self.seen: list[dict[str, int]] = []
 
     def drive(self, ports: Ports) -> None:
         given = {"timeout": 0xFFFF, "tracepoint": 0xFFFF_FFFF, **self.inputs(ports.cycle)}
@@ -48,6 +49,10 @@ def run(inputs: Callable[[int], Inputs], count: int = 40) -> list[Inputs]:
     script = Script(inputs, count)
     bench().run(script)
     return script.seen
+
+
+def only_in(cycle: int, given: Inputs, now: int) -> Inputs:
+    return given if now == cycle else {}
 
 
 ERRORS = {"decoder": ({"fault": 1, "fault_cause": Cause.LOOP_BODY, "fault_program_counter": 77}, Cause.LOOP_BODY),
@@ -85,7 +90,7 @@ def test_of_errors_in_one_cycle_the_earliest_instruction_counts(count: int) -> N
     for sources in combinations(EARLIEST_FIRST, count):
         given = {key: value for source in sources for key, value in ERRORS[source][0].items()}
         given |= {"fault_program_counter": 88, "blamed_program_counter": 77}
-        seen = run(lambda cycle, given=given: given if cycle == 5 else {}, 8)
+        seen = run(partial(only_in, 5, given), 8)
         first = sources[0]
         found = seen[6]["stop"], seen[6]["cause"], seen[6]["error_program_counter"]
         assert found == (1, ERRORS[first][1], 88 if first == "decoder" else 77), sources
@@ -204,7 +209,8 @@ class Reference:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_inputs_follow_the_reference(seed: int) -> None:
-    rng, given = Random(seed), []
+    rng = Random(seed)
+    given: list[Inputs] = []
     for _ in range(150):
         last = given[-1] if given else dict.fromkeys(LEVELS, 0)
         levels = {name: last[name] ^ (rng.random() < 0.15) for name in LEVELS}

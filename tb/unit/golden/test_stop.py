@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,9 +91,14 @@ def test_a_loop_reaches_as_far_as_its_last_iteration(access: str, stride: int) -
     """15 accumulators, three iterations: the last address is legal, one more is not."""
     last = 14 - 2 * stride
     loop = ISA.simd_loop(3, 1)
-    assert run(busy(), loop, ISA.simd(NO_OP, **{access: last, f"{access}_stride": stride})).program_counter == 2
+
+    def body(address: int) -> Instruction:
+        accesses: dict[str, Any] = {access: address, f"{access}_stride": stride}
+        return ISA.simd(NO_OP, **accesses)
+
+    assert run(busy(), loop, body(last)).program_counter == 2
     with pytest.raises(MachineStop) as stop:
-        run(busy(), loop, ISA.simd(NO_OP, **{access: last + 1, f"{access}_stride": stride}))
+        run(busy(), loop, body(last + 1))
     assert stop.value.cause is Cause.ACCUMULATOR_RANGE
 
 

@@ -119,7 +119,7 @@ def test_accumulates_meet_at_every_distance(writer: str, distance: int) -> None:
     assert bench.run() == count
     assert bench.clients[writer].taken == list(range(count)), "one a cycle, back to back"
     layout = accumulator_layout(arch)
-    bench.memory.drive(None)
+    bench.memory.settle()
     expected = [[sum(k + 1 for k in range(d, count, distance)), -sum(3 * k + 1 for k in range(d, count, distance))]
                 for d in range(distance)]
     assert [from_bits(layout, raw) for raw in bench.memory.rows[:distance]] == expected, "the reference itself"
@@ -184,5 +184,5 @@ def test_sums_wider_than_the_accumulators_saturate() -> None:
     bench.writes(SUMS, [(0, False, [top, -top - 1]), (0, True, [top, -top - 1]), (0, True, [-top - 1, top])])
     bench.reads("move_out", [0] * 12)
     bench.run()
-    bench.memory.drive(None)
+    bench.memory.settle()
     assert from_bits(accumulator_layout(arch), bench.memory.rows[0]) == [-most - 1, most]

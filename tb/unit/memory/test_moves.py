@@ -100,7 +100,7 @@ def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, 
 
 
 @pytest.mark.parametrize("kind", (OUTWARD, INWARD))
-def test_one_vector_a_cycle_operation_after_operation(kind: type) -> None:
+def test_one_vector_a_cycle_operation_after_operation(kind: Any) -> None:
     move = Move(MACHINES["2"], kind, Random(22))
     source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
     first = source.taken[0] + kind.LATENCY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from amaranth.lib import data
@@ -24,7 +25,8 @@ def run(size: int, count: int, ask: float, serve: float, take: float, *, latency
     dut = ReadStream(port, TAG, latency)
     row_bits = dut.o.payload.shape()["data"].width
     rows = [rng.getrandbits(row_bits) for _ in range(depth)]
-    given = [{"address": rng.randrange(depth), "tag": {"number": k, "last": rng.randrange(2)}} for k in range(count)]
+    given: list[dict[str, Any]] = [
+        {"address": rng.randrange(depth), "tag": {"number": k, "last": rng.randrange(2)}} for k in range(count)]
     source = Source("i", [to_bits(dut.i.payload.shape(), item) for item in given], rng, ask)
     sink = Sink("o", rng, count, take)
     simulate(dut, source, ReadServer("port", rows, latency, rng, serve), sink)

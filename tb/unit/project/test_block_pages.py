@@ -8,6 +8,6 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_block_pages_are_current() -> None:
-    command = [sys.executable, ROOT / "scripts" / "block_pages.py", "--check"]
+    command = [sys.executable, str(ROOT / "scripts" / "block_pages.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ VECTORS = np.arange(8, dtype=np.int16).reshape(4, 2) - 3
 
 
 def save(path: Path, **arrays: np.ndarray) -> Path:
-    np.savez(path, **arrays)
+    np.savez(path, allow_pickle=False, **arrays)
     return path
 
 

@@ -210,7 +210,7 @@ def test_wrong_name(fails: Fails, echo: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 10, 200])
 def test_broken_input_file(fails: Fails, echo: Path, tmp_path: Path, cut: int) -> None:
-    np.savez(tmp_path / "x.npz", **{"x:0": VECTORS})
+    np.savez(tmp_path / "x.npz", allow_pickle=False, **{"x:0": VECTORS})
     (tmp_path / "x.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:cut])
     assert "x.npz: found something unreadable" in fails("run", echo, "--input", tmp_path / "x.npz", "--raw")
 

@@ -90,7 +90,7 @@ def test_verilog_writes_three_files(weft: Weft, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_demo_prints_its_table_and_draws_its_picture(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "scripts" / "demo.py", "--images", "2", "--output", tmp_path]
+    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--images", "2", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for text in ("accuracy, float", "accuracy, golden", "accuracy, RTL", "RTL equals golden", "cycles an image",

@@ -146,7 +146,8 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 def test_commands_and_options_of_the_readme_exist() -> None:
     from weft.cli.main import app
-    commands = {info.name or info.callback.__name__: info.callback for info in app.registered_commands}
+    callbacks = [(info.name, info.callback) for info in app.registered_commands if info.callback]
+    commands = {name or callback.__name__: callback for name, callback in callbacks}
     lines = re.findall(r"^ {4}(?:\S*/)?weft ([a-z]+)([^\n#]*)", README, re.M)
     assert {name for name, _ in lines} == set(commands)
     for name, rest in lines:

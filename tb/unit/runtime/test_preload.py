@@ -58,6 +58,7 @@ def test_constants_are_there_and_stay_for_every_image(tmp_path: Path, on: str) -
     assert found.instructions == program.instructions
     assert program.outputs["y"].tolist() != found.outputs["y"].tolist()  # as if the key were not there
     if on == RTL:
+        assert found.comparison is not None
         found.comparison.insist()
         one = session.run({"x": VECTORS}, on=RTL, raw=True)
         assert one.preload_cycles == found.preload_cycles == estimate(session.preload, TINY).cycles

@@ -75,7 +75,7 @@ def both(*changes: Callable[[dict], None]) -> Callable[[dict], None]:
 
 
 def packed(**changes: Any) -> Callable[[dict], None]:
-    entry = copy.deepcopy(PACKED)
+    entry: dict[str, Any] = copy.deepcopy(PACKED)
     entry["packing"] |= changes
     return at("inputs", value=[entry])
 

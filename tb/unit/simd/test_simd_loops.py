@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_dependent_iterations_run_in_order(simd: SimpleNamespace) -> None:
 def test_loop_equals_its_body_written_out(simd: SimpleNamespace) -> None:
     """Without registers kept over the loop a program may write the body out."""
     arch = simd.machine()
-    shifts = {"enter_shift": 2, "leave_shift": 3}
+    shifts: dict[str, Any] = {"enter_shift": 2, "leave_shift": 3}
     body = [SimdOperation(opcode=Op.ABS, read=0, destination=1, read_stride_log2=1, **shifts),
             SimdOperation(opcode=Op.SUBTRACT, left=1, right=1, read=40, write=32, accumulate=True, **shifts)]
     written_out = [replace(operation, read=None if operation.read is None else
@@ -153,7 +154,8 @@ def test_loop_order_matches_reference(simd: SimpleNamespace) -> None:
 def test_lookups_and_table_loads(simd: SimpleNamespace, stall: float) -> None:
     """Tables loaded between lookups, plain and in loops; results in several registers, some without a difference."""
     arch = simd.machine(lut_count=2, lut_depth=6, local_depth=64, simd_registers_depth=4)
-    rng, program = np.random.default_rng(seed=41), []
+    rng = np.random.default_rng(seed=41)
+    program: list[SimdOperation | SimdLoop | TableLoad] = []
     for _ in range(4):
         program += [TableLoad(int(rng.integers(3)), int(rng.integers(40)), int(rng.integers(3))) for _ in range(2)]
         program += [simd.random_operation(arch, rng, 6) for _ in range(12)]
