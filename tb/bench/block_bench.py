@@ -1,14 +1,15 @@
 """Runs one block in Amaranth's simulator, cycle by cycle, from plain Python.
 
 ``simulate`` calls, in every cycle, ``drive`` of each model (sets inputs), then ``watch`` (reads outputs, settled,
-before the clock edge). So what a model drives depends on earlier cycles only, like the output of a register. Ports go
-by their dotted path (``i.payload``), values are integers; ``to_bits`` and ``from_bits`` translate structures.
+before the clock edge). So what a model drives depends on earlier cycles only, like the output of a register; what it
+sets in ``watch`` is driven from the next cycle on. Ports go by their dotted path (``i.payload``), values are integers;
+``to_bits`` and ``from_bits`` translate structures. Steps that follow each other are a ``Script``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from random import Random
 from typing import Any
 
@@ -67,6 +68,7 @@ class Ports:
         """Cycle 0, nothing driven."""
         self.cycle = 0
         self._driven: dict[str, int] = {}
+        self._seen = self._driven
 
     def __setitem__(self, name: str, value: int) -> None:
         self._driven[name] = value & ((1 << len(self.inputs[name])) - 1)
@@ -74,7 +76,7 @@ class Ports:
     def __getitem__(self, name: str) -> int:
         """Raw bits of an output, or of an input as driven in this cycle."""
         if name not in self.outputs:
-            return self._driven.get(name, 0)
+            return self._seen.get(name, 0)
         return int(self._ctx.get(self.outputs[name]))
 
     def put(self, name: str, value: Any) -> None:
@@ -86,8 +88,12 @@ class Ports:
         value = self[name]
         return from_bits(self.shapes[name], value & ((1 << Shape.cast(self.shapes[name]).width) - 1))
 
+    def _next_cycle(self) -> None:
+        self.cycle += 1
+        self._seen = self._driven
+
     async def _apply(self, ctx: Any, everything: Value, order: list[str]) -> None:
-        self._ctx = ctx
+        self._ctx, self._seen = ctx, dict(self._driven)
         raw = offset = 0
         for name in order:
             raw |= self._driven.get(name, 0) << offset
@@ -113,7 +119,7 @@ class Bench:
 
     async def _bench(self, ctx: Any) -> None:
         models, ports = self._models, self._ports
-        waiting = [model for model in models if isinstance(model, Cycles)] or [
+        waiting = [model for model in models if isinstance(model, (Cycles, Script))] or [
             model for model in models if hasattr(model, "finished")]
         assert waiting, "nothing says when to stop"
         while not all(model.finished for model in waiting):
@@ -124,10 +130,12 @@ class Bench:
             for model in models:
                 model.watch(ports)
             await ctx.tick()
-            ports.cycle += 1
+            ports._next_cycle()
 
     def run(self, *models: Any, cycles: int = 100_000) -> int:
-        """Until every model that has ``finished`` says so, or the one of type ``Cycles``; the cycles it took.
+        """Until all of type ``Cycles`` or ``Script`` are finished, without such a model all that have ``finished``.
+
+        Returns the cycles it took.
 
         AssertionError after ``cycles``.
         """
@@ -190,23 +198,50 @@ class Cycles(Model):
         return self.left <= 0
 
 
+class Script(Model):
+    """Steps one after another; the simulation ends with them.
+
+    ``steps`` is a generator: it sets inputs, ``yield``s for a cycle to pass (``yield from range(5)``: five), and then
+    reads the outputs of that cycle. Put it behind the models whose results it asks for.
+    """
+
+    def __init__(self, steps: Callable[[Ports], Generator[Any, None, None]]) -> None:
+        self.finished = False
+        self._steps, self._running = steps, None
+
+    def _advance(self) -> None:
+        try:
+            next(self._running)
+        except StopIteration:
+            self.finished = True
+
+    def drive(self, ports: Ports) -> None:
+        if self._running is None:
+            self._running = self._steps(ports)
+            self._advance()
+
+    def watch(self, ports: Ports) -> None:
+        if not self.finished:
+            self._advance()
+
+
 class Source(Model):
     """Offers ``items`` (raw payloads) on the stream ``name``, each until it is taken, with random pauses.
 
-    ``taken``: the cycle in which each was taken. While not valid the payload is noise.
+    ``items`` may grow during the run. ``taken``: the cycle in which each was taken. While not valid the payload is
+    noise.
     """
 
     def __init__(self, name: str, items: Iterable[int], rng: Random, rate: float = 1.0) -> None:
         self.name, self.rng, self.rate = name, rng, rate
-        self.items: Iterator[int] = iter(items)
+        self.items = deque(items)
         self.taken: list[int] = []
         self.offered: int | None = None
         self.finished = False
-        self._next = next(self.items, None)
 
     def drive(self, ports: Ports) -> None:
-        if self.offered is None and self._next is not None and self.rng.random() < self.rate:
-            self.offered, self._next = self._next, next(self.items, None)
+        if self.offered is None and self.items and self.rng.random() < self.rate:
+            self.offered = self.items.popleft()
         ports[f"{self.name}.valid"] = self.offered is not None
         noise = self.rng.getrandbits(64) * 0x9E37_79B9_7F4A_7C15
         ports[f"{self.name}.payload"] = noise if self.offered is None else self.offered
@@ -216,30 +251,46 @@ class Source(Model):
             self.taken.append(ports.cycle)
             self.on_taken(ports, self.offered)
             self.offered = None
-        self.finished = self.offered is None and self._next is None
+        self.finished = self.offered is None and not self.items
 
     def on_taken(self, ports: Ports, item: int) -> None:
         """Called in the cycle of the handshake."""
 
 
-class Watched(Model):
-    """A stream that the block offers: keeps the rule that what is valid stays, unchanged, until it is taken."""
+class Stable:
+    """The rule of a stream that the block offers: what is valid stays, unchanged, until it is taken."""
 
-    def __init__(self, name: str, rng: Random, rate: float = 1.0) -> None:
-        self.name, self.rng, self.rate = name, rng, rate
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._held: int | None = None
 
-    def drive(self, ports: Ports) -> None:
-        ports[f"{self.name}.ready"] = self.rng.random() < self.rate
-
-    def watch(self, ports: Ports) -> None:
-        ready = ports[f"{self.name}.ready"]
+    def check(self, ports: Ports) -> None:
+        """Once in every cycle."""
         payload = ports[f"{self.name}.payload"] if ports[f"{self.name}.valid"] else None
         if self._held is not None:
             assert payload == self._held, f"{self.name} changed while it waited, cycle {ports.cycle}"
-        self._held = None if ready else payload
-        if payload is not None and ready:
-            self.on_taken(ports, payload)
+        self._held = None if ports[f"{self.name}.ready"] else payload
+
+
+class Watched(Model):
+    """A stream that the block offers: keeps the rule of :class:`Stable`, unless that is set to None.
+
+    Nothing is taken while ``blocked``.
+    """
+
+    def __init__(self, name: str, rng: Random, rate: float = 1.0) -> None:
+        self.name, self.rng, self.rate = name, rng, rate
+        self.stable: Stable | None = Stable(name)
+        self.blocked = False
+
+    def drive(self, ports: Ports) -> None:
+        ports[f"{self.name}.ready"] = not self.blocked and self.rng.random() < self.rate
+
+    def watch(self, ports: Ports) -> None:
+        if self.stable is not None:
+            self.stable.check(ports)
+        if ports[f"{self.name}.valid"] and ports[f"{self.name}.ready"]:
+            self.on_taken(ports, ports[f"{self.name}.payload"])
 
     def on_taken(self, ports: Ports, item: int) -> None:
         """Called in the cycle of the handshake."""
@@ -248,7 +299,7 @@ class Watched(Model):
 class Sink(Watched):
     """Takes with random pauses and collects: ``items`` raw, ``taken`` their cycles. Finished after ``count`` items."""
 
-    def __init__(self, name: str, rng: Random, count: int, rate: float = 1.0) -> None:
+    def __init__(self, name: str, rng: Random, count: int = 0, rate: float = 1.0) -> None:
         super().__init__(name, rng, rate)
         self.items: list[int] = []
         self.taken: list[int] = []

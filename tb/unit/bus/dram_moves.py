@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import dram_layout
-from weft.tb.bench.amaranth_axi import pack
+from weft.tb.bench.block_bench import to_bits
 
 WINDOW_BYTES = 65536
 MACHINES = [
@@ -34,8 +33,7 @@ def machine_id(machine: tuple[int, str, int, int]) -> str:
     return "x".join(map(str, machine))
 
 
-def make_arch(machine: tuple[int, str, int, int], depth: int = 256, dram_depth: int = 2000) -> Arch:
-    array_size, data_type, bus, burst = machine
+def make_arch(array_size: int, data_type: str, bus: int, burst: int, depth: int = 256, dram_depth: int = 2000) -> Arch:
     return Arch(data_type=data_type, array_size=array_size, dram0_depth=dram_depth, dram1_depth=dram_depth,
                 local_depth=depth, accumulator_depth=64, simd_registers_depth=1, stride0_depth=4, stride1_depth=4,
                 axi_data_width=bus, axi_max_burst=burst)
@@ -53,14 +51,11 @@ class Move:
     cache: int
 
     def raw(self, arch: Arch) -> int:
-        layout = dram_layout(arch)
-
-        def walk(name: str, values: tuple[int, int, int]) -> int:
-            base, stride_log2, pitch = values
-            return pack(layout[name].shape, base=base, stride_log2=stride_log2, pitch=pitch)
-
-        return pack(layout, size_m1=self.size - 1, rows_m1=self.rows - 1, local=walk("local", self.local),
-                    dram=walk("dram", self.dram), window=self.window, cache=self.cache)
+        local, dram = (dict(zip(("base", "stride_log2", "pitch"), walk, strict=True))
+                       for walk in (self.local, self.dram))
+        return to_bits(dram_layout(arch), {
+            "size_m1": self.size - 1, "rows_m1": self.rows - 1, "local": local, "dram": dram, "window": self.window,
+            "cache": self.cache})
 
     @staticmethod
     def _addresses(walk: tuple[int, int, int], rows: int, size: int) -> list[int]:
@@ -119,21 +114,3 @@ def to_bytes(arch: Arch, vector: int) -> bytes:
     scalars = [vector >> lane * width & ((1 << width) - 1) for lane in range(arch.array_size)]
     signed = [scalar - (1 << width) if scalar >> (width - 1) else scalar for scalar in scalars]
     return np.array(signed, arch.number.storage_dtype).tobytes()
-
-
-class UnitPulses:
-    """The cycles in which done and error were high, and whether busy was."""
-
-    def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        self.done: list[int] = []
-        self.error: list[int] = []
-        self.busy = self.cycle = 0
-
-    async def run(self, ctx: Any) -> None:
-        dut = self.dut
-        async for _, _, done, error, busy in ctx.tick().sample(dut.done, dut.error, dut.busy):
-            self.done += [self.cycle] * done
-            self.error += [self.cycle] * error
-            self.busy = busy
-            self.cycle += 1

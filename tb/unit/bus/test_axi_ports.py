@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.bus import axi
 from weft.hw.parts.gearbox import StreamFifo
 from weft.simulate import toolchain
-from weft.tb.bench.amaranth_axi import Stalls, StreamSink, StreamSource, simulate
+from weft.tb.bench.block_bench import Sink, Source, simulate
 
 ADDRESS = ("addr", "len", "size", "burst", "lock", "cache", "prot", "qos", "id")
 MASTER_OUT = (
@@ -73,27 +73,26 @@ def test_ports_have_standard_names_and_directions(text: str, direction: str, nam
     assert sorted(set(found) - {"clk", "rst"}) == sorted(names)
 
 
+class Joined(wiring.Component):
+    """The ports of both streams of :class:`Edges`, as two streams of plain data."""
+
+    i: In(stream.Signature(64))
+    o: Out(stream.Signature(64))
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.edges = edges = Edges()
+        ports = axi.verilog_ports(m, edges.stream, "s") | axi.verilog_ports(m, edges.sample, "m")
+        port = {name: signal for name, (signal, _) in ports.items()}
+        m.d.comb += [
+            port["s_tdata"].eq(self.i.payload), port["s_tvalid"].eq(self.i.valid), self.i.ready.eq(port["s_tready"]),
+            self.o.payload.eq(port["m_tdata"]), self.o.valid.eq(port["m_tvalid"]), port["m_tready"].eq(self.o.ready),
+        ]
+        return m
+
+
 def test_ports_are_joined_to_the_interface() -> None:
     """A beat given to the port of one stream leaves by the port of the other."""
-    m = Module()
-    m.submodules.edges = edges = Edges()
-    ports = axi.verilog_ports(m, edges.stream, "s") | axi.verilog_ports(m, edges.sample, "m")
-
-    def end(prefix: str) -> stream.Interface:
-        flat = stream.Signature(axi.beat_layout(64)).create()
-        names = {"valid": "tvalid", "ready": "tready"}
-        for member, name in names.items():
-            setattr(flat, member, ports[f"{prefix}_{name}"][0])
-        return flat
-
-    incoming, outgoing = end("s"), end("m")
-    incoming.payload, outgoing.payload = ports["s_tdata"][0], ports["m_tdata"][0]
-    source = StreamSource(incoming, range(50), Stalls(Random(1), 0.3))
-    sink = StreamSink(outgoing, Stalls(Random(2), 0.3))
-
-    async def bench(ctx) -> None:
-        while len(sink.items) < 50:
-            await ctx.tick()
-
-    simulate(m, bench, source, sink)
+    sink = Sink("o", Random(2), 50, 0.7)
+    simulate(Joined(), Source("i", range(50), Random(1), 0.7), sink)
     assert sink.items == list(range(50))

@@ -6,11 +6,11 @@ import pytest
 
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
-from weft.tb.bench.amaranth_axi import AxiWriteMemory, ByteMemory, Stalls, StreamSink, StreamSource, simulate
+from weft.tb.bench.axi_models import AxiWriteMemory, ByteMemory
+from weft.tb.bench.block_bench import Pulses, ReadServer, Script, Source, simulate
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
-    UnitPulses,
     machine_id,
     make_arch,
     memory_bytes,
@@ -18,65 +18,43 @@ from weft.tb.unit.bus.dram_moves import (
     to_bytes,
 )
 
-QUIET = (0.0, (1, 1))
+FAST = (1.0, (1, 1))
+"""Chance of the bus to move in a cycle, latency of the memory."""
 ERRORS = range(600, 6000)
 """Addresses that answer SLVERR."""
-
-
-class LocalMemory:
-    """Answers read requests LOCAL_READ_LATENCY cycles after they are taken, whether anyone is ready or not."""
-
-    def __init__(self, port, rows, stalls):
-        self.port, self.rows = port, rows
-        self.requests = StreamSink(port.request, stalls, name="local read")
-
-    async def run(self, ctx):
-        response, answers = self.port.response, {}
-        cycle, seen, payload = 0, 0, response.payload.as_value()
-        async for _ in ctx.tick():
-            taken = self.requests.items[seen:]  # its own coroutine runs before this one
-            for address in taken:
-                answers[cycle + LOCAL_READ_LATENCY - 1] = self.rows[address]
-            seen += len(taken)
-            row = answers.pop(cycle, None)
-            ctx.set(response.valid, row is not None)
-            if row is not None:
-                ctx.set(payload, row)
-            cycle += 1
 
 
 class Bench:
     """A writer with its memory, operations and local memory; ``run`` ends when all operations are done."""
 
-    def __init__(self, machine, moves, seed, *, axi=QUIET, local=0.0, depth=256, dram_depth=2000, errors=range(0),
+    def __init__(self, machine, moves, seed, *, axi=FAST, local=1.0, depth=256, dram_depth=2000, errors=range(0),
                  **options):
         rng = Random(seed)
-        self.arch = arch = make_arch(machine, depth, dram_depth)
+        self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
         self.moves = moves(rng, arch)
-        self.dut = dut = DramWriter(arch)
+        self.dut = DramWriter(arch)
         self.memory = ByteMemory(memory_bytes(arch), rng)
         self.before = bytearray(self.memory.data)
-        self.axi = AxiWriteMemory(dut, self.memory, Stalls(rng, *axi), max_burst=arch.axi_max_burst, errors=errors,
-                                  **options)
-        self.source = StreamSource(dut.operation, [move.raw(arch) for move in self.moves], Stalls(rng, local))
+        self.axi = AxiWriteMemory(self.memory, rng, *axi, max_burst=arch.axi_max_burst, errors=errors, **options)
+        self.source = Source("operation", [move.raw(arch) for move in self.moves], rng, local)
         self.rows = [rng.getrandbits(arch.array_size * arch.number.width) for _ in range(arch.local_depth)]
-        self.local = LocalMemory(dut.local_read, self.rows, Stalls(rng, local))
-        self.pulses = UnitPulses(dut)
+        self.local = ReadServer("local_read", self.rows, LOCAL_READ_LATENCY, rng, local)
+        self.done, self.error = Pulses("done"), Pulses("error")
 
-    async def bench(self, ctx):
-        while len(self.pulses.done) < len(self.moves):
-            await ctx.tick()
-        await ctx.tick().repeat(4)
-        assert not self.pulses.busy and not self.axi.waiting and not self.axi.answers and not self.axi.beats
+    def steps(self, ports):
+        while len(self.done.cycles) < len(self.moves):
+            yield
+        yield from range(4)
+        assert not ports["busy"] and self.axi.finished
 
-    def run(self, check=True):
-        simulate(self.dut, self.bench, self.axi, self.source, self.local.requests, self.local, self.pulses)
+    def run(self, *watchers, check=True):
+        simulate(self.dut, self.axi, self.source, self.local, self.done, self.error, *watchers, Script(self.steps))
         expected, requests = self.before, []
         for move in self.moves:
             requests += move.local_addresses
             for local, address in zip(move.local_addresses, move.dram_bytes(self.arch), strict=True):
                 expected[address:address + self.arch.vector_bytes] = to_bytes(self.arch, self.rows[local])
-        assert self.local.requests.items == requests
+        assert [address for _, address in self.local.requests] == requests
         if check:
             assert self.memory.data == expected
         assert sum(beats for _, beats, _ in self.axi.bursts) == sum(move.beats(self.arch) for move in self.moves)
@@ -84,7 +62,7 @@ class Bench:
 
     @property
     def utilisation(self):
-        times = self.axi.times
+        times = self.axi.data.taken
         return len(times) / (times[-1] - times[0] + 1)
 
 
@@ -98,7 +76,7 @@ def one(size, local=(0, 0, 0), dram=(0, 0, 0), rows=1, window=0, cache=0, count=
 
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
 def test_random_writes_change_exactly_their_bytes_under_stalls(machine) -> None:
-    Bench(machine, randoms(30), 1, axi=(0.4, (1, 30)), local=0.4).run()
+    Bench(machine, randoms(30), 1, axi=(0.6, (1, 30)), local=0.6).run()
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
@@ -107,42 +85,31 @@ def test_random_writes_change_exactly_their_bytes_at_full_speed(machine) -> None
 
 
 def test_address_goes_out_after_the_stated_latency() -> None:
-    bench = Bench((8, "FP16BP8", 64, 16), one(4), 13)
-    cycles: dict[str, int] = {}
-
-    async def watch(ctx) -> None:
-        cycle = 0
-        async for _, _, taken, valid in ctx.tick().sample(
-                bench.dut.operation.valid & bench.dut.operation.ready, bench.dut.aw.valid):
-            for name, happens in (("taken", taken), ("address", valid)):
-                if happens:
-                    cycles.setdefault(name, cycle)
-            cycle += 1
-
-    simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.local.requests, bench.local, bench.pulses, watch)
-    assert cycles["address"] - cycles["taken"] == DRAM_REQUEST_LATENCY
+    bench, address = Bench((8, "FP16BP8", 64, 16), one(4), 13), Pulses("aw.valid")
+    bench.run(address)
+    assert address.cycles[0] - bench.source.taken[0] == DRAM_REQUEST_LATENCY
 
 
 @pytest.mark.parametrize("order", ["data_waits", "address_waits"])
 def test_addresses_and_data_do_not_wait_for_each_other(order) -> None:
     for machine in ((3, "FP16BP8", 64, 16), (8, "FP16BP8", 64, 16)):
-        Bench(machine, randoms(20), 3, axi=(0.2, (1, 10)), local=0.2, **{order: True}).run()
+        Bench(machine, randoms(20), 3, axi=(0.8, (1, 10)), local=0.8, **{order: True}).run()
 
 
 def test_at_least_8_addresses_go_ahead_of_data() -> None:
     bench = Bench((8, "FP16BP8", 64, 16), one(250), 4)
-    bench.axi.blocked = True
+    bench.axi.data_blocked = True
 
-    async def release(ctx) -> None:
-        await ctx.tick().repeat(100)
-        assert len(bench.axi.aw_times) >= 8 and not bench.axi.times
-        bench.axi.blocked = False
+    def release(ports):
+        yield from range(100)
+        assert len(bench.axi.bursts) >= 8 and not bench.axi.data.taken
+        bench.axi.data_blocked = False
 
-    simulate(bench.dut, bench.bench, bench.axi, bench.source, bench.local.requests, bench.local, bench.pulses, release)
+    bench.run(Script(release))
 
 
 def test_at_least_8_bursts_wait_for_responses() -> None:
-    bench = Bench((8, "FP16BP8", 64, 16), one(250), 5, axi=(0.0, (300, 300))).run()
+    bench = Bench((8, "FP16BP8", 64, 16), one(250), 5, axi=(1.0, (300, 300))).run()
     assert bench.axi.outstanding_most >= 8
 
 
@@ -162,32 +129,32 @@ def test_scalars_are_sign_extended() -> None:
     ((8, "FP16BP8", 64, 16), 4096, 30), ((12, "FP16BP8", 64, 16), 4096, 100), ((2, "FP32BP16", 64, 16), 1000, 30),
     ((3, "FP16BP8", 32, 16), 1000, 30)], ids=str)
 def test_data_bus_is_busy_for_a_long_write(machine, size, latency) -> None:
-    bench = Bench(machine, one(size), 8, axi=(0.0, (latency, latency)), depth=4096, dram_depth=8192).run()
+    bench = Bench(machine, one(size), 8, axi=(1.0, (latency, latency)), depth=4096, dram_depth=8192).run()
     assert bench.utilisation >= 0.95
 
 
 def test_a_vector_a_cycle_where_vectors_are_narrower_than_the_bus() -> None:
     bench = Bench((2, "FP8BP4", 64, 16), one(1000, dram=(1, 0, 0)), 9, depth=1024).run()
-    times = bench.local.requests.times
+    times = [cycle for cycle, _ in bench.local.requests]
     assert len(times) / (times[-1] - times[0] + 1) >= 0.98
 
 
 def test_short_operations_and_strided_vectors_keep_the_bus_busy() -> None:
     machine = (8, "FP16BP8", 64, 16)
-    assert Bench(machine, one(2, count=64), 10, axi=(0.0, (30, 30))).run().utilisation >= 0.9
-    assert Bench(machine, one(250, dram=(0, 2, 0)), 10, axi=(0.0, (30, 30))).run().utilisation >= 0.95
+    assert Bench(machine, one(2, count=64), 10, axi=(1.0, (30, 30))).run().utilisation >= 0.9
+    assert Bench(machine, one(250, dram=(0, 2, 0)), 10, axi=(1.0, (30, 30))).run().utilisation >= 0.95
 
 
 def test_done_follows_the_last_response() -> None:
-    bench = Bench((8, "FP16BP8", 64, 16), one(20, count=3), 11, axi=(0.0, (50, 50))).run()
-    assert bench.pulses.done[-1] == bench.axi.b_times[-1]  # the monitor counts from 1: the cycle after
+    bench = Bench((8, "FP16BP8", 64, 16), one(20, count=3), 11, axi=(1.0, (50, 50))).run()
+    assert bench.done.cycles[-1] == bench.axi.taken[-1] + 1
 
 
 @pytest.mark.parametrize("machine", [(2, "FP16BP8", 32, 4), (3, "FP16BP8", 64, 16), (8, "FP16BP8", 64, 16)],
                          ids=machine_id)
 def test_error_responses_pulse_and_drain(machine) -> None:
-    bench = Bench(machine, randoms(20), 12, axi=(0.3, (1, 10)), local=0.3, errors=ERRORS).run(check=False)
+    bench = Bench(machine, randoms(20), 12, axi=(0.7, (1, 10)), local=0.7, errors=ERRORS).run(check=False)
     bus = bench.arch.axi_data_width // 8
     bad = sum(1 for address, beats, _ in bench.axi.bursts
               if address < ERRORS.stop and address + beats * bus > ERRORS.start)
-    assert bad and len(bench.pulses.error) == bad
+    assert bad and len(bench.error.cycles) == bad

@@ -6,7 +6,7 @@ import pytest
 
 from weft.hw.contract.arch import Arch
 from weft.hw.control.sampler import HANDSHAKE_NAMES, INVALID_SAMPLE, Sampler
-from weft.tb.bench.amaranth_axi import Stalls, StreamSink, simulate, unpack
+from weft.tb.bench.block_bench import Model, Script, Sink, from_bits, simulate
 
 
 def make_arch(array_size: int, block: int) -> Arch:
@@ -15,33 +15,29 @@ def make_arch(array_size: int, block: int) -> Arch:
                 sample_block_size=block)
 
 
-class Bench:
+class Bench(Model):
     """Counts cycles in the program counter, so that each sample tells its own time; handshakes follow from it."""
 
-    def __init__(self, block, rate=0.0, array_size=8):
+    def __init__(self, block, rate=1.0, array_size=8):
         self.dut = Sampler(make_arch(array_size, block))
-        self.sink = StreamSink(self.dut.samples, Stalls(Random(1), rate), name="samples")
+        self.sink = Sink("samples", Random(1), rate=rate)
 
     @staticmethod
     def handshakes(cycle):
         return cycle * 0x9E37 & 0xFFFF
 
-    async def drive(self, ctx):
-        cycle = 0
-        async for _ in ctx.tick():
-            cycle += 1
-            ctx.set(self.dut.program_counter, cycle)
-            ctx.set(self.dut.handshakes.as_value(), self.handshakes(cycle))
+    def drive(self, ports):
+        ports["program_counter"], ports["handshakes"] = ports.cycle, self.handshakes(ports.cycle)
 
     def run(self, *steps):
         """``steps``: (interval, cycles)."""
-        async def bench(ctx):
+        def script(ports):
             for interval, cycles in steps:
-                ctx.set(self.dut.interval, interval)
-                await ctx.tick().repeat(cycles)
+                ports["interval"] = interval
+                yield from range(cycles)
 
-        simulate(self.dut, bench, self.sink, self.drive)
-        words = [unpack(self.dut.samples.payload.shape(), item) for item in self.sink.items]
+        simulate(self.dut, self, self.sink, Script(script))
+        words = [from_bits(self.dut.samples.payload.shape(), item) for item in self.sink.items]
         assert all(word["keep"] == 0xFF for word in words)
         samples = [word["data"] for word in words if word["data"] != INVALID_SAMPLE]
         for sample in samples:
@@ -55,16 +51,17 @@ def test_handshakes_lie_where_the_seed_says() -> None:
             "memory_port_a": 44, "instruction": 46}
     assert list(seed) == list(HANDSHAKE_NAMES)
 
-    async def bench(ctx):
-        ctx.set(dut.interval, 1)
+    def steps(ports):
+        ports["interval"] = 1
         for name, bit in seed.items():
             for part in ("valid", "ready"):
-                ctx.set(dut.handshakes[name][part], 1)
-                await ctx.tick()
-                assert ctx.get(dut.samples.payload.data) == 1 << (bit + (part == "ready"))
-                ctx.set(dut.handshakes[name][part], 0)
+                ports.put("handshakes", {name: {part: 1}})
+                yield
+                ports["handshakes"] = 0
+                yield
+                assert ports.get("samples.payload")["data"] == 1 << (bit + (part == "ready"))
 
-    simulate(dut, bench, StreamSink(dut.samples, Stalls(Random(1))))
+    simulate(dut, Sink("samples", Random(1)), Script(steps))
 
 
 @pytest.mark.parametrize("array_size", [2, 3, 8])
@@ -81,18 +78,18 @@ def test_nothing_comes_without_an_interval() -> None:
 
 
 def test_full_output_drops_samples_and_keeps_the_rest_in_their_grid() -> None:
-    words, times = Bench(5, rate=0.8).run((2, 1000))
+    words, times = Bench(5, rate=0.2).run((2, 1000))
     assert 50 < len(times) < 400
     assert all((late - early) % 2 == 0 for early, late in zip(times, times[1:], strict=False))
     assert [word["last"] for word in words] == [index % 5 == 4 for index in range(len(words))]
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_an_open_block_is_closed_with_invalid_samples(rate) -> None:
     words, times = Bench(8, rate).run((3, 3 * 3 + 2), (0, 100), (3, 3 * 8 + 2), (0, 100))
     assert len(words) % 8 == 0 and words[-1]["last"]
     assert sum(word["last"] for word in words) == len(words) // 8
-    if rate == 0.0:
+    if rate == 1.0:
         kinds = [word["data"] == INVALID_SAMPLE for word in words]
         assert kinds == [False] * 3 + [True] * 5 + [False] * 8
 
