@@ -207,9 +207,11 @@ class Script(Model):
 
     def __init__(self, steps: Callable[[Ports], Generator[Any, None, None]]) -> None:
         self.finished = False
-        self._steps, self._running = steps, None
+        self._steps = steps
+        self._running: Generator[Any, None, None] | None = None
 
     def _advance(self) -> None:
+        assert self._running is not None
         try:
             next(self._running)
         except StopIteration:

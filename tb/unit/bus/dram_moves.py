@@ -33,7 +33,9 @@ def machine_id(machine: tuple[int, str, int, int]) -> str:
     return "x".join(map(str, machine))
 
 
-def make_arch(array_size: int, data_type: str, bus: int, burst: int, depth: int = 256, dram_depth: int = 2000) -> Arch:
+def make_arch(machine: tuple[int, str, int, int], depth: int = 256, dram_depth: int = 2000) -> Arch:
+    """``machine``: lanes, data type, bits of the bus, beats of a burst."""
+    array_size, data_type, bus, burst = machine
     return Arch(data_type=data_type, array_size=array_size, dram0_depth=dram_depth, dram1_depth=dram_depth,
                 local_depth=depth, accumulator_depth=64, simd_registers_depth=1, stride0_depth=4, stride1_depth=4,
                 axi_data_width=bus, axi_max_burst=burst)

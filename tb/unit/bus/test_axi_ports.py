@@ -76,8 +76,8 @@ def test_ports_have_standard_names_and_directions(text: str, direction: str, nam
 class Joined(wiring.Component):
     """The ports of both streams of :class:`Edges`, as two streams of plain data."""
 
-    i: In(stream.Signature(64))
-    o: Out(stream.Signature(64))
+    def __init__(self) -> None:
+        super().__init__({"i": In(stream.Signature(64)), "o": Out(stream.Signature(64))})
 
     def elaborate(self, platform) -> Module:
         m = Module()

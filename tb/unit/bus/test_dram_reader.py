@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, machine, moves, seed, *, axi=FAST, local=1.0, size=None, base=0, depth=256, dram_depth=2000,
                  errors=range(0)):
         rng = Random(seed)
-        self.arch = arch = make_arch(*machine, depth=depth, dram_depth=dram_depth)
+        self.arch = arch = make_arch(machine, depth, dram_depth)
         self.moves = moves(rng, arch)
         self.dut = DramReader(arch)
         self.memory = ByteMemory(size or memory_bytes(arch), rng, base)

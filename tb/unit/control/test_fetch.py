@@ -1,6 +1,7 @@
 """Fetch: beats of any width become instructions of any size, program after program."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.control.fetch import Fetch
 from weft.tb.bench.block_bench import Script, Sink, Source, simulate, to_bits
 
-SIZES = {  # instruction bytes -> depths that lead to them
+SIZES: dict[int, dict[str, Any]] = {  # instruction bytes -> depths that lead to them
     4: {"dram0_depth": 16, "dram1_depth": 16, "local_depth": 16, "accumulator_depth": 16},
     5: {"dram0_depth": 256, "dram1_depth": 256, "local_depth": 32, "accumulator_depth": 16},
     8: {"dram0_depth": 1 << 20, "dram1_depth": 1 << 20, "local_depth": 8192, "accumulator_depth": 2048},
@@ -106,13 +107,13 @@ def test_a_beat_a_cycle_where_instructions_are_wider() -> None:
 def test_programs_of_both_sources_do_not_mix(size) -> None:
     """Both offer all the time: each source's instructions come whole and in order, a program without a break."""
     bench = Bench(make_arch(size, 64), 3, 0.7)
-    expected = {"stream": [], "program": []}
+    expected: dict[str, list[list[int]]] = {"stream": [], "program": []}
     for source in expected:
         for _ in range(5):
             program = bench.rng.randbytes(bench.rng.randint(1, 12) * size + 1)
             bench.give(source, program)
             expected[source].append(instructions_of(program, size))
-    flat = {source: sum(programs, []) for source, programs in expected.items()}
+    flat: dict[str, list[int]] = {source: sum(programs, []) for source, programs in expected.items()}
     bench.run(sum(map(len, flat.values())))
     for source, items in flat.items():
         assert [item for item in bench.sink.items if item in items] == items, source
