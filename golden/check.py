@@ -145,7 +145,7 @@ class Checker:
             Cause.RESERVED_BITS: "zero in every bit that no field names",
             Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in Register),
             Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
-            Cause.SIMD_OPCODE: f"SIMD operations 0..{int(SimdOpcode.LOOKUP if arch.lut_count else SimdOpcode.MAX)}",
+            Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",

@@ -13,8 +13,8 @@ RECIPROCAL = ValueTable(domain=lambda low, high: (low, high), pole_at_zero=True)
 
 
 def lookup(state: Rewrite, node: Node, table: ValueTable) -> None:
-    """Sigmoid, Tanh, Elu, Selu, Softplus, Mish, Gelu, Exp, Sqrt, Reciprocal: a value table. Where the function of 0 is
-    not 0, unused lanes become channels (copies of the first), so that what reads the result knows of them."""
+    """Lowers a function of one number to a value table. Where the function of 0 is not 0, unused lanes become channels
+    (copies of the first), so that what reads the result knows of them."""
     source, channels = image(state, node, node.input(0))
     _, count, *size = state.shapes[source]
     full = -(-count // state.lanes) * state.lanes

@@ -364,6 +364,10 @@ class Isa:
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
+    def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
+        """The SIMD operations that this machine has: those whose number fits its field."""
+        return tuple(opcode for opcode in SimdOpcode if opcode < 1 << self.simd_opcode_width)
+
     def address(self, operand: int, raw: int) -> tuple[int, int]:
         """Raw operand (0 or 1) -> (address, stride in vectors)."""
         width = self.address_widths[operand]

@@ -88,7 +88,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
         Cause.RESERVED_BITS: _reserved_fault(isa, view),
         Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(register, Register),
         Cause.REGISTER_VALUE: view.opcode_is(Opcode.CONFIGURE) & _value_fault(arch, isa, view),
-        Cause.SIMD_OPCODE: simd & (view.simd_opcode > (SimdOpcode.LOOKUP if arch.lut_count else SimdOpcode.MAX)),
+        Cause.SIMD_OPCODE: simd & (view.simd_opcode > max(isa.simd_opcodes())),
         Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),
         Cause.LUT_TABLE: view.opcode_is(Opcode.LOAD_LUT) & (table > arch.lut_count),
         Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP) & (body >= arch.simd_loop_depth)),

@@ -22,20 +22,11 @@ from weft.hw.contract.isa import (
     Kind,
     Opcode,
     Register,
-    SimdOpcode,
     simd_argument_count,
 )
 
-FIRST_LOOKUP = SimdOpcode.LOOKUP
-"""The SIMD operation that only a machine with lookup tables has."""
-
 NARROW = 26
 """Characters that the last column of a table needs at least to stand beside the others."""
-
-
-def simd_opcodes(arch: Arch) -> tuple[SimdOpcode, ...]:
-    """The SIMD operations that this machine has."""
-    return tuple(op for op in SimdOpcode if arch.lut_count or op is not FIRST_LOOKUP)
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -126,7 +117,7 @@ def _sub_layout(isa: Isa) -> str:
 
 def _simd_rows(arch: Arch) -> list[tuple[str, str, str]]:
     sources = {0: "none", 1: "left", 2: "left, right"}
-    return [(str(int(op)), op.name, sources[simd_argument_count(op)]) for op in simd_opcodes(arch)]
+    return [(str(int(op)), op.name, sources[simd_argument_count(op)]) for op in Isa(arch).simd_opcodes()]
 
 
 def _control_rows() -> list[tuple[str, str, str, str]]:
@@ -165,7 +156,7 @@ def summary(arch: Arch) -> dict[str, Any]:
             "simd_register_width": isa.simd_register_width,
         },
         "opcodes": {OPERATIONS[opcode].name: int(opcode) for opcode in isa.opcodes()},
-        "simd_opcodes": {op.name: int(op) for op in simd_opcodes(arch)},
+        "simd_opcodes": {op.name: int(op) for op in isa.simd_opcodes()},
         "configure_registers": {
             register.name: {"number": int(register), "width": spec.width, "reset": spec.reset,
                             "maximum": spec.maximum, "meaning": spec.meaning}
@@ -191,11 +182,12 @@ def c_header(arch: Arch) -> str:
     ``_SHIFT`` of an instruction field counts from bit 0 of the whole little-endian instruction; ``_MASK`` is the
     field's own, not shifted.
     """
+    isa = Isa(arch)
     sections: list[tuple[str, list[Define]]] = [
         ("The machine", _machine_defines(arch)),
-        ("Instruction layout", _layout_defines(Isa(arch))),
-        ("Opcodes and flags", _opcode_defines(Isa(arch))),
-        ("SIMD operations", [(f"SIMD_OP_{op.name}", str(int(op)), "") for op in simd_opcodes(arch)]),
+        ("Instruction layout", _layout_defines(isa)),
+        ("Opcodes and flags", _opcode_defines(isa)),
+        ("SIMD operations", [(f"SIMD_OP_{op.name}", str(int(op)), "") for op in isa.simd_opcodes()]),
         ("Configure registers", _configure_defines(Isa(arch))),
         ("Control registers, byte offsets", _control_defines(arch)),
         ("Causes of an error", [(f"CAUSE_{cause.name}", str(int(cause)), CAUSE_TEXTS[cause]) for cause in Cause]),

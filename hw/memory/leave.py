@@ -22,8 +22,8 @@ def rounded_layout(arch: Arch) -> data.ArrayLayout:
 
 
 class Leave(wiring.Component):
-    """``row`` and, a cycle before it, its leave ``shift`` in, ``rounded`` out LATENCY cycles after the row; free
-    running, a row a cycle.
+    """``row`` and its leave ``shift`` come in, the shift a cycle before the row. ``rounded`` goes out LATENCY cycles
+    after the row. The block runs freely and takes a row every cycle.
 
     The last step, ``fixed_point.clip``, is left to the receiver. Numbers without points of their own ignore the shift.
     """

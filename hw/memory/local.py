@@ -18,12 +18,13 @@ from weft.hw.parts.select import pick, select
 class LocalMemory(wiring.Component):
     """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
 
-    Every cycle each bank serves one read and one write, whoever asks, in turn. The reader ``first`` never waits: in
-    turn, a client at half its pace would meet it in bank after bank and slow it down to half. It hears in ``crowded``
-    that it kept another reader waiting in this cycle, and has to leave it a gap some time. A read is answered
-    ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later cycle, with
-    register slices from the second one on, before which the interlock lets none begin. Contents are zero at power-up
-    and survive a reset.
+    Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
+    ``first`` never waits: if it took turns, a client at half its pace would meet it in bank after bank and slow it
+    down to half. ``crowded`` tells it that it kept another reader waiting in this cycle; it must leave a gap later.
+
+    A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later
+    cycle. With register slices that is from the second cycle on; the interlock lets no read begin before. Contents are
+    zero at power-up and survive a reset.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],

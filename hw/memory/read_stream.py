@@ -14,7 +14,7 @@ class ReadStream(wiring.Component):
     """i: ``address`` and ``tag`` (anything that goes with it). o: ``data`` and ``tag``, in the same order.
 
     The memory's answers cannot be held back, so a request is made only while the FIFO has room for everything under
-    way. Sustains one row a cycle. Latency: the memory's plus LATENCY cycles.
+    way. The stream sustains one row a cycle. Its latency is the memory's plus LATENCY cycles.
     """
 
     LATENCY = READ_STREAM_LATENCY

@@ -18,8 +18,8 @@ from weft.hw.simd.micro import Source, register_width, slot_count
 
 
 class Registers(wiring.Component):
-    """``left`` and ``right``: source, number and slot in, the vector out in the next cycle: a register, that cycle's
-    ``input``, clipped, or constants. Where both sides read the same register, they read the same slot.
+    """``left`` and ``right`` each take a source, a register's number and its slot. The vector comes out in the next
+    cycle: a register, that cycle's ``input``, clipped, or constants. Two sides that read one register read one slot.
 
     ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup tables,
     ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; 0 then writes those only.

@@ -100,8 +100,8 @@ class ProgramMaker:
 
     def sub(self) -> SimdSub:
         """A legal SIMD sub-instruction; sources that the operation does not read are any that can be written."""
-        depth, opcodes = self.arch.simd_registers_depth, list(SimdOpcode)
-        opcode = self.random.choice(opcodes if self.arch.lut_count else opcodes[:-1])
+        depth = self.arch.simd_registers_depth
+        opcode = self.random.choice(self.isa.simd_opcodes())
         any_source = (1 << self.isa.simd_register_width) - 1
         left, right = (self.random.randint(0, depth if index < simd_argument_count(opcode) else any_source)
                        for index in range(2))

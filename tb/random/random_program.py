@@ -144,7 +144,7 @@ def _register_value(isa: Isa, rng: random.Random) -> Program:
 def _simd_opcode(isa: Isa, rng: random.Random) -> Program:
     width = 3 * isa.simd_register_width
     return [Instruction(Opcode.SIMD, 0, 0, 0, opcode << width)
-            for opcode in range(len(SimdOpcode), 1 << isa.simd_opcode_width)]
+            for opcode in range(len(isa.simd_opcodes()), 1 << isa.simd_opcode_width)]
 
 
 def _simd_register(isa: Isa, rng: random.Random) -> Program:

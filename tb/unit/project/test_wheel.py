@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.hw.contract.arch import presets
+
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "cli", "boards")
 TOPS = {**{top: f"weft/{top}" for top in ROOMS}, "arch": "weft/presets"}
@@ -57,4 +59,4 @@ def test_installed_wheel_finds_its_presets(wheel: Path, tmp_path: Path) -> None:
             "import weft.hw.contract.arch as a; print(a.__file__, sorted(a.presets()), a.Arch.load('tiny').array_size)")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(tmp_path))
-    assert "'arty', 'ecpix5', 'pynq', 'tiny', 'ultra96', 'zcu104'" in done.stdout and done.stdout.strip().endswith(" 2")
+    assert str(sorted(presets())) in done.stdout and done.stdout.strip().endswith(" 2")
