@@ -117,9 +117,9 @@ def test_programs_of_both_sources_do_not_mix(size) -> None:
     bench.run(sum(map(len, flat.values())))
     for source, items in flat.items():
         assert [item for item in bench.sink.items if item in items] == items, source
-    for program in expected["program"]:
-        at = bench.sink.items.index(program[0])
-        assert bench.sink.items[at:at + len(program)] == program
+    for instructions in expected["program"]:
+        at = bench.sink.items.index(instructions[0])
+        assert bench.sink.items[at:at + len(instructions)] == instructions
 
 
 @pytest.mark.parametrize("size", SIZES)
