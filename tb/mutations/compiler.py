@@ -92,4 +92,8 @@ BREAKS = [
           "and first < operation.last1 and", "ranges with one address in common are taken for apart", ESTIMATOR),
     Break("estimate_product", "compiler/estimator/array.py", "state.products[(now + machine.product_latency) %",
           "state.products[(now + machine.product_latency + 1) %", "sums come a cycle late", ESTIMATOR),
+    Break("estimate_simd", "compiler/estimator/simd.py", "now + machine.simd_latency + 1", "now + machine.simd_latency",
+          "SIMD results come a cycle early", ESTIMATOR),
+    Break("estimate_response", "compiler/estimator/writer.py", "writer.last_put + 2", "writer.last_put + 1",
+          "a write to DRAM is done a cycle early", ESTIMATOR),
 ]
