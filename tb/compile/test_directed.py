@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.lir import DataMove, Space
+from weft.compiler.lir import DataMove, SimdLoop, Space
 from weft.compiler.memory.layout import Layout
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
@@ -129,3 +129,35 @@ def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
     assert sizes <= found and any(move.far.space is Space.CONSTS for move in loads)
     alone = on_golden(path, arch.replace(dram0_depth=copy.base), samples)
     assert np.array_equal(on_golden(path, arch, samples), alone)
+
+
+def test_windows_that_look_alike_but_do_not_move_with_the_stride(tmp_path: Path) -> None:
+    """Dilated and strided, the first window has only its second column inside, the second one only its first: one
+    vector each, a column apart and not a stride. Both maxima are exact."""
+    maker = ModelMaker((1, 4, 1, 4))
+    maker.node("MaxPool", "x", kernel_shape=(1, 2), strides=(1, 3), dilations=(1, 2), pads=(0, 1, 0, 1))
+    values = np.array([1, 2, -3, 4], np.float64)
+    found = on_golden(maker.save(tmp_path / "pool.onnx"), BASE, np.broadcast_to(values, (1, 4, 1, 4)))
+    assert found.reshape(4, 2).tolist() == [[2, -3]] * 4
+
+
+def test_windows_that_move_with_the_stride_share_a_loop(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 4, 1, 21))
+    maker.node("MaxPool", "x", kernel_shape=(1, 3), strides=(1, 2), pads=(0, 1, 0, 0))
+    samples = maker.random.standard_normal((1, 4, 1, 21))
+    state = after_all_steps(maker.save(tmp_path / "pool.onnx"), BASE, samples)
+    loops = [operation for operation in state[Schedule].operations if isinstance(operation, SimdLoop)]
+    assert [loop.iterations for loop in loops] == [9]  # the first of the ten windows is cut off by the padding
+
+
+def test_a_bias_reaches_pixels_that_its_first_tap_does_not(tmp_path: Path) -> None:
+    """No tap of the kernel is inside the image everywhere: each pixel is the bias and what its taps add."""
+    maker = ModelMaker((1, 4, 1, 2))
+    weights = np.stack([np.eye(4), 2 * np.eye(4)], axis=-1).reshape(4, 4, 1, 2).astype(np.float32)
+    bias = np.array([100, 50, 25, -10], np.float32)
+    maker.node("Conv", "x", maker.constant(weights), maker.constant(bias), kernel_shape=(1, 2), dilations=(1, 2),
+               pads=(0, 2, 0, 2))
+    samples = np.array([[1, 3], [2, 5], [-4, 7], [6, -8]], np.float64).reshape(1, 4, 1, 2)
+    found = on_golden(maker.save(tmp_path / "bias.onnx"), BASE, samples).reshape(4, 4)
+    first, last = samples.reshape(4, 2).T
+    assert np.array_equal(found, np.stack([bias + 2 * first, bias + 2 * last, bias + first, bias + last], axis=1))

@@ -31,6 +31,6 @@ class Break:
 
 def breaks() -> list[Break]:
     """All of them."""
-    from weft.tb.mutations import blocks, compiler, control, golden
+    from weft.tb.mutations import blocks, compiler, control, golden, runtime
 
-    return [*control.BREAKS, *blocks.BREAKS, *golden.BREAKS, *compiler.BREAKS]
+    return [*control.BREAKS, *blocks.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS]

@@ -1,9 +1,11 @@
-"""Breaks of compiler and runtime."""
+"""Breaks of compiler and estimator."""
 
 from weft.tb.mutations import Break
 
 DIRECTED = "tb/compile/test_directed.py"
 OPERATORS = "tb/compile/test_operators.py"
+SPANS = "tb/compile/test_spans.py"
+ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
 BREAKS = [
     # -- passes --
@@ -41,7 +43,27 @@ BREAKS = [
     Break("group_rows", "compiler/quantize/consts.py", "slice(index * out_group, (index + 1) * out_group)",
           "slice(index * per_group, (index + 1) * per_group)", "a group's weights go to other groups' outputs",
           f"{DIRECTED}::test_a_grouped_convolution_with_fewer_outputs_than_inputs"),
+    Break("covers", "compiler/quantize/consts.py", "first is not None and covers(core, first.tap)",
+          "first is not None", "a bias goes in with a tap that not every pixel has",
+          f"{DIRECTED}::test_a_bias_reaches_pixels_that_its_first_tap_does_not"),
     # -- scheduler --
+    Break("pool_runs", "compiler/scheduler/simd.py", "tuple(tap + (output - low) * stride for tap in first)",
+          "tuple(tap + (output - low) for tap in first)", "windows a column apart are taken for windows a stride apart",
+          f"{DIRECTED}::test_windows_that_look_alike_but_do_not_move_with_the_stride"),
+    Break("pool_loops", "compiler/scheduler/simd.py", "runs[-1] = (low, output + 1, first)",
+          "runs[-1] = (output, output + 1, taps)", "pixels of a run are left out but its last",
+          f"{DIRECTED}::test_windows_that_move_with_the_stride_share_a_loop"),
+    Break("loop_shift", "compiler/scheduler/simd.py",
+          "advance = 0 if operation.hold else number * operation.read_stride",
+          "advance = number * operation.read_stride", "written out, a held address moves",
+          f"{SPANS}::test_a_body_written_out_reads_and_writes_what_its_loop_does"),
+    Break("span_merge", "compiler/tiling/spans.py",
+          "axis.near == inner.steps * inner.near and axis.far == inner.steps * inner.far",
+          "axis.near == inner.steps * inner.near", "copies are joined that go on in one memory only",
+          f"{SPANS}::test_axes_become_so_many_walks"),
+    Break("span_order", "compiler/tiling/spans.py", "for near, far in _offsets(rest[:-1]):",
+          "for near, far in _offsets(rest[1:]):", "the outermost axis is walked by rows, the one within it by walks",
+          f"{SPANS}::test_any_axes_are_walked_whole_and_in_order"),
     Break("weights_dram0", "compiler/scheduler/load.py", "self.source.address(far + low, high - low)",
           "self.source.address(far, high - low)", "each piece of the weights is the first one",
           f"{DIRECTED}::test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1"),
@@ -52,20 +74,26 @@ BREAKS = [
           "if segment.released is not None and segment.released >= bound:", "vectors that are held are given away",
           "tb/compile/test_buffers.py::test_a_vector_has_one_owner"),
     # -- backend --
+    Break("encode_pitch", "compiler/backend/encode.py", "self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)",
+          "self.set(Register.MOVE_FAR_PITCH, operation.local_pitch)", "rows of a move go to the wrong far vectors",
+          f"{SPANS}::test_rows_of_a_move_have_a_pitch_on_each_side"),
     Break("encode_restored", "compiler/backend/encode.py", "    encoder.restore()\n", "",
           "a program leaves its registers to the next one",
           "tb/compile/test_pipeline.py::test_a_program_can_run_again"),
     Break("limit_tiles", "compiler/backend/limit.py", "((index + 1) * inputs - 1) // lanes + 1",
           "((index + 1) * inputs) // lanes + 1", "a tile that ends with the group is counted twice",
           "tb/compile/test_limit.py::test_groups_join_only_their_tiles"),
-    # -- runtime --
-    Break("window_outputs", "runtime/window.py", "(size - 1 - offset) // stride + 1", "(size - offset) // stride + 1",
-          "a tap is taken to fall inside the image where it falls next to it",
-          "tb/compile/test_packing.py::test_every_way_is_the_same_convolution"),
-    Break("packing_pads", "runtime/packing.py", "low * window.strides[axis] - window.pads[axis] + tap",
-          "low * window.strides[axis] + tap", "padding of a packed image is forgotten",
-          "tb/compile/test_packing.py::test_every_way_is_the_same_convolution"),
-    Break("compare_words", "runtime/compare.py", "where = np.flatnonzero(left != right)",
-          "where = np.flatnonzero(left > right)", "a word that is too small in golden is not counted",
-          "tb/unit/project/test_cli.py::test_difference_names_address_lane_and_values_and_exits_2"),
+    # -- estimator --
+    Break("estimate_issue", "compiler/estimator/interlock.py", "else ISSUE_LATENCY - FETCH_LATENCY)",
+          "else ISSUE_LATENCY - FETCH_LATENCY + 1)", "operations reach their units a cycle late", ESTIMATOR),
+    Break("estimate_queue", "compiler/estimator/interlock.py", "unit.issued - unit.taken == unit.queue or",
+          "unit.issued - unit.taken == unit.queue + 1 or", "a queue holds one operation more", ESTIMATOR),
+    Break("estimate_overlap", "compiler/estimator/interlock.py", "and first <= operation.last1 and",
+          "and first < operation.last1 and", "ranges with one address in common are taken for apart", ESTIMATOR),
+    Break("estimate_product", "compiler/estimator/array.py", "state.products[(now + machine.product_latency) %",
+          "state.products[(now + machine.product_latency + 1) %", "sums come a cycle late", ESTIMATOR),
+    Break("estimate_simd", "compiler/estimator/simd.py", "now + machine.simd_latency + 1", "now + machine.simd_latency",
+          "SIMD results come a cycle early", ESTIMATOR),
+    Break("estimate_response", "compiler/estimator/writer.py", "writer.last_put + 2", "writer.last_put + 1",
+          "a write to DRAM is done a cycle early", ESTIMATOR),
 ]

@@ -1,4 +1,4 @@
-"""Breaks of the golden machine."""
+"""Breaks of the golden machine, and of its checks on a whole program."""
 
 from weft.tb.mutations import Break
 
@@ -6,6 +6,7 @@ INSTRUCTIONS = "tb/unit/golden/test_instructions.py"
 LOOPS = "tb/unit/golden/test_loops.py"
 STOP = "tb/unit/golden/test_stop.py"
 SIMD = "tb/unit/golden/test_simd.py"
+LEGALITY = "tb/unit/golden/test_legality.py"
 
 BREAKS = [
     Break("golden_store", "hw/contract/numbers/base.py", "return self.store(old + values)",
@@ -48,4 +49,18 @@ BREAKS = [
           "& ((1 << self.width) - 1))", "scalars read from DRAM have half of the range added",
           "tb/unit/golden/test_dram.py::test_scalars_narrower_than_storage_are_sign_extended_when_written_and_cut_"
           "when_read"),
+    # -- the check of a whole program --
+    Break("legality_counter", "golden/legality.py", "index - int(sets[-1]) - 1 if", "index - int(sets[-1]) if",
+          "behind a Configure of it the program counter is one too large",
+          f"{LEGALITY}::test_the_program_counter_may_be_set"),
+    Break("legality_body", "golden/legality.py", "self._forms() | (self.in_body & (self.opcode != Opcode.SIMD))",
+          "self._forms()", "a loop's body may hold any instruction",
+          f"{LEGALITY}::test_every_cause_is_found_where_golden_finds_it"),
+    Break("legality_hold", "golden/legality.py", "np.where(flags & HOLD, 1, iterations)", "iterations",
+          "a held address is taken to move", f"{LEGALITY}::test_a_held_address_reaches_no_further_than_itself"),
+    Break("legality_rows", "golden/legality.py", "(rows - 1) * pitch", "rows * pitch",
+          "the last row is taken to lie a pitch further", f"{LEGALITY}::test_legal_programs_are_let_through"),
+    Break("legality_range", "golden/legality.py", "self._last(1, size, rows, far) >= far_depth",
+          "self._last(1, size, rows, far) > far_depth", "one vector beyond a memory is let through",
+          f"{LEGALITY}::test_every_cause_is_found_where_golden_finds_it"),
 ]

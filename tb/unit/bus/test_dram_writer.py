@@ -133,6 +133,12 @@ def test_data_bus_is_busy_for_a_long_write(machine, size, latency) -> None:
     assert bench.utilisation >= 0.95
 
 
+def test_the_longest_bursts_end_with_their_last_beat() -> None:
+    """Of 256 beats, so that every bit of a burst's length counts; then one that ends in the middle."""
+    bench = Bench((8, "FP16BP8", 64, 256), one(350), 14, axi=(0.1, (1, 10)), depth=512).run()
+    assert [beats for _, beats, _ in bench.axi.bursts] == [256, 256, 188]
+
+
 def test_a_vector_a_cycle_where_vectors_are_narrower_than_the_bus() -> None:
     bench = Bench((2, "FP8BP4", 64, 16), one(1000, dram=(1, 0, 0)), 9, depth=1024).run()
     times = [cycle for cycle, _ in bench.local.requests]

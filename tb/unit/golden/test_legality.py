@@ -10,7 +10,7 @@ from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import IsaError
-from weft.hw.contract.isa import Instruction, Isa, Register
+from weft.hw.contract.isa import Cause, Instruction, Isa, Register, SimdOpcode, SimdSub
 from weft.tb.random.damage import damaged
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
 from weft.tb.unit.golden.machines import MACHINES
@@ -64,6 +64,15 @@ def test_damaged_programs_stop_where_golden_stops(name: str) -> None:
         found = assert_same(damaged(program, isa.instruction_bytes, rng), arch)
         stops += found is not None
     assert DAMAGED // 4 < stops < DAMAGED
+
+
+def test_a_held_address_reaches_no_further_than_itself() -> None:
+    arch = MACHINES["tiny"]
+    isa, last = Isa(arch), arch.accumulator_depth - 1
+    for hold, cause in ((True, None), (False, Cause.ACCUMULATOR_RANGE)):
+        body = isa.simd(SimdSub(SimdOpcode.NO_OP), read=last, hold=hold)
+        found = assert_same(isa.assemble([isa.simd_loop(2, 1), body]), arch)
+        assert (found and found.cause) == cause
 
 
 def test_a_loop_may_be_open_at_the_end() -> None:

@@ -56,6 +56,19 @@ def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace)
     assert np.array_equal(np.diff(bench.writes[:5]), [bench.dut.register_latency] * 4)
 
 
+@pytest.mark.parametrize("changes", ({}, {"lut_count": 2, "lut_depth": 6, "local_depth": 64}), ids=str)
+@pytest.mark.parametrize("between", range(9))
+def test_a_register_is_read_as_soon_as_it_is_written_at_every_distance(
+        simd: SimpleNamespace, changes: dict, between: int) -> None:
+    """Behind its writer and so many others: a cycle too early finds zero, a cycle too late is no bug but is slower."""
+    program = [SimdOperation(opcode=Op.INCREMENT, destination=1),
+               *[SimdOperation(opcode=Op.MOVE, left=2, destination=3)] * between,
+               SimdOperation(opcode=Op.MOVE, left=1, write=40)]
+    bench = simd.check(simd.machine(**changes), program)
+    unit = bench.dut
+    assert bench.writes[0] == bench.taken[0] + max(unit.register_latency, between + 1) + unit.latency
+
+
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
 def test_edges_of_entering_and_leaving(simd: SimpleNamespace, data_type: str) -> None:
     """Every pair of shifts would be long: every enter shift and every leave shift, with values at both ends."""

@@ -1,0 +1,75 @@
+"""Breaks of runtime and command line, and of how the files that a user gives are read."""
+
+from weft.tb.mutations import Break
+
+PORTS = "tb/unit/runtime/test_ports.py"
+SCHEMA = "tb/unit/runtime/test_schema.py"
+MODEL_SET = "tb/unit/runtime/test_model_set.py"
+STRICT = "tb/unit/contract/test_strict_json.py"
+CLI = "tb/unit/project/test_cli.py"
+CLI_ERRORS = "tb/unit/project/test_cli_errors.py"
+
+BREAKS = [
+    # -- ports and packing --
+    Break("manifest_runs", "runtime/ports.py", "value == found[-1][0] + found[-1][1] * found[-1][2]",
+          "value == found[-1][0] + found[-1][1] * (found[-1][2] - 1)", "positions of an input are written wrongly",
+          f"{PORTS}::test_runs_go_on_while_the_step_is_the_same"),
+    Break("window_outputs", "runtime/window.py", "(size - 1 - offset) // stride + 1", "(size - offset) // stride + 1",
+          "a tap is taken to fall inside the image where it falls next to it",
+          "tb/compile/test_packing.py::test_every_way_is_the_same_convolution"),
+    Break("packing_pads", "runtime/packing.py", "low * window.strides[axis] - window.pads[axis] + tap",
+          "low * window.strides[axis] + tap", "padding of a packed image is forgotten",
+          "tb/compile/test_packing.py::test_every_way_is_the_same_convolution"),
+    Break("compare_words", "runtime/compare.py", "where = np.flatnonzero(left != right)",
+          "where = np.flatnonzero(left > right)", "a word that is too small in golden is not counted",
+          "tb/unit/project/test_cli.py::test_difference_names_address_lane_and_values_and_exits_2"),
+    # -- what a .tmodel may say --
+    Break("checks_apart", "runtime/checks.py", "if base + size > other_base:", "if base + size > other_base + 1:",
+          "ranges with one vector in common are taken for apart", f"{SCHEMA}::test_damage_is_refused"),
+    Break("checks_within", "runtime/checks.py", "if base + size > depth:", "if base + size > depth + 1:",
+          "one vector beyond a memory is let through", f"{SCHEMA}::test_damage_is_refused"),
+    Break("checks_backwards", "runtime/checks.py", "low, high = sorted((first, first + step * (length - 1)))",
+          "low, high = first, first + step * (length - 1)", "a run that goes back may leave its tensor",
+          f"{SCHEMA}::test_damage_is_refused"),
+    Break("checks_layers", "runtime/checks.py", "any(layer >= layers for", "any(layer > layers for",
+          "an instruction may belong to the layer behind the last", f"{SCHEMA}::test_damage_is_refused"),
+    # -- files as one set --
+    Break("set_order", "runtime/model_set.py",
+          "            decisive.replace(folder / name)\n            for file, path in hidden.items():\n"
+          "                path.replace(folder / file)\n",
+          "            for file, path in hidden.items():\n                path.replace(folder / file)\n"
+          "            decisive.replace(folder / name)\n", "old files are replaced before the new set counts",
+          f"{MODEL_SET}::test_a_kill_at_any_file_operation_leaves_the_old_set_or_the_new_one"),
+    Break("set_checksum", "runtime/model_set.py", "if entry is None or file_entry(content) == entry:",
+          "if entry is None or len(content) == entry.bytes:", "only the length of a file is compared",
+          f"{MODEL_SET}::test_constants_of_another_compilation_are_refused"),
+    Break("set_links", "runtime/model_set.py", "is_relative_to(folder.resolve())",
+          "is_relative_to(folder.parent.resolve())", "a link may lead to a file beside the model's folder",
+          f"{MODEL_SET}::test_links_out_of_the_folder_are_refused"),
+    Break("set_plain", "runtime/model_set.py", ' and "/" not in name', "", "a name may lead out of the folder",
+          f"{MODEL_SET}::test_names_that_lead_out_of_the_folder_are_not_written"),
+    # -- JSON --
+    Break("json_twice", "hw/contract/strict_json.py", "if len(found) != len(pairs):", "if len(found) > len(pairs):",
+          "of a key that stands twice the last one counts", f"{STRICT}::test_what_is_refused"),
+    Break("json_depth", "hw/contract/strict_json.py", "for _ in range(MOST_DEPTH + 1):",
+          "for _ in range(MOST_DEPTH + 2):", "objects may be nested one deeper",
+          f"{STRICT}::test_nesting_up_to_the_limit"),
+    Break("json_digits", "hw/contract/strict_json.py", "if len(text) > MOST_DIGITS:",
+          "if len(text) > MOST_DIGITS + 1:", "integers may have a digit more", f"{STRICT}::test_what_is_refused"),
+    Break("json_finite", "hw/contract/strict_json.py", 'if value in (float("inf"), float("-inf")):',
+          'if value == float("-inf"):', "a number too large becomes infinity", f"{STRICT}::test_what_is_refused"),
+    # -- command line --
+    Break("cli_option", "cli/main.py", "return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)",
+          "return int(end.code or FINE)", "a wrong option ends as if RTL and golden differed",
+          f"{CLI_ERRORS}::test_wrong_options"),
+    Break("cli_mismatch", "cli/main.py", "return _say(error, MISMATCH)", "return _say(error, USER_ERROR)",
+          "a difference between RTL and golden ends as a user's mistake",
+          f"{CLI}::test_difference_names_address_lane_and_values_and_exits_2"),
+    Break("cli_integer", "cli/main.py", "int(value) if INTEGER.fullmatch(value) else value", "value",
+          "numbers of --set are taken for text", f"{CLI}::test_set_changes_the_machine"),
+    Break("cli_latency", "cli/main.py", "DramTiming(latency, latency)", "DramTiming(latency)",
+          "--latency is forgotten for writes", f"{CLI}::test_estimate_knows_slower_memory"),
+    Break("cli_stop", "cli/estimate.py", "    if stop is not None:\n        raise stop\n", "",
+          "a program that the machine refuses is given cycles",
+          "tb/unit/runtime/test_estimate.py::test_damaged_programs_are_refused_where_golden_stops"),
+]

@@ -1,0 +1,92 @@
+"""The estimator's cycles of small directed programs, as literal numbers: no simulator is needed to see a rule change.
+
+The numbers were measured on the simulated hardware, with a DRAM of 20 cycles; the last test measures them again. Where
+the hardware's timing is changed on purpose, its failure shows the new ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.compiler.estimator.machine import DramTiming
+from weft.compiler.estimator.replay import estimate
+from weft.golden.dram import Dram
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import run_many_on_rtl
+
+ARCH = Arch.load("tiny").replace(local_depth=128, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024)
+ISA = Isa(ARCH)
+LATENCY = 20
+
+
+def move(flow: DataFlow, local: int, far: int, size: int) -> Instruction:
+    return ISA.data_move(flow, local, far, size)
+
+
+def simd(opcode: SimdOpcode, left: int, destination: int, read: int | None = None,
+         write: int | None = None) -> Instruction:
+    return ISA.simd(SimdSub(opcode, left, 0, destination), read=read, write=write)
+
+
+PROGRAMS: dict[str, list[Instruction]] = {
+    "from unit to unit": [
+        ISA.load_weight(0, 3), ISA.mat_mul(10, 0, 12), move(DataFlow.ACCUMULATOR_TO_LOCAL, 40, 0, 12),
+        move(DataFlow.LOCAL_TO_DRAM0, 40, 0, 12)],
+    "the last one in common": [
+        ISA.mat_mul(0, 0, 20), move(DataFlow.ACCUMULATOR_TO_LOCAL, 60, 19, 4),
+        move(DataFlow.LOCAL_TO_DRAM1, 63, 0, 8), ISA.mat_mul(0, 24, 8)],
+    "the first one in common": [
+        ISA.mat_mul(0, 20, 20), move(DataFlow.ACCUMULATOR_TO_LOCAL, 60, 17, 4),
+        move(DataFlow.LOCAL_TO_DRAM1, 53, 0, 8), move(DataFlow.DRAM0_TO_LOCAL, 50, 0, 4)],
+    "none in common": [
+        ISA.mat_mul(0, 0, 20), move(DataFlow.ACCUMULATOR_TO_LOCAL, 60, 20, 4),
+        move(DataFlow.LOCAL_TO_DRAM1, 64, 0, 8), ISA.mat_mul(0, 24, 8)],
+    "as many as may be outstanding": [*[move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, 0, 16)] * 14, ISA.mat_mul(32, 32, 4)],
+    "a full queue of SIMD": [ISA.mat_mul(32, 0, 30), *[simd(SimdOpcode.INCREMENT, 0, 0, read=29, write=40)] * 10,
+                             move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 4)],
+    "bursts": [move(DataFlow.DRAM0_TO_LOCAL, 0, 3, 100), move(DataFlow.LOCAL_TO_DRAM1, 0, 61, 70)],
+    "registers": [
+        simd(SimdOpcode.INCREMENT, 0, 1, read=3), simd(SimdOpcode.MOVE, 1, 0, write=5),
+        simd(SimdOpcode.ABS, 0, 0, read=5, write=6), ISA.simd_loop(5, 2), simd(SimdOpcode.MOVE, 0, 1, read=8),
+        simd(SimdOpcode.INCREMENT, 1, 0, write=8)],
+}
+
+MEASURED = {
+    "from unit to unit": (101, [(5, 9, 12), (6, 13, 35), (7, 36, 58), (8, 59, 100)]),
+    "the last one in common": (93, [(5, 9, 39), (6, 40, 54), (7, 55, 92), (8, 29, 47)]),
+    "the first one in common": (125, [(5, 9, 39), (6, 40, 54), (7, 55, 92), (8, 93, 124)]),
+    "none in common": (49, [(5, 9, 39), (6, 10, 24), (7, 11, 48), (8, 29, 47)]),
+    "as many as may be outstanding": (244, [
+        (5, 9, 35), (6, 25, 51), (7, 41, 67), (8, 57, 83), (36, 73, 99), (52, 89, 115), (68, 105, 131),
+        (84, 121, 147), (100, 137, 163), (116, 153, 179), (132, 169, 195), (148, 185, 211), (164, 201, 227),
+        (180, 217, 243), (181, 185, 199)]),
+    "a full queue of SIMD": (105, [
+        (5, 9, 49), (6, 50, 66), (7, 51, 67), (8, 52, 68), (9, 53, 69), (51, 54, 70), (52, 55, 71), (53, 56, 72),
+        (54, 57, 73), (67, 70, 86), (68, 71, 87), (69, 73, 104)]),
+    "bursts": (237, [(5, 9, 136), (6, 137, 236)]),
+    "registers": (59, [(5, 8, 24), (6, 9, 29), (7, 10, 44), (8, 15, 45), (9, 30, 46), (10, 31, 58)]),
+}
+"""Of each program: cycles in all, and of each operation the cycle of its issue, its start and its end."""
+
+
+def found_in(cycles: int, operations: np.ndarray) -> tuple[int, list[tuple[int, ...]]]:
+    columns = (operations[name].tolist() for name in ("issue_cycle", "start_cycle", "finish_cycle"))
+    return cycles, list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_estimator_says_what_was_measured(name: str) -> None:
+    found = estimate(ISA.assemble(PROGRAMS[name]), ARCH, DramTiming(LATENCY, LATENCY))
+    assert found_in(found.cycles, found.operations) == MEASURED[name]
+
+
+def test_the_hardware_takes_what_was_measured() -> None:
+    programs = [ISA.assemble(program) for program in PROGRAMS.values()]
+    settings = MemorySettings(read_latency=LATENCY, write_latency=LATENCY)
+    done = run_many_on_rtl(ARCH, programs, Dram(ARCH), Dram(ARCH), memories=[settings] * len(programs),
+                           trace_operations=True)
+    for name, result in zip(PROGRAMS, done, strict=True):
+        assert found_in(result.cycles, result.operations) == MEASURED[name], name
