@@ -89,4 +89,5 @@ def test_the_hardware_takes_what_was_measured() -> None:
     done = run_many_on_rtl(ARCH, programs, Dram(ARCH), Dram(ARCH), memories=[settings] * len(programs),
                            trace_operations=True)
     for name, result in zip(PROGRAMS, done, strict=True):
+        assert result.operations is not None
         assert found_in(result.cycles, result.operations) == MEASURED[name], name
