@@ -14,7 +14,11 @@ from weft.hw.contract.isa import DataFlow, Isa
 from weft.runtime.manifest import TModel
 from weft.runtime.programs import preload
 from weft.runtime.session import GOLDEN, RTL, Session
-from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, TINY, VECTORS, model
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, model
+
+TINY = lockstep_archs()["lanes2"]
+"""Other tests build its simulator too."""
 
 WEIGHTS = np.array([[3, -1], [256, 0], [0, 512]])
 """Bias, and 1 and 2 on the diagonal, for two lanes of 8 bits behind the point."""
