@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from weft.simulate.build import BUILD_FAST
 from weft.tb import progress, shared
 
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
 FIRST = ("e2e", "formal", "system")
 """Folders whose tests build simulators or prove: first, so that workers side by side end together."""
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault("WEFT_SIMULATOR_FLAGS", BUILD_FAST)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
