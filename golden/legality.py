@@ -21,14 +21,14 @@ from weft.hw.contract.isa import (
     Opcode,
     Register,
     SimdOpcode,
+    flag_bit,
     simd_argument_count,
 )
+from weft.hw.contract.walk import Walk
 
 OPCODES = 16
 SIMD_OPCODES = 32
 PROGRAM_COUNTERS = 1 << 32
-HOLD = 8
-"""The flag that only SIMD instructions of a loop have."""
 
 
 def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
@@ -109,16 +109,19 @@ class _Table:
         reserved = [values & ~used[self.opcode, operand] != 0 for operand, values in enumerate(self.operands)]
         return ~legal | np.logical_or.reduce(reserved)
 
-    def _address(self, operand: int) -> tuple[np.ndarray, np.ndarray]:
+    def _flag(self, opcode: Opcode, name: str) -> np.ndarray:
+        """Whether a flag of that opcode is set, of any instruction: for those that have the opcode."""
+        return self.flags >> flag_bit(opcode, name) & 1 == 1
+
+    def _address(self, operand: int) -> tuple[Any, Any]:
         address, log2 = self.isa.address_widths[operand], self.isa.stride_widths[operand]
         raw = self.operands[operand]
         return raw & (1 << address) - 1, 1 << (raw >> address & (1 << log2) - 1)
 
-    def _last(self, operand: int, size: np.ndarray, rows: np.ndarray | int = 1,
-              pitch: np.ndarray | int = 0) -> np.ndarray:
+    def _last(self, operand: int, size: Any, rows: Any = 1, pitch: Any = 0) -> Any:
         """The highest address of a walk."""
         base, stride = self._address(operand)
-        return base + (size - 1) * stride + (rows - 1) * pitch
+        return Walk(base, size, stride, rows, pitch).last
 
     def _spans(self) -> np.ndarray:
         """Ranges of MatMul, DataMove, LoadWeight and LoadLUT that leave their memory."""
@@ -131,7 +134,8 @@ class _Table:
         near = np.where(mat_mul, self.register(Register.MAT_MUL_LOCAL_PITCH), self.register(Register.MOVE_LOCAL_PITCH))
         far = np.where(mat_mul, self.register(Register.MAT_MUL_ACCUMULATOR_PITCH),
                        self.register(Register.MOVE_FAR_PITCH))
-        local = (mat_mul & (flags & 2 == 0)) | move | (load & (flags & 1 == 0)) | (opcode == Opcode.LOAD_LUT)
+        local = ((mat_mul & ~self._flag(Opcode.MAT_MUL, "zeroes")) | move
+                 | (load & ~self._flag(Opcode.LOAD_WEIGHT, "zeroes")) | (opcode == Opcode.LOAD_LUT))
         depth: np.ndarray = np.full(16, arch.accumulator_depth, np.int64)
         for flow in DataFlow:
             depth[flow] = getattr(arch, f"{flow.far_memory}_depth")
@@ -141,10 +145,11 @@ class _Table:
 
     def _simd(self) -> np.ndarray:
         """Addresses of the last iteration, operations and registers."""
-        simd, flags, depth = self.opcode == Opcode.SIMD, self.flags, self.arch.accumulator_depth
+        simd, depth = self.opcode == Opcode.SIMD, self.arch.accumulator_depth
         iterations = np.where(self.in_body, self.iterations, 1)
-        read = self._last(1, np.where(flags & HOLD, 1, iterations))
-        beyond = ((flags & 2 > 0) & (self._last(0, iterations) >= depth)) | ((flags & 1 > 0) & (read >= depth))
+        read = self._last(1, np.where(self._flag(Opcode.SIMD, "hold"), 1, iterations))
+        beyond = ((self._flag(Opcode.SIMD, "write") & (self._last(0, iterations) >= depth))
+                  | (self._flag(Opcode.SIMD, "read") & (read >= depth)))
         sub: Any = self.operands[2]  # unpack_sub computes elementwise too
         opcode, left, right, destination = self.isa.unpack_sub(sub)
         arguments: np.ndarray = np.full(SIMD_OPCODES, -1, np.int64)
