@@ -15,15 +15,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.systolic_array import SystolicArray
-from weft.hw.bus.axi import Axi4, Axi4Read, axi4_stream
+from weft.hw.bus.axi import Axi4, Axi4Read, axi4_stream, user_width
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, Memory, clients
+from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
-from weft.hw.control.interlock import DRAM_UNITS, Interlock
+from weft.hw.control.interlock import Interlock
 from weft.hw.control.sampler import Sampler, watch
 from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
@@ -44,22 +44,28 @@ def accumulator_ports(arch: Arch, *, writes: bool) -> dict[str, str]:
     return {name: f"{name}_{kind}" if name in both else name for name in names if name != "mat_mul"}
 
 
+def dram_ports(arch: Arch) -> dict[str, Axi4]:
+    """The AXI4 masters behind which the DRAM windows lie, by name."""
+    port = Axi4(arch.axi_address_width, arch.axi_data_width, user_width(arch))
+    return dict.fromkeys(("dram",) if arch.shared_dram else ("dram0", "dram1"), port)
+
+
 class Core(wiring.Component):
     """One machine. It knows nothing of boards and can be instantiated many times.
 
     ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
-    ``program_address`` and ``program_bytes``. ``dram0``, ``dram1``: AXI4. ``samples``: AXI4-Stream of performance
-    samples. ``trace``: only with the argument of that name, see :class:`TracePort`. ``abort``: stop to be reset, which
-    breaks no bus rule once the core is ``quiet``. The rest is :class:`MachineStatus`.
+    ``program_address`` and ``program_bytes``. ``dram0``, ``dram1`` or ``dram``: AXI4. ``samples``: AXI4-Stream of
+    performance samples. ``trace``: only with the argument of that name, see :class:`TracePort`. ``abort``: stop to be
+    reset, which breaks no bus rule once the core is ``quiet``. The rest is :class:`MachineStatus`.
     """
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
-        address, width = arch.axi_address_width, arch.axi_data_width
+        address = arch.axi_address_width
         super().__init__({
             "stream": In(axi4_stream(arch.stream_width)),
             "program": Out(Axi4Read(address, arch.stream_width)),
-            "dram0": Out(Axi4(address, width)), "dram1": Out(Axi4(address, width)),
+            **{name: Out(port) for name, port in dram_ports(arch).items()},
             "samples": Out(axi4_stream(64)),
             "start": In(1), "abort": In(1), "quiet": Out(1), "program_address": In(address), "program_bytes": In(32),
             **dict(MachineStatus().members),
@@ -77,8 +83,7 @@ class Core(wiring.Component):
         units = {
             "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
             "move_out": MoveOutUnit(arch), "move_in": MoveInUnit(arch),
-            "dram0_read": DramReader(arch), "dram0_write": DramWriter(arch),
-            "dram1_read": DramReader(arch), "dram1_write": DramWriter(arch),
+            **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
         }
         layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
         m.submodules.interlock = interlock = Interlock(arch, layouts)
@@ -94,8 +99,8 @@ class Core(wiring.Component):
         connect(m, program.beats, fetch.program)
         connect(m, fetch.instruction, decoder.i)
         connect(m, decoder.o, interlock.i)
-        for name in UNIT_NAMES:
-            m.submodules[name] = unit = units[name]
+        for name, unit in units.items():
+            m.submodules[name] = unit
             connect(m, getattr(interlock, name), unit.operation)
             # With register slices a cycle later, as errors are.
             m.d.comb += getattr(interlock, f"{name}_done").eq(
@@ -105,17 +110,17 @@ class Core(wiring.Component):
             connect(m, port, getattr(local, name))
         connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
         m.d.comb += units["mat_mul"].crowded.eq(local.crowded | accumulators.crowded)
-        for name in UNIT_NAMES:
+        for name, unit in units.items():
             if name in readers:
-                connect(m, units[name].accumulator_read, getattr(accumulators, readers[name]))
+                connect(m, unit.accumulator_read, getattr(accumulators, readers[name]))
             if name in writers:
-                connect(m, units[name].accumulator_write, getattr(accumulators, writers[name]))
+                connect(m, unit.accumulator_write, getattr(accumulators, writers[name]))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
         self._connect_buses(m, program, units)
-        moving = [(reads | writes)[name] for name in UNIT_NAMES if name in reads | writes]
+        moving = [(reads | writes)[name] for name in units if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
         # samples
-        watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in UNIT_NAMES},
+        watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in units},
               reads.values(), writes.values())
         m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
         connect(m, sampler.samples, flipped(self.samples))
@@ -124,7 +129,7 @@ class Core(wiring.Component):
                 self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),
                 self.trace.issued.eq(interlock.issued), self.trace.started.eq(interlock.started),
                 self.trace.program_counter.eq(decoder.o.payload.program_counter),
-                self.trace.finished.eq(Cat(*(units[name].done for name in UNIT_NAMES))),
+                *(self.trace.finished[UNIT_NAMES.index(name)].eq(unit.done) for name, unit in units.items()),
             ]
         return m
 
@@ -141,10 +146,10 @@ class Core(wiring.Component):
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
         for channel in ("ar", "r"):
             connect(m, getattr(program, channel), flipped(getattr(self.program, channel)))
-            for port in ("dram0", "dram1"):
+            for port in dram_ports(self._arch):
                 connect(m, getattr(units[f"{port}_read"], channel), flipped(getattr(getattr(self, port), channel)))
         for channel in ("aw", "w", "b"):
-            for port in ("dram0", "dram1"):
+            for port in dram_ports(self._arch):
                 connect(m, getattr(units[f"{port}_write"], channel), flipped(getattr(getattr(self, port), channel)))
         m.d.comb += [program.start.eq(self.start), program.address.eq(self.program_address),
                      program.bytes.eq(self.program_bytes)]
@@ -152,9 +157,12 @@ class Core(wiring.Component):
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
                    interlock: Interlock, units: dict, moving: list) -> None:
         """``moving``: the units' ports of local memory."""
-        for name in DRAM_UNITS:
+        behind_dram = dram_units(self._arch)
+        for name in behind_dram:
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
-        buses_busy = Cat(*(units[name].busy for name in DRAM_UNITS)).any()
+        buses_busy = Cat(*(units[name].busy for name in behind_dram)).any()
+        if self._arch.shared_dram:
+            m.d.comb += supervisor.blamed_dram1.eq(interlock.blamed_dram1)
         m.d.comb += [
             supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),
             supervisor.blamed_program_counter.eq(Mux(

@@ -6,23 +6,23 @@ from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.bus.axi import Axi4, Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
+from weft.hw.bus.axi import Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
 from weft.hw.bus.csr_slave import SHOWN, STATUS_SOURCES, CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.control.trace import TracePort
-from weft.hw.core import Core
+from weft.hw.core import Core, dram_ports
 
 PORT_PREFIXES = {
-    "dram0": "m_axi_dram0", "dram1": "m_axi_dram1", "program": "m_axi_program", "axil": "s_axil",
+    "dram0": "m_axi_dram0", "dram1": "m_axi_dram1", "dram": "m_axi_dram", "program": "m_axi_program", "axil": "s_axil",
     "stream": "s_axis_instruction", "samples": "m_axis_sample",
 }
-"""Member of Top -> prefix of its Verilog ports."""
+"""Member of Top -> prefix of its Verilog ports. A machine has either ``dram0`` and ``dram1``, or ``dram``."""
 
 
 class Top(wiring.Component):
-    """``axil``: control registers; ``dram0``, ``dram1``, ``program``: AXI4 masters; ``stream``: instruction beats;
-    ``samples``: performance samples; ``interrupt``.
+    """``axil``: control registers; ``dram0`` and ``dram1``, or ``dram`` for both, and ``program``: AXI4 masters;
+    ``stream``: instruction beats; ``samples``: performance samples; ``interrupt``.
 
     With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without.
     A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
@@ -30,10 +30,10 @@ class Top(wiring.Component):
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
-        address, width = arch.axi_address_width, arch.axi_data_width
+        address = arch.axi_address_width
         super().__init__({
             "axil": In(Axi4Lite(ADDRESS_WIDTH)),
-            "dram0": Out(Axi4(address, width)), "dram1": Out(Axi4(address, width)),
+            **{name: Out(port) for name, port in dram_ports(arch).items()},
             "program": Out(Axi4Read(address, arch.stream_width)),
             "stream": In(axi4_stream(arch.stream_width)), "samples": Out(axi4_stream(64)),
             "interrupt": Out(1),
@@ -48,7 +48,7 @@ class Top(wiring.Component):
         m.submodules.core = ResetInserter(core_reset)(core)
         connect(m, flipped(self.axil), csr.axil)
         connect(m, flipped(self.stream), core.stream)
-        for name in ("dram0", "dram1", "program", "samples", *(("trace",) if self._trace else ())):
+        for name in (*dram_ports(self._arch), "program", "samples", *(("trace",) if self._trace else ())):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
         m.d.comb += [
             core.start.eq(csr.start), core.abort.eq(resetting),
@@ -69,7 +69,8 @@ def with_ports(arch: Arch, *, trace: bool = False) -> tuple[Module, Ports]:
     m.submodules.machine = top = Top(arch, trace=trace)
     ports: Ports = {}
     for name, prefix in PORT_PREFIXES.items():
-        ports |= verilog_ports(m, getattr(top, name), prefix)
+        if name in top.signature.members:
+            ports |= verilog_ports(m, getattr(top, name), prefix)
     ports["interrupt"] = top.interrupt, None
     if trace:
         ports |= {f"trace_{name}": (getattr(top.trace, name), None) for name in TracePort().members}

@@ -63,6 +63,7 @@ MEANINGS = {
     "stream_width": "bits of the instruction stream",
     "sample_block_size": "performance samples between two `TLAST`",
     "register_slices": "1 cuts the handshakes between blocks: a faster clock for some cycles of latency",
+    "dram_ports": "`separate`: an AXI port for each DRAM window; `shared`: one for both, for less logic",
 }
 """What each architecture key says."""
 

@@ -90,11 +90,13 @@ def build_machine(
     axi_data_width: int,
     axi_address_width: int,
     stream_width: int,
+    shared_dram: bool = False,
     trace: bool = False,
     coverage: bool = False,
 ) -> Simulation:
     """The simulation of module `weft_top`, which has its trace port, with its three memories."""
-    top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width)
+    top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
+                   shared_dram=shared_dram)
     return build_simulation(
         weft_top_verilog + "\n" + top,
         top="weft_sim",

@@ -63,7 +63,7 @@ def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) ->
     text = cached_verilog(arch)
     tell("building the simulator")
     return build_machine(text, axi_data_width=arch.axi_data_width, axi_address_width=arch.axi_address_width,
-                         stream_width=arch.stream_width, trace=trace)
+                         stream_width=arch.stream_width, shared_dram=arch.shared_dram, trace=trace)
 
 
 def cached_verilog(arch: Arch) -> str:

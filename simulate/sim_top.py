@@ -13,7 +13,14 @@ from weft.simulate.trace import Kind
 __all__ = ["MEMORIES", "READABLE", "WRITABLE", "public_vlt", "weft_sim"]
 
 MEMORIES = ("dram0", "dram1", "program")
-"""Names of the memories: of their AXI port m_axi_<name>, their plus-argument +<name>=<file> and their signals."""
+"""Names of the memories: of their AXI port m_axi_<name>, their plus-argument +<name>=<file> and their signals.
+
+Where both DRAM windows share the port m_axi_dram, each still has a file, and addresses, of its own: AxUSER says which
+one is meant, so that windows never overlap, wherever a program puts them. Errors are set for each, all else by the
+settings of dram0, whose counters are the port's."""
+
+SHARED_PORT = "dram"
+"""The port behind which both DRAM windows lie, on a machine with ``dram_ports`` "shared"."""
 
 _ADDRESS = {"id": 1, "addr": 0, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4}
 _SETTINGS = {
@@ -21,6 +28,7 @@ _SETTINGS = {
     "stall_ar": 8, "stall_r": 8, "stall_aw": 8, "stall_w": 8, "stall_b": 8,
     "error_lo": 64, "error_hi": 64,
 }  # fmt: skip
+_ERRORS = ("error_lo", "error_hi")
 _COUNTERS = {"read_beats": 64, "write_beats": 64, "first_cycle": 64, "last_cycle": 64}
 _AXIL_IN = {
     "awaddr": 12, "awprot": 3, "awvalid": 1, "wdata": 32, "wstrb": 4, "wvalid": 1, "bready": 1,
@@ -58,11 +66,11 @@ class _Wire:
     from_master: bool
 
 
-def _channels(data_width: int, address_width: int, write: bool) -> list[_Wire]:
+def _channels(data_width: int, address_width: int, write: bool, user: bool = False) -> list[_Wire]:
     """The wires of an AXI4 port, without its prefix."""
 
     def address(channel: str) -> list[_Wire]:
-        fields = {**_ADDRESS, "addr": address_width, "valid": 1}
+        fields = {**_ADDRESS, "addr": address_width, **({"user": 1} if user else {}), "valid": 1}
         wires = [_Wire(channel + name, width, True) for name, width in fields.items()]
         return [*wires, _Wire(channel + "ready", 1, False)]
 
@@ -83,40 +91,46 @@ def _declare(kind: str, width: int, name: str, start: str = "") -> str:
     return f"  {kind} [{width - 1}:0] {name}{start};"
 
 
-def _memory(port: int, name: str, data_width: int, address_width: int, write: bool) -> list[str]:
+def _memory(port: int, name: str, data_width: int, address_width: int) -> list[str]:
     """The wires of machine port m_axi_<name> and the memory at their end."""
-    wires = _channels(data_width, address_width, write)
+    shared, write = name == SHARED_PORT, name != "program"
+    wires = _channels(data_width, address_width, write, shared)
     lines = [_declare("wire", wire.width, f"m_axi_{name}_{wire.name}") for wire in wires]
     connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)", ".seed(seed_q)"]
-    connections += [f".{setting}({name}_{setting}_q)" for setting in _SETTINGS]
-    connections += [f".{counter}({name}_{counter})" for counter in _COUNTERS]
+    memory = "dram0" if shared else name
+    connections += [f".{setting}({memory}_{setting}_q)" for setting in _SETTINGS]
+    connections += [f".second_{setting}(dram1_{setting}_q)" for setting in _ERRORS]
+    connections += [f".{counter}({memory}_{counter})" for counter in _COUNTERS]
     connections += [f".s_axi_{wire.name}(m_axi_{name}_{wire.name})" for wire in wires]
-    if not write:  # the write channels rest
-        unused = {wire.name for wire in _channels(data_width, address_width, True) if wire.from_master}
-        connections += [f".s_axi_{wire}('0)" for wire in sorted(unused - {wire.name for wire in wires})]
-    parameters = f".DATA_WIDTH({data_width}), .ADDRESS_WIDTH({address_width}), .PORT({port}), .NAME(\"{name}\")"
+    # what the machine's port lacks rests: a program's write channels, AxUSER
+    unused = {wire.name for wire in _channels(data_width, address_width, True, True) if wire.from_master}
+    connections += [f".s_axi_{wire}('0)" for wire in sorted(unused - {wire.name for wire in wires})]
+    parameters = f".DATA_WIDTH({data_width}), .ADDRESS_WIDTH({address_width}), .PORT({port}), .NAME(\"{memory}\")"
+    if shared:
+        parameters += ', .WINDOWS(2), .SECOND("dram1")'
     lines += [f"  axi_dram #({parameters}) memory_{name} (", "    " + ",\n    ".join(connections), "  );"]
     return lines
 
 
-def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int) -> str:
-    """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths.
+def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False) -> str:
+    """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths and its DRAM ports.
 
-    * Memories: axi_dram `dram0`, `dram1` and, read only, `program`; see sv/axi_dram.sv for their settings.
+    * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; see sv/axi_dram.sv for their
+      settings.
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
     * Samples: with +samples=<file>, each word of m_axis_sample is appended there as eight bytes, little-endian; a
       packet's end is counted by nothing but the words before it. `sample_words` counts them in any case.
     * Operations: with +operations=<file>, the events of the machine's trace port are written there (trace.cpp).
     * The instruction stream is tied off: programs come from memory.
     """
+    ports = {SHARED_PORT: 0, "program": 2} if shared_dram else {name: port for port, name in enumerate(MEMORIES)}
     memories = []
-    for port, name in enumerate(MEMORIES):
-        width = stream_width if name == "program" else axi_data_width
-        memories += _memory(port, name, width, axi_address_width, write=name != "program")
+    for name, port in ports.items():
+        memories += _memory(port, name, stream_width if name == "program" else axi_data_width, axi_address_width)
     axi = [
         (f"m_axi_{name}_{wire.name}")
-        for name in MEMORIES
-        for wire in _channels(axi_data_width, axi_address_width, name != "program")
+        for name in ports
+        for wire in _channels(axi_data_width, axi_address_width, name != "program", name == SHARED_PORT)
     ]
     axil = [f"s_axil_{name}" for name in (*_AXIL_IN, *_AXIL_OUT)]
     same_name = ["clk", "interrupt", *axi, *axil]

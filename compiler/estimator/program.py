@@ -19,7 +19,7 @@ from weft.hw.contract.isa import (
     operand_of,
     simd_argument_count,
 )
-from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory
+from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
 
 MEMORIES = tuple(Memory)
@@ -58,7 +58,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
-    unit = _units(opcode, flags)
+    unit = _units(arch, opcode, flags)
     register = _registers(isa, opcode, operands)
     work = np.zeros(len(opcode), WORK)
     work["instruction"], work["unit"] = np.arange(len(opcode)), unit
@@ -88,12 +88,12 @@ def _sets(opcode: np.ndarray, operands: list[np.ndarray], register: Register) ->
     return (opcode == Opcode.CONFIGURE) & (_field(Opcode.CONFIGURE, "register", operands) == register)
 
 
-def _units(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
+def _units(arch: Arch, opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
     """The unit of each instruction, NO_UNIT for those that end in the decoder."""
     by_opcode, by_flow = (np.full(16, NO_UNIT, np.int64) for _ in range(2))
     for code, name in UNIT_OF_OPCODE.items():
         by_opcode[code] = UNIT_NAMES.index(name)
-    for flow, name in UNIT_OF_FLOW.items():
+    for flow, name in unit_of_flow(arch).items():
         by_flow[flow] = UNIT_NAMES.index(name)
     return np.where(opcode == Opcode.DATA_MOVE, by_flow[flags], by_opcode[opcode])
 

@@ -26,6 +26,8 @@ from weft.compiler.estimator.state import (
     DRAM0_WRITE,
     DRAM1_READ,
     DRAM1_WRITE,
+    DRAM_READ,
+    DRAM_WRITE,
     LOAD_WEIGHT,
     MAT_MUL,
     NONE,
@@ -136,10 +138,14 @@ def ask(state, machine, now):
     array.ask(state, machine)
     simd.ask(state, machine, now)
     moves.ask(state, machine)
-    reader.ask(state, state.readers[0], DRAM0_READ, machine)
-    reader.ask(state, state.readers[1], DRAM1_READ, machine)
-    writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
-    writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
+    if machine.shared_dram:
+        reader.ask(state, state.readers[0], DRAM_READ, machine)
+        writer.ask(state, state.writers[0], DRAM_WRITE, machine)
+    else:
+        reader.ask(state, state.readers[0], DRAM0_READ, machine)
+        reader.ask(state, state.readers[1], DRAM1_READ, machine)
+        writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
+        writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
     grant_local(state.ports[LOCAL_READS], machine.local_banks_mask + 1, MAT_MUL)
     grant_local(state.ports[LOCAL_WRITES], machine.local_banks_mask + 1, NONE)
     leaving = array.leaving_sum(state, now)
@@ -157,7 +163,11 @@ def step(state, machine, now):
     simd.step_simd(state, machine, now)
     moves.step_move_out(state, machine, now)
     moves.step_move_in(state, machine, now)
-    reader.step_reader(state, state.readers[0], DRAM0_READ, machine, now)
-    reader.step_reader(state, state.readers[1], DRAM1_READ, machine, now)
-    writer.step_writer(state, state.writers[0], DRAM0_WRITE, machine, now)
-    writer.step_writer(state, state.writers[1], DRAM1_WRITE, machine, now)
+    if machine.shared_dram:
+        reader.step_reader(state, state.readers[0], DRAM_READ, machine, now)
+        writer.step_writer(state, state.writers[0], DRAM_WRITE, machine, now)
+    else:
+        reader.step_reader(state, state.readers[0], DRAM0_READ, machine, now)
+        reader.step_reader(state, state.readers[1], DRAM1_READ, machine, now)
+        writer.step_writer(state, state.writers[0], DRAM0_WRITE, machine, now)
+        writer.step_writer(state, state.writers[1], DRAM1_WRITE, machine, now)

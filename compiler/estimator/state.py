@@ -20,9 +20,10 @@ from weft.hw.contract.timing import (
 )
 from weft.hw.contract.units import UNIT_NAMES, UNITS
 
-(LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE) = range(9)
+(LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE, DRAM_READ,
+ DRAM_WRITE) = range(11)
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
-                      "dram1_read", "dram1_write")
+                      "dram1_read", "dram1_write", "dram_read", "dram_write")
 SWAPS = len(UNIT_NAMES)
 """Behind the units: weights taken over, which LoadWeights wait for."""
 
@@ -143,7 +144,8 @@ STATE = np.dtype([
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
-of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1. ``micro``: given by the sequencer, at the
+of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1; those
+of a shared port come first. ``micro``: given by the sequencer, at the
 door of the pipeline, and so many (``between``) on their way there. ``ports``: see ``memories.py``. All in one record,
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 

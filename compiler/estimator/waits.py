@@ -16,18 +16,19 @@ import numpy as np
 
 from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram
+from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
-from weft.hw.contract.units import UNIT_NAMES, UNITS
+from weft.hw.contract.units import UNIT_NAMES, UNITS, Memory
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
 """``weights``: LoadWeight at work; ``moves``: between accumulators and local memory; ``hazard``: sums on their way
 through the array; ``issue``: not decoded yet. For memory banks a MatMul never waits: they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
-                  "dram0_write": "dram_write", "dram1_write": "dram_write"}
+                  "dram0_write": "dram_write", "dram1_write": "dram_write", "dram_read": "dram_read",
+                  "dram_write": "dram_write"}
 ISSUE = CAUSES.index("issue")
 NO_LAYER = -1
 
@@ -59,7 +60,7 @@ def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers
     mat_mul = work["unit"] == MAT_MUL
     return Waits(cycles, _sum(layers, vectors * mat_mul, count), waits[:count],
                  np.stack([_sum(layers, vectors * arch.vector_bytes * _moves(work, port), count)
-                           for port in ("dram0", "dram1")], 1), int(cycles - end))
+                           for port in (Memory.DRAM0, Memory.DRAM1)], 1), int(cycles - end))
 
 
 def _sum(layers: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -67,8 +68,9 @@ def _sum(layers: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return np.bincount(layers[known], values[known], count).astype(np.int64)
 
 
-def _moves(work: np.ndarray, port: str) -> np.ndarray:
-    return np.isin(work["unit"], [number for number, name in enumerate(UNIT_NAMES) if name.startswith(port)])
+def _moves(work: np.ndarray, window: Memory) -> np.ndarray:
+    moves: np.ndarray = work["memory1"] == MEMORIES.index(window)
+    return moves
 
 
 def _blockers(work: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,9 @@ def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, 
 
 
 def _copy_of_consts(planner: _Planner, size: int, placed: Iterable[Place]) -> Place | None:
-    """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has room."""
+    """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has a port and room for them."""
+    if planner.arch.shared_dram:
+        return None
     beats = planner.arch.vector_beats
     moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
     waiting = sum(max(0.0, entry.dram1 * beats - entry.array * shape.inside)

@@ -10,7 +10,7 @@ start. What conflicts never changes places, for it starts strictly later; so the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numba
 import numpy as np
@@ -19,15 +19,14 @@ from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, EXPECTED_DRAM_LATENCY, LOCAL_READ_LATENCY, array_latency
-from weft.hw.contract.units import UNITS, Memory
+from weft.hw.contract.units import UNITS, Memory, unit_names
 
 SIMD_CYCLES = 2
 """For a vector beside the array, whose MatMuls have the banks of the accumulators first: 1.4 to 2.7 in RTL."""
 
-_UNITS = {name: number for number, name in enumerate(UNITS)}
 _MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.VARS, Space.CONSTS)
 _MEMORY = {space: number for number, space in enumerate(_MEMORIES)}
-_DRAM = {Space.VARS: "dram0", Space.CONSTS: "dram1"}
+_WINDOW = {Space.VARS: "dram0", Space.CONSTS: "dram1"}
 _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
             "write_last")
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
@@ -44,27 +43,30 @@ def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
 
 def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
     """[operations]: when each would start; a SIMD loop starts as a whole."""
-    rows = _Rows(arch).table(operations)
+    units = {name: number for number, name in enumerate(unit_names(arch))}
+    rows = _Rows(arch, units).table(operations)
     ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
             for memory in range(len(_MEMORIES))]
-    return _starts(rows, np.cumsum([0, *ends]), _checked(), _UNITS["mat_mul"], _UNITS["load_weight"])
+    return _starts(rows, np.cumsum([0, *ends]), _checked(units), units["mat_mul"], units["load_weight"])
 
 
-def _checked() -> np.ndarray:
+def _checked(units: Mapping[str, int]) -> np.ndarray:
     """[memory, unit, whether it writes]: the unit touches the memory in this way at all."""
     names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
-    touched = np.zeros((len(names), len(_UNITS), 2), np.bool_)
-    for name, unit in UNITS.items():
-        for access in unit.accesses:
-            touched[names.index(access.memory), _UNITS[name], int(access.writes)] = True
+    touched = np.zeros((len(names), len(units), 2), np.bool_)
+    for name, number in units.items():
+        for access in UNITS[name].accesses:
+            touched[names.index(access.memory), number, int(access.writes)] = True
     return touched
 
 
 class _Rows:
     """Operations as rows of integers: unit, times, what is read and what is written."""
 
-    def __init__(self, arch: Arch) -> None:
+    def __init__(self, arch: Arch, units: Mapping[str, int]) -> None:
+        self.units = units
         self.beats = math.ceil(arch.vector_beats)
+        self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         self.body = 0
         self.iterations = 1
@@ -84,11 +86,11 @@ class _Rows:
                                                              entry.local_pitch)
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
                             entry.accumulator_pitch)
-        return _UNITS["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
+        return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
 
     def _load_weight(self, entry: lir.LoadWeight) -> Row:
         read = self._range(entry.local, entry.size, 1)
-        return _UNITS["load_weight"], 0, entry.size + entry.zero_bias, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["load_weight"], 0, entry.size + entry.zero_bias, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _data_move(self, entry: lir.DataMove) -> Row:
         near = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
@@ -98,24 +100,24 @@ class _Rows:
         if entry.far.space is Space.ACCUMULATORS:
             unit, latency = (("move_out", ACCUMULATOR_READ_LATENCY) if entry.to_local
                              else ("move_in", LOCAL_READ_LATENCY))
-            return _UNITS[unit], 0, vectors, latency, *read, *write
-        unit = f"{_DRAM[entry.far.space]}_{'read' if entry.to_local else 'write'}"
-        return _UNITS[unit], 0, vectors * self.beats, EXPECTED_DRAM_LATENCY, *read, *write
+            return self.units[unit], 0, vectors, latency, *read, *write
+        unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
+        return self.units[unit], 0, vectors * self.beats, EXPECTED_DRAM_LATENCY, *read, *write
 
     def _simd(self, entry: lir.Simd) -> Row:
         count, joined = (self.iterations, 1) if self.body else (1, 0)
         self.body = max(0, self.body - 1)
         read = _NONE if entry.read is None else self._range(entry.read, 1 if entry.hold else count, entry.read_stride)
         write = _NONE if entry.write is None else self._range(entry.write, count, entry.write_stride)
-        return _UNITS["simd"], joined, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
+        return self.units["simd"], joined, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
 
     def _simd_loop(self, entry: lir.SimdLoop) -> Row:
         self.body, self.iterations = entry.body, entry.iterations
-        return _UNITS["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
+        return self.units["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
 
     def _load_lut(self, entry: lir.LoadLut) -> Row:
         read = self._range(entry.local, entry.size, 1)
-        return _UNITS["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,

@@ -181,7 +181,8 @@ def cost(shape: LayerShape, tiling: Tiling) -> float:
     is loaded and what is used; and what is left at its ends, where units wait for the layer before it or after it."""
     moved = traffic(shape, tiling)
     beats = shape.arch.vector_beats
-    parts = moved.array, moved.dram0_read * beats, moved.dram0_write * beats, moved.dram1 * beats
+    reads = (moved.dram0_read + moved.dram1,) if shape.arch.shared_dram else (moved.dram0_read, moved.dram1)
+    parts = moved.array, moved.dram0_write * beats, *(read * beats for read in reads)
     busiest = max(parts) + UNEVEN * sum(parts) if tiling.buffers > 1 else sum(parts)
     if 1 < _strips_kept(shape, tiling) <= tiling.buffers and _cut(shape, tiling).regions > 1:
         busiest += moved.dram0_read * beats  # kept strips leave no room for those of the next region

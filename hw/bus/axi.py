@@ -14,6 +14,8 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.contract.arch import Arch
+
 BOUNDARY_BYTES = 4096
 """No burst crosses a multiple of this."""
 
@@ -36,12 +38,17 @@ def size_log2(data_width: int) -> int:
     return (data_width // 8).bit_length() - 1
 
 
+def user_width(arch: Arch) -> int:
+    """Bits of AxUSER on a DRAM port: where both windows share it, it says which of them a burst is in."""
+    return int(arch.shared_dram)
+
+
 # -- channels ----------------------------------------------------------------------------------------------------------
-def address_layout(address_width: int) -> data.StructLayout:
-    """AR and AW. ``len`` is beats - 1, ``size`` log2 of the bytes of a beat."""
+def address_layout(address_width: int, user_width: int = 0) -> data.StructLayout:
+    """AR and AW. ``len`` is beats - 1, ``size`` log2 of the bytes of a beat; ``user`` is there where it has bits."""
     return data.StructLayout({
         "addr": unsigned(address_width), "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4,
-        "id": 1,
+        "id": 1, **({"user": unsigned(user_width)} if user_width else {}),
     })
 
 
@@ -66,9 +73,9 @@ def beat_layout(data_width: int) -> data.StructLayout:
 class Axi4Read(wiring.Signature):
     """The read channels: ``ar`` out, ``r`` in."""
 
-    def __init__(self, address_width: int, data_width: int) -> None:
+    def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
-            "ar": Out(stream.Signature(address_layout(address_width))),
+            "ar": Out(stream.Signature(address_layout(address_width, user_width))),
             "r": In(stream.Signature(read_data_layout(data_width))),
         })
 
@@ -76,9 +83,9 @@ class Axi4Read(wiring.Signature):
 class Axi4Write(wiring.Signature):
     """The write channels: ``aw`` and ``w`` out, ``b`` in."""
 
-    def __init__(self, address_width: int, data_width: int) -> None:
+    def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
-            "aw": Out(stream.Signature(address_layout(address_width))),
+            "aw": Out(stream.Signature(address_layout(address_width, user_width))),
             "w": Out(stream.Signature(write_data_layout(data_width))),
             "b": In(stream.Signature(write_response_layout())),
         })
@@ -87,10 +94,10 @@ class Axi4Write(wiring.Signature):
 class Axi4(wiring.Signature):
     """All five channels."""
 
-    def __init__(self, address_width: int, data_width: int) -> None:
+    def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
-            **dict(Axi4Write(address_width, data_width).members.items()),
-            **dict(Axi4Read(address_width, data_width).members.items()),
+            **dict(Axi4Write(address_width, data_width, user_width).members.items()),
+            **dict(Axi4Read(address_width, data_width, user_width).members.items()),
         })
 
 

@@ -1,233 +1,27 @@
-"""DRAM to local memory, and what it shares with its twin in ``dram_writer.py``: segments and bursts."""
+"""DRAM to local memory."""
 
 from __future__ import annotations
 
-import math
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.isa import DRAM_OFFSET_BYTES
+from weft.hw.bus.bursts import BurstSplitter, issue
+from weft.hw.bus.segments import Geometry, Segments, count_operations, dram_segment_layout, fork
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import (
-    DRAM_REQUEST_LATENCY,
     OUTSTANDING_BURSTS,
     READER_BEATS_WAITING,
     READER_OPERATIONS_AHEAD,
     READER_VECTORS_WAITING,
-    SEGMENTS_WAITING,
 )
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
-from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, size_width
+from weft.hw.parts.operations import dram_layout
 from weft.hw.parts.ports import local_write_port
-from weft.hw.parts.slices import fifo_of_two, stage
+from weft.hw.parts.slices import fifo_of_two
 from weft.hw.parts.walker import Walker
-
-
-class Geometry:
-    """How vectors lie on the bus. A unit is the largest piece in which every vector starts and every beat ends."""
-
-    def __init__(self, arch: Arch) -> None:
-        self.beat_bytes = arch.axi_data_width // 8
-        self.unit_bytes = math.gcd(arch.vector_bytes, self.beat_bytes)
-        self.vector_units = arch.vector_bytes // self.unit_bytes
-        self.beat_units = self.beat_bytes // self.unit_bytes
-        self.beat_units_log2 = bits_to_count(self.beat_units)
-        self.unit_bytes_log2 = bits_to_count(self.unit_bytes)
-        self.unit_width = 8 * self.unit_bytes
-        most_units = (self.vector_units << size_width(arch)) + self.beat_units - 2
-        self.beats_width = max((most_units >> self.beat_units_log2).bit_length(), 1)
-
-
-def segment_layout(address_width: int, data_width: int, beats_width: int, **fields: object) -> data.StructLayout:
-    """A contiguous run of ``beats_m1`` + 1 beats from ``beat`` on, an address in beats; ``fields``: what goes along."""
-    return data.StructLayout({
-        "beat": unsigned(address_width - axi.size_log2(data_width)), "beats_m1": unsigned(beats_width),
-        "cache": CACHE_WIDTH, **fields,
-    })
-
-
-def dram_segment_layout(arch: Arch) -> data.StructLayout:
-    """``skip``: units of the first beat before the first vector; ``end``: units of the last beat that count.
-
-    ``vectors_m1`` + 1 vectors; ``last``: of its operation.
-    """
-    geometry = Geometry(arch)
-    return segment_layout(
-        arch.axi_address_width, arch.axi_data_width, geometry.beats_width,
-        skip=unsigned(bits_to_count(geometry.beat_units)), end=unsigned(bits_to_count(geometry.beat_units + 1)),
-        vectors_m1=unsigned(size_width(arch)), last=1)
-
-
-def times(value, factor: int):
-    """``value`` times a constant, as a sum of shifts: a multiplier block would be wasted on it."""
-    return sum((value << bit for bit in range(factor.bit_length()) if factor >> bit & 1), start=Const(0))
-
-
-class Segments(wiring.Component):
-    """DRAM operations in, the contiguous segments of their DRAM side out, one a cycle.
-
-    A row of vectors without a stride is one segment, else each vector is one. LATENCY: from an operation taken
-    to its first segment. The next operation is taken with the last piece of the one before.
-    """
-
-    LATENCY = Walker.LATENCY + 1 + StreamFifo.LATENCY
-
-    def __init__(self, arch: Arch) -> None:
-        self._arch, self._geometry = arch, Geometry(arch)
-        super().__init__({
-            "i": In(stream.Signature(dram_layout(arch))), "o": Out(stream.Signature(dram_segment_layout(arch))),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        operation = dram_layout(self._arch)
-        pieces = data.StructLayout({
-            **{name: operation[name].shape for name in ("size_m1", "rows_m1", "dram", "window", "cache")},
-            "vectors_m1": unsigned(size_width(self._arch)),
-        })
-        m.submodules.walker = walker = Walker(pieces, ("dram",))
-        m.submodules.segments = segments = StreamFifo(dram_segment_layout(self._arch), SEGMENTS_WAITING)
-        wiring.connect(m, segments.o, wiring.flipped(self.o))
-        whole_rows = self.i.payload.dram.stride_log2 == 0
-        m.d.comb += [
-            walker.i.valid.eq(self.i.valid), self.i.ready.eq(walker.i.ready),
-            *(walker.i.payload[name].eq(self.i.payload[name]) for name in ("rows_m1", "dram", "window", "cache")),
-            walker.i.payload.size_m1.eq(Mux(whole_rows, 0, self.i.payload.size_m1)),
-            walker.i.payload.vectors_m1.eq(Mux(whole_rows, self.i.payload.size_m1, 0)),
-        ]
-        self._addresses(m, walker, segments.i)
-        return m
-
-    def _addresses(self, m: Module, walker: Walker, segment) -> None:
-        """From vectors to units (a product, registered), then to beats (a sum, into a FIFO: that cuts ready's way)."""
-        geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
-        product = stage(m, self._arch, "product", data.StructLayout({
-            "start": len(piece.dram) + bits_to_count(geometry.vector_units + 1),
-            "units_m1": size_width(self._arch) + bits_to_count(geometry.vector_units + 1),
-            "window": len(piece.operation.window), "cache": CACHE_WIDTH, "vectors_m1": size_width(self._arch),
-            "last": 1,
-        }))
-        scaling, scaled = product.i.payload, product.o.payload
-        m.d.comb += [
-            walker.o.ready.eq(product.i.ready), product.i.valid.eq(walker.o.valid), product.o.ready.eq(segment.ready),
-            scaling.start.eq(times(piece.dram, geometry.vector_units)),
-            scaling.units_m1.eq(times(piece.operation.vectors_m1, geometry.vector_units)
-                                + (geometry.vector_units - 1)),
-            scaling.last.eq(piece.last),
-            *(scaling[name].eq(piece.operation[name]) for name in ("window", "cache", "vectors_m1")),
-        ]
-        window_shift = bits_to_count(DRAM_OFFSET_BYTES) - unit_bits
-        start = Signal(self._arch.axi_address_width - unit_bits)  # the window lies below 2**axi_address_width
-        skip = start[:geometry.beat_units_log2]
-        last_unit = Signal(geometry.beats_width + geometry.beat_units_log2)  # counted from the first beat's first unit
-        m.d.comb += [
-            start.eq(Cat(Const(0, window_shift), scaled.window) + scaled.start),
-            last_unit.eq(skip + scaled.units_m1),
-            segment.valid.eq(product.o.valid), segment.payload.beat.eq(start[geometry.beat_units_log2:]),
-            segment.payload.skip.eq(skip), segment.payload.beats_m1.eq(last_unit[geometry.beat_units_log2:]),
-            segment.payload.end.eq(last_unit[:geometry.beat_units_log2] + 1),
-            *(segment.payload[name].eq(scaled[name]) for name in ("cache", "vectors_m1", "last")),
-        ]
-
-
-def burst_layout(segment: data.StructLayout) -> data.StructLayout:
-    """One burst: its first beat, ``len`` = beats - 1, ``first`` and ``last`` of its segment, and the segment."""
-    return data.StructLayout({"beat": segment["beat"].shape, "len": 8, "first": 1, "last": 1, "segment": segment})
-
-
-class BurstSplitter(wiring.Component):
-    """Cuts segments into bursts at multiples of ``max_burst`` beats (a power of two), so never across 4 KiB.
-
-    All bursts of a segment but its first and last have ``max_burst`` beats. One burst a cycle, also from segment to
-    segment; LATENCY from a segment to its first burst. ``cancel`` drops the segment inside and takes none.
-    """
-
-    LATENCY = 1
-
-    def __init__(self, segment: data.StructLayout, max_burst: int) -> None:
-        self._segment, self._beat_bits = segment, bits_to_count(max_burst)
-        super().__init__({
-            "i": In(stream.Signature(segment)), "o": Out(stream.Signature(burst_layout(segment))), "cancel": In(1),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        # i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o
-        m, burst = Module(), self.o.payload
-        bits, new = self._beat_bits, self.i.payload
-        # Both counted from the last multiple of max_burst before the segment's first beat.
-        first_beat, last_beat = (Signal(bits, name=name, reset_less=True) for name in ("first_beat", "last_beat"))
-        segment = Signal(self._segment, reset_less=True)
-        first, last = (Signal(name=name, reset_less=True) for name in ("first", "last"))
-        end = Signal(max(len(new.beats_m1), bits) + 1)
-        number, last_number = (Signal(len(end) - bits, name=name, reset_less=True)
-                               for name in ("number", "last_number"))
-        following = Signal.like(number)
-        m.d.comb += [
-            end.eq(new.beat[:bits] + new.beats_m1),
-            burst.segment.eq(segment), burst.first.eq(first), burst.last.eq(last), following.eq(number + 1),
-            burst.beat.eq(Cat(first_beat, segment.beat[bits:] + number)),
-            burst.len.eq(Mux(last, last_beat, Const((1 << bits) - 1, bits)) - first_beat),
-            self.i.ready.eq((~self.o.valid | (self.o.ready & last)) & ~self.cancel),
-        ]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [first.eq(0), self.o.valid.eq(~last), first_beat.eq(0), number.eq(following),
-                         last.eq(following == last_number)]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [
-                self.o.valid.eq(1), first.eq(1), segment.eq(new), first_beat.eq(new.beat[:bits]),
-                last_beat.eq(end[:bits]), last_number.eq(end[bits:]), number.eq(0), last.eq(end[bits:] == 0),
-            ]
-        with m.If(self.cancel):
-            m.d.sync += self.o.valid.eq(0)
-        return m
-
-
-assert Segments.LATENCY + BurstSplitter.LATENCY + 1 == DRAM_REQUEST_LATENCY, "and the register in issue()"
-
-
-def issue(m: Module, bursts, channel, room, data_width: int) -> Value:
-    """Joins a splitter's bursts to an address channel through a register, held back without ``room``.
-
-    Returns the strobe of the cycle in which a burst enters the register: the moment to note it elsewhere. Once there,
-    it is offered until it is taken.
-    """
-    issued, address, size = Signal(), channel.payload, axi.size_log2(data_width)
-    m.d.comb += [
-        bursts.ready.eq(room & (~channel.valid | channel.ready)), issued.eq(bursts.valid & bursts.ready),
-        address.size.eq(size), address.burst.eq(axi.Burst.INCR),
-    ]
-    beat, length, cache = (Signal.like(source, name=name, reset_less=True) for source, name in (
-        (bursts.payload.beat, "burst_beat"), (bursts.payload.len, "burst_len"),
-        (bursts.payload.segment.cache, "burst_cache")))
-    m.d.comb += [address.addr.eq(Cat(Const(0, size), beat)), address.len.eq(length), address.cache.eq(cache)]
-    with m.If(channel.ready):
-        m.d.sync += channel.valid.eq(0)
-    with m.If(issued):
-        m.d.sync += [
-            channel.valid.eq(1), beat.eq(bursts.payload.beat), length.eq(bursts.payload.len),
-            cache.eq(bursts.payload.segment.cache),
-        ]
-    return issued
-
-
-def fork(m: Module, source, *sinks) -> None:
-    """Hands each payload of ``source`` to all of ``sinks`` in one cycle; fields of the same name are copied."""
-    ready = Cat(sink.ready for sink in sinks).all()
-    m.d.comb += source.ready.eq(ready)
-    for sink in sinks:
-        m.d.comb += sink.valid.eq(source.valid & ready)
-        m.d.comb += [sink.payload[name].eq(source.payload[name]) for name, _ in sink.payload.shape()]
-
-
-def count_operations(m: Module, taken, done, most: int) -> Value:
-    """Whether an operation was taken and is not done; at most ``most`` at a time."""
-    count = Signal(range(most + 1))
-    m.d.sync += count.eq(count + taken - done)
-    return count != 0
 
 
 class DramReader(wiring.Component):
@@ -256,7 +50,8 @@ class DramReader(wiring.Component):
         super().__init__({
             "operation": In(stream.Signature(dram_layout(arch))),
             "local_write": Out(local_write_port(arch)),
-            **dict(axi.Axi4Read(arch.axi_address_width, arch.axi_data_width).members.items()),
+            **dict(axi.Axi4Read(arch.axi_address_width, arch.axi_data_width,
+                                  axi.user_width(arch)).members.items()),
             "done": Out(1), "error": Out(1), "busy": Out(1),
         })
 

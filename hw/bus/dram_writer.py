@@ -7,15 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.bus.dram_reader import (
-    BurstSplitter,
-    Geometry,
-    Segments,
-    count_operations,
-    dram_segment_layout,
-    fork,
-    issue,
-)
+from weft.hw.bus.bursts import BurstSplitter, issue
+from weft.hw.bus.segments import Geometry, Segments, count_operations, dram_segment_layout, fork
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import (
     BURSTS_BEFORE_DATA,
@@ -55,7 +48,8 @@ class DramWriter(wiring.Component):
         super().__init__({
             "operation": In(stream.Signature(dram_layout(arch))),
             "local_read": Out(local_read_port(arch)),
-            **dict(axi.Axi4Write(arch.axi_address_width, arch.axi_data_width).members.items()),
+            **dict(axi.Axi4Write(arch.axi_address_width, arch.axi_data_width,
+                                   axi.user_width(arch)).members.items()),
             "done": Out(1), "error": Out(1), "busy": Out(1),
         })
 

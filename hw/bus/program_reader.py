@@ -7,7 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.bus.dram_reader import BurstSplitter, issue, segment_layout
+from weft.hw.bus.bursts import BurstSplitter, issue
+from weft.hw.bus.segments import segment_layout
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import OUTSTANDING_BURSTS
 from weft.hw.parts.gearbox import StreamFifo

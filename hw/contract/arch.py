@@ -18,8 +18,15 @@ from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnc
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.strict_json import read_object
 
+SEPARATE, SHARED = "separate", "shared"
+"""Values of ``dram_ports``."""
+
 ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 """Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.numbers``."""
+
+
+DRAM_OFFSET_BYTES = 1 << 16
+"""A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
 
 
 def bits_to_count(count: int) -> int:
@@ -61,7 +68,8 @@ class Arch:
     """A machine. Depths count vectors, widths bits; ``accumulator_width`` None takes its default.
 
     ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
-    operation that waits for another one.
+    operation that waits for another one. ``dram_ports`` "shared": one AXI port, with one read and one write engine, for
+    both DRAM windows.
     """
 
     data_type: str
@@ -88,11 +96,15 @@ class Arch:
     stream_width: int = 64
     sample_block_size: int = 1024
     register_slices: int = 0
+    dram_ports: str = SEPARATE
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up
             raise ArchError("mac_rounding", self.mac_rounding, " or ".join(SYSTEMS),
                             "use once, unless results of the original are to be matched")
+        if self.dram_ports not in (SEPARATE, SHARED):
+            raise ArchError("dram_ports", self.dram_ports, f"{SEPARATE} or {SHARED}",
+                            f"use {SHARED} where the board has one port, else {SEPARATE}")
         if self.accumulator_width is None:
             width = SYSTEMS[self.mac_rounding].default_accumulator_width(self.number)
             object.__setattr__(self, "accumulator_width", width)
@@ -118,6 +130,7 @@ class Arch:
                 raise ArchError(key, f"{getattr(self, key)} vectors of {self.vector_bytes} bytes",
                                 f"at most {most} vectors behind {self.axi_address_width} address bits",
                                 f"lower {key} or raise axi_address_width")
+        self._check_windows_fit()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
             if banks > depth:
@@ -132,6 +145,15 @@ class Arch:
                             f"at most simd_registers_depth - 1 = {self.simd_registers_depth - 1}: a Lookup writes "
                             "one register a table and one for the difference",
                             f"set simd_registers_depth to {self.lut_count + 1} or more")
+
+    def _check_windows_fit(self) -> None:
+        """Behind one port both windows lie in one memory, each from a block on."""
+        first = -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
+        needed, most = first + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        if self.shared_dram and needed > most:
+            raise ArchError("dram_ports", f"{SHARED}, with windows that take {needed} bytes together",
+                            f"at most {most} bytes behind {self.axi_address_width} address bits",
+                            f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
 
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -149,6 +171,11 @@ class Arch:
         """``accumulator_width``, default applied."""
         assert self.accumulator_width is not None
         return self.accumulator_width
+
+    @property
+    def shared_dram(self) -> bool:
+        """Whether both DRAM windows lie behind one port."""
+        return self.dram_ports == SHARED
 
     @property
     def vector_bytes(self) -> int:

@@ -17,7 +17,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.errors import IsaError, explain
 
 
@@ -100,10 +100,6 @@ class Register(enum.IntEnum):
     MOVE_FAR_PITCH = 0x16
     ENTER_SHIFT = 0x18
     LEAVE_SHIFT = 0x19
-
-
-DRAM_OFFSET_BYTES = 1 << 16
-"""A DRAM offset register counts blocks of this many bytes."""
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,27 @@ UNITS: dict[str, Unit] = {
     "dram0_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0))),
     "dram1_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM1))),
     "dram1_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM1))),
+    "dram_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0), _reads(1, Memory.DRAM1))),
+    "dram_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0), _writes(1, Memory.DRAM1))),
 }
-"""SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads."""
+"""Of every machine; one of them has those of ``unit_names``. SIMD's operand 0 is the accumulators it writes, or the
+local memory that LoadLUT reads. Operand 1 of ``dram_read`` and ``dram_write`` is a range of one of the two windows."""
 
 UNIT_NAMES = tuple(UNITS)
+_SHARED = {"dram0_read": "dram_read", "dram1_read": "dram_read",
+           "dram0_write": "dram_write", "dram1_write": "dram_write"}
+"""Unit of a machine with separate ports -> the one that does its work where both windows share a port."""
+
+
+def unit_names(arch: Arch) -> tuple[str, ...]:
+    """The units of this machine, in the order of ``UNIT_NAMES``."""
+    absent = _SHARED if arch.shared_dram else _SHARED.values()
+    return tuple(name for name in UNIT_NAMES if name not in absent)
+
+
+def dram_units(arch: Arch) -> tuple[str, ...]:
+    """Those that are behind a DRAM port."""
+    return tuple(name for name in unit_names(arch) if name.startswith("dram"))
 
 
 def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
@@ -71,7 +88,7 @@ def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
 
 def clients(arch: Arch, memory: Memory, *, writes: bool) -> tuple[str, ...]:
     """The units of this machine that read a memory, or those that write it."""
-    return tuple(unit for unit in UNIT_NAMES
+    return tuple(unit for unit in unit_names(arch)
                  if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit)))
 
 
@@ -81,10 +98,19 @@ UNIT_OF_FLOW = {
     DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
     DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
 }
+"""Of a machine with separate DRAM ports."""
 UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
     Opcode.SIMD_LOOP: "simd",
 }
+
+
+
+def unit_of_flow(arch: Arch) -> dict[DataFlow, str]:
+    """Which unit of this machine a DataMove goes to."""
+    return {flow: _SHARED[unit] if arch.shared_dram and unit in _SHARED else unit
+            for flow, unit in UNIT_OF_FLOW.items()}
+
 
 OPERATION = np.dtype([("program_counter", "<i8"), ("unit", "<i8"),
                       ("issue_cycle", "<i8"), ("start_cycle", "<i8"), ("finish_cycle", "<i8")])

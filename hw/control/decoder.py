@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
 from weft.hw.contract.timing import DECODE_LATENCY
-from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
+from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
@@ -214,12 +214,13 @@ class Decoder(wiring.Component):
         kind = Mux(view.opcode_is(Opcode.SIMD_LOOP), SimdKind.LOOP.value,
                    Mux(view.opcode_is(Opcode.LOAD_LUT), SimdKind.LOAD_LUT.value, SimdKind.INSTRUCTION.value))
         return [
-            *(issue.unit[name].eq(chosen) for name, chosen in unit_of(view).items()),
+            *(issue.unit[name].eq(chosen) for name, chosen in unit_of(view, self._arch).items()),
             issue.program_counter.eq(self.program_counter),
             issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
             issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
             issue.window.eq(Mux(dram0, registers.dram0_offset, registers.dram1_offset)),
             issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
+            *([issue.dram1.eq(~dram0)] if self._arch.shared_dram else []),
             issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
             issue.body_m1.eq(view.field(Opcode.SIMD_LOOP, "body")),
             issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
@@ -275,11 +276,11 @@ class Decoder(wiring.Component):
         ]
 
 
-def unit_of(view: InstructionView) -> dict[str, Value]:
+def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()),
-            *((unit, view.flow_is(flow)) for flow, unit in UNIT_OF_FLOW.items())]
-    return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in UNIT_NAMES}
+            *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]
+    return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in unit_names(arch)}
 
 
 def partial_products(left, right) -> list:

@@ -15,16 +15,18 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNITS
-from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
+from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units, unit_names
+from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
 
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
-SHARED_MEMORY = tuple(name for name in UNIT_NAMES if name != "simd")
-"""Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
-DRAM_UNITS = tuple(name for name in UNIT_NAMES if name.startswith("dram"))
+
+
+def queued_together(arch: Arch) -> tuple[str, ...]:
+    """Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
+    return tuple(name for name in unit_names(arch) if name != "simd")
 
 
 def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
@@ -37,7 +39,8 @@ class Interlock(wiring.Component):
     ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
-    one. ``blamed`` (of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
+    one. ``blamed`` (of ``dram_units``, one-hot): ``blamed_program_counter`` is that of its oldest outstanding one,
+    ``blamed_dram1`` (on a shared port) whether that is in DRAM1.
     Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from i taken to the unit's stream valid when nothing conflicts and
     no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next. With register
     slices a cycle more but for SIMD.
@@ -49,36 +52,40 @@ class Interlock(wiring.Component):
             "i": In(stream.Signature(issue_layout(arch))),
             "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
-            **{f"{name}_done": In(1) for name in UNIT_NAMES},
-            "blamed": In(len(DRAM_UNITS)), "blamed_program_counter": Out(32),
+            **{f"{name}_done": In(1) for name in unit_names(arch)},
+            "blamed": In(len(dram_units(arch))), "blamed_program_counter": Out(32),
+            **({"blamed_dram1": Out(1)} if arch.shared_dram else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ranges = range_layout(self.i.payload.shape())
-        trackers = {name: Tracker(self._arch, name, ranges) for name in UNIT_NAMES}
+        names = unit_names(self._arch)
+        trackers = {name: Tracker(self._arch, name, ranges) for name in names}
         for name, tracker in trackers.items():
             m.submodules[f"{name}_tracker"] = tracker
             m.d.comb += [tracker.done.eq(getattr(self, f"{name}_done")), tracker.new_unit.eq(self.i.payload.unit),
                          *(tracker.new[field].eq(value) for field, value in range_of(self.i.payload).items())]
-        ports = [getattr(self, name) for name in UNIT_NAMES]
+        issued, started = ({UNIT_NAMES.index(name): bit for name, bit in bits.items()} for bits in (
+            {name: tracker.push for name, tracker in trackers.items()},
+            {name: getattr(self, name).valid & getattr(self, name).ready for name in names}))
         m.d.comb += [
             self.idle.eq(Cat(*(tracker.empty for tracker in trackers.values())).all()),
-            self.issued.eq(Cat(*(tracker.push for tracker in trackers.values()))),
-            self.started.eq(Cat(*(port.valid & port.ready for port in ports))),
+            *(self.issued[index].eq(bit) for index, bit in issued.items()),
+            *(self.started[index].eq(bit) for index, bit in started.items()),
         ]
         self._track_ranges(m, trackers)
         watched = {**trackers, SWAP: self._track_swaps(m, trackers["mat_mul"])}
-        queues = {name: self._queue(m, name, watched) for name in UNIT_NAMES}
+        queues = {name: self._queue(m, name, watched) for name in names}
         self._accept(m, trackers, queues)
-        for names in (SHARED_MEMORY, ("simd",)):
-            self._store(m, names, queues)
+        for together in (queued_together(self._arch), ("simd",)):
+            self._store(m, together, queues)
         self._program_counters(m, trackers)
         return m
 
     def _accept(self, m: Module, trackers: dict, queues: dict) -> None:
         """Take an instruction when its unit's tracker and queue have room."""
-        fits = {name: self.i.payload.unit[name] & queues[name].room & trackers[name].room for name in UNIT_NAMES}
+        fits = {name: self.i.payload.unit[name] & queues[name].room & trackers[name].room for name in trackers}
         m.d.comb += self.i.ready.eq(Cat(*fits.values()).any())
         for name, fit in fits.items():
             taken = self.i.valid & fit
@@ -124,14 +131,14 @@ class Interlock(wiring.Component):
         """One unit's queue, its waits filled by the trackers and ended by what is done."""
         watched = rings_of(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
-            UNITS[name].queue, {other: rings[other].depth for other in watched}, refill=name not in SHARED_MEMORY)
+            UNITS[name].queue, {other: rings[other].depth for other in watched}, refill=name == "simd")
         m.d.sync += queue.push.eq(queue.reserve)
         port = getattr(self, name)
         m.d.comb += [
             *(queue.waits[other].eq(rings[other].wait) for other in watched),
             *(queue.events[other].eq(rings[other].event) for other in watched),
         ]
-        if self._arch.register_slices and name in SHARED_MEMORY:
+        if self._arch.register_slices and name != "simd":
             may_start = Signal(name=f"{name}_may_start")  # once nothing is waited for, that stays so
             m.d.sync += may_start.eq(queue.valid & ~(port.valid & port.ready))
             m.d.comb += [port.valid.eq(may_start), queue.ready.eq(port.ready & may_start)]
@@ -157,13 +164,18 @@ class Interlock(wiring.Component):
             ]
 
     def _program_counters(self, m: Module, trackers: dict) -> None:
-        """Those of the DRAM units' outstanding operations."""
-        depth = UNITS[DRAM_UNITS[0]].outstanding
-        m.submodules.program_counters = memory = Memory(shape=32, depth=len(DRAM_UNITS) * depth, init=[])
+        """Those of the DRAM units' outstanding operations; on a shared port with the window that each is in."""
+        units = dram_units(self._arch)
+        depth, place = UNITS[units[0]].outstanding, self.i.payload.program_counter
+        if self._arch.shared_dram:
+            place = Cat(place, self.i.payload.dram1)
+        m.submodules.program_counters = memory = Memory(shape=len(place), depth=len(units) * depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += self.blamed_program_counter.eq(read.data)
-        m.d.sync += [write.data.eq(self.i.payload.program_counter), write.en.eq(0)]
-        for index, name in enumerate(DRAM_UNITS):
+        if self._arch.shared_dram:
+            m.d.comb += self.blamed_dram1.eq(read.data[-1])
+        m.d.sync += [write.data.eq(place), write.en.eq(0)]
+        for index, name in enumerate(units):
             tracker = trackers[name]
             with m.If(tracker.push):  # written a cycle later: nobody is to blame before its unit has it
                 m.d.sync += [write.en.eq(1), write.addr.eq(index * depth + tracker.newest)]

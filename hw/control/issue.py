@@ -15,11 +15,11 @@ from weft.hw.contract.isa import (
     Opcode,
     flag_bit,
 )
-from weft.hw.contract.units import UNIT_NAMES
+from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.parts.operations import (
-    CACHE_WIDTH,
-    DRAM_OFFSET_WIDTH,
+    PLACE_FIELDS,
     SimdKind,
+    dram_place,
     shift_width,
     size_width,
     stride_log2_width,
@@ -38,29 +38,34 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
     a range of that memory; ``range1``: operand 1 is a range.
 
-    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one.
+    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one. ``dram1``, where both windows share a port: a DRAM
+    unit's operand 1 lies in DRAM1.
     """
     isa = Isa(arch)
     return data.StructLayout({
-        "unit": UNIT_CHOICE, "program_counter": unsigned(32),
+        "unit": unit_choice(arch), "program_counter": unsigned(32),
         "operand0": operand_layout(arch, isa.address_widths[0]), "local0": 1, "accumulators0": 1,
         "operand1": operand_layout(arch, isa.address_widths[1]), "range1": 1,
         "in_loop": 1, "loop_last": 1,
         "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
         "flags": 4, "swap": 1, "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
-        "window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH,
+        **dram_place(arch),
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
     })
 
 
-UNIT_CHOICE = data.StructLayout(dict.fromkeys(UNIT_NAMES, 1))
-"""One of the units, or none."""
+def unit_choice(arch: Arch) -> data.StructLayout:
+    """One of the units, or none."""
+    return data.StructLayout(dict.fromkeys(unit_names(arch), 1))
+
+
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
-TILE_FIELDS = ("rows_m1", "swap", "window", "cache")
-"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of."""
+TILE_FIELDS = ("rows_m1", "swap")
+"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of;
+they have :func:`dram_place` too."""
 
 
 def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
@@ -69,7 +74,8 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
                 for name in OPERANDS}
-    fields = ("size_m1", "flags", "enter_shift", "leave_shift", *(SIMD_FIELDS if simd else TILE_FIELDS))
+    others = SIMD_FIELDS if simd else (*TILE_FIELDS, *dram_place(arch))
+    fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
 
@@ -121,7 +127,8 @@ def _move_in(operation, queued) -> list:
 
 
 def _dram(operation, queued) -> list:
-    return [*_tile(operation, queued, "dram"), operation.window.eq(queued.window), operation.cache.eq(queued.cache)]
+    place = [name for name in PLACE_FIELDS if name in operation.shape().members]
+    return [*_tile(operation, queued, "dram"), *(operation[name].eq(queued[name]) for name in place)]
 
 
 def _simd(operation, queued) -> list:
@@ -143,7 +150,7 @@ def _simd(operation, queued) -> list:
 
 _OPERATIONS = {
     "load_weight": _load_weight, "mat_mul": _mat_mul, "simd": _simd, "move_out": _move_out, "move_in": _move_in,
-    "dram0_read": _dram, "dram0_write": _dram, "dram1_read": _dram, "dram1_write": _dram,
+    **{name: _dram for name in UNIT_NAMES if name.startswith("dram")},
 }
 
 

@@ -31,15 +31,20 @@ def watch(m: Module, sampler: Sampler, instruction, operations: dict, reads: Ite
     ``instruction``: the stream into the decoder; ``operations``: unit -> the stream of operations it may start;
     ``reads``, ``writes``: the units' ports of local memory.
     """
-    def any_of(*streams) -> tuple[Value, Value]:
-        return (Cat(*(stream.valid for stream in streams)).any(),
-                Cat(*(stream.valid & stream.ready for stream in streams)).any())
+    def any_of(*streams, counts=lambda stream: Const(1, 1)) -> tuple[Value, Value]:
+        return (Cat(*(stream.valid & counts(stream) for stream in streams)).any(),
+                Cat(*(stream.valid & stream.ready & counts(stream) for stream in streams)).any())
+
+    def window(number: int) -> tuple[Value, Value]:
+        if "dram_read" not in operations:
+            return any_of(operations[f"dram{number}_read"], operations[f"dram{number}_write"])
+        return any_of(operations["dram_read"], operations["dram_write"],
+                      counts=lambda stream: stream.payload.dram1 == number)
 
     pairs = {
         "array": any_of(operations["mat_mul"]), "accumulator": any_of(operations["simd"]),
         "dataflow": any_of(operations["move_in"], operations["move_out"]),
-        "dram1": any_of(operations["dram1_read"], operations["dram1_write"]),
-        "dram0": any_of(operations["dram0_read"], operations["dram0_write"]),
+        "dram1": window(1), "dram0": window(0),
         "memory_port_b": any_of(*(port.request for port in writes)),
         "memory_port_a": any_of(*(port.request for port in reads)),
         "instruction": (instruction.valid, instruction.ready),

@@ -8,24 +8,32 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import CAUSE_WIDTH, Cause
+from weft.hw.contract.units import dram_units
 from weft.hw.control.status import MachineStatus
 from weft.hw.parts.select import lowest_set
 
 BUS_CAUSES = {
-    "dram0_read": Cause.DRAM0_READ_RESPONSE, "dram0_write": Cause.DRAM0_WRITE_RESPONSE,
-    "dram1_read": Cause.DRAM1_READ_RESPONSE, "dram1_write": Cause.DRAM1_WRITE_RESPONSE,
-    "program": Cause.PROGRAM_READ_RESPONSE,
+    "dram0_read": (Cause.DRAM0_READ_RESPONSE,), "dram0_write": (Cause.DRAM0_WRITE_RESPONSE,),
+    "dram1_read": (Cause.DRAM1_READ_RESPONSE,), "dram1_write": (Cause.DRAM1_WRITE_RESPONSE,),
+    "dram_read": (Cause.DRAM0_READ_RESPONSE, Cause.DRAM1_READ_RESPONSE),
+    "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE),
+    "program": (Cause.PROGRAM_READ_RESPONSE,),
 }
-"""Who can meet an error response, and the cause it raises."""
-DRAM_ERRORS = tuple(name for name in BUS_CAUSES if name != "program")
+"""Who can meet an error response, and the cause it raises; where two windows share a port, that of each window."""
+
+
+def bus_causes(arch: Arch) -> dict[str, tuple[Cause, ...]]:
+    """``BUS_CAUSES`` of those that this machine has."""
+    return {name: BUS_CAUSES[name] for name in (*dram_units(arch), "program")}
 
 
 class Supervisor(wiring.Component):
     """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses from the buses, with
-    ``blamed_program_counter`` for the one that counts, ``blamed`` (one-hot); ``fetching``, ``decoding``,
-    ``executing``: levels, work is there; ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction
-    came in or left the decoder, an operation was done, a vector was read or written; ``start``: a new program begins;
-    ``abort``: stop as after an error, to be reset.
+    ``blamed_program_counter`` for the one that counts, ``blamed`` (one-hot), and on a shared port ``blamed_dram1``:
+    whether that is an operation in DRAM1; ``fetching``, ``decoding``, ``executing``: levels, work is there;
+    ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction came in or left the decoder, an operation
+    was done, a vector was read or written; ``start``: a new program begins; ``abort``: stop as after an error, to be
+    reset.
 
     Outputs: those of :class:`MachineStatus` but the program counter, which the decoder keeps. ``stop``: from the cycle
     after an error on nothing more is decoded, the rest drains. ``quiet``: stopped, and the program's reads are drained
@@ -34,10 +42,12 @@ class Supervisor(wiring.Component):
     """
 
     def __init__(self, arch: Arch) -> None:
+        self._causes = bus_causes(arch)
         super().__init__({
             "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
-            **{f"{name}_error": In(1) for name in BUS_CAUSES},
-            "blamed": Out(len(BUS_CAUSES)), "blamed_program_counter": In(32),
+            **{f"{name}_error": In(1) for name in self._causes},
+            "blamed": Out(len(self._causes)), "blamed_program_counter": In(32),
+            **({"blamed_dram1": In(1)} if arch.shared_dram else {}),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
@@ -61,14 +71,16 @@ class Supervisor(wiring.Component):
     def _errors(self, m: Module) -> None:
         """Keep the first error. Of several in one cycle that of the earliest instruction: an operation under way on a
         DRAM port (of these the lowest cause), then the decoder's, then the program's next one, still being read."""
-        errors = Cat(*(getattr(self, f"{name}_error") for name in BUS_CAUSES))
-        decoded_first = self.fault & ~Cat(*(getattr(self, f"{name}_error") for name in DRAM_ERRORS)).any()
+        errors = Cat(*(getattr(self, f"{name}_error") for name in self._causes))
+        of_dram = Cat(*(getattr(self, f"{name}_error") for name in self._causes if name != "program"))
+        decoded_first = self.fault & ~of_dram.any()
         m.d.comb += self.blamed.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
-            for index, cause in enumerate(BUS_CAUSES.values()):
+            for index, causes in enumerate(self._causes.values()):
                 with m.If(self.blamed[index]):
+                    cause = causes[0] if len(causes) == 1 else Mux(self.blamed_dram1, causes[1], causes[0])
                     m.d.sync += self.cause.eq(cause)
             with m.If(self.blamed.any()):
                 m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.blamed_program_counter)]

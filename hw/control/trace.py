@@ -9,14 +9,15 @@ from __future__ import annotations
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.contract.units import UNIT_NAMES
 
 
 class TracePort(wiring.Signature):
     """``begin``: a pulse, a new program is started. ``cycle``: the machine's own count, a cycle behind: 0
     in the cycle after the one in which it accepts the program's first instruction.
 
-    ``issued``, ``started``, ``finished``: bit k is a pulse of unit k of ``UNIT_NAMES``. Issued: the interlock takes the
+    ``issued``, ``started``, ``finished``: bit k is a pulse of unit k of ``UNIT_NAMES``, 0 where
+    the machine has no such unit. Issued: the interlock takes the
     instruction with ``program_counter`` (at most one unit a cycle). Started: the unit takes the operation, free of
     conflicts. Finished: the unit's ``done``. Every instruction but NoOp and Configure gives one operation. Of a SIMD
     loop the header and each instruction of the body is one; what they do ends with the last one's finish.

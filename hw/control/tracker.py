@@ -7,8 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.units import UNITS, Access, Memory, accesses, conflict
-from weft.hw.control.issue import UNIT_CHOICE, UNIT_NAMES
+from weft.hw.contract.units import UNITS, Access, Memory, accesses, conflict, unit_names
+from weft.hw.control.issue import unit_choice
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
@@ -18,6 +18,7 @@ def range_layout(issue: data.Layout) -> data.StructLayout:
     return data.StructLayout({
         "first0": widths[0], "last0": widths[0], "local0": 1, "accumulators0": 1,
         "first1": widths[1], "last1": widths[1], "range1": 1,
+        **({"dram1": 1} if "dram1" in issue.members else {}),
     })
 
 
@@ -27,13 +28,16 @@ def range_of(issue) -> dict:
         "first0": issue.operand0.base, "last0": issue.operand0.last,
         "local0": issue.local0, "accumulators0": issue.accumulators0,
         "first1": issue.operand1.base, "last1": issue.operand1.last, "range1": issue.range1,
+        **({"dram1": issue.dram1} if "dram1" in issue.shape().members else {}),
     }
 
 
 def operand_valid(ranges, operand: int, memory: Memory):
-    """Whether this operand is a range of ``memory`` (operand 1's memory follows from the unit)."""
+    """Whether this operand is a range of ``memory`` (operand 1's memory follows from the unit, or with a shared DRAM
+    port from ``dram1``)."""
     if operand == 1:
-        return ranges.range1
+        windows = {Memory.DRAM0: 0, Memory.DRAM1: 1} if "dram1" in ranges.shape().members else {}
+        return ranges.range1 & (ranges.dram1 == windows[memory]) if memory in windows else ranges.range1
     return ranges.local0 if memory is Memory.LOCAL else ranges.accumulators0
 
 
@@ -48,6 +52,8 @@ def overlap(left, left_operand: int, right, right_operand: int, width: int):
 
 def address_width(arch: Arch, memory: Memory) -> int:
     """Bits that tell the vectors of a memory apart."""
+    if arch.shared_dram and memory in (Memory.DRAM0, Memory.DRAM1):
+        return arch.dram_address_width  # one comparison for both windows
     return {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width,
             Memory.DRAM0: bits_to_count(arch.dram0_depth), Memory.DRAM1: bits_to_count(arch.dram1_depth)}[memory]
 
@@ -60,7 +66,7 @@ def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
 
 def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:
     """The other units with which an operation of ``unit`` can conflict over a memory."""
-    return tuple(other for other in UNIT_NAMES if other != unit and conflicts(arch, unit, other))
+    return tuple(other for other in unit_names(arch) if other != unit and conflicts(arch, unit, other))
 
 
 # -- trackers ----------------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ class Tracker(wiring.Component):
     def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
         self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, UNITS[unit].outstanding
         super().__init__({
-            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(UNIT_CHOICE),
+            "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(unit_choice(arch)),
             "room": Out(1), "empty": Out(1), "newest": Out(range(self.depth)),
             "event": Out(done_layout(self.depth)), "wait": Out(wait_layout(self.depth)),
         })
@@ -162,7 +168,7 @@ class Tracker(wiring.Component):
     def _asked(self) -> dict[tuple[Access, int], object]:
         """(our access, their operand) -> whether ``new`` touches the same memory there in a way that conflicts."""
         asked: dict[tuple[Access, int], object] = {}
-        for name in UNIT_NAMES:
+        for name in unit_names(self._arch):
             if name == self._unit:
                 continue
             for ours, theirs in conflicts(self._arch, self._unit, name):

@@ -77,11 +77,20 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
     })
 
 
+PLACE_FIELDS = ("window", "cache", "dram1")
+
+
+def dram_place(arch: Arch) -> dict[str, int]:
+    """Fields that say where a DRAM window lies: ``window`` in blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, where
+    both share a port: which of the two it is."""
+    return {"window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
+
+
 def dram_layout(arch: Arch) -> data.StructLayout:
-    """DRAM to local memory or back. ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE."""
+    """DRAM to local memory or back."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width),
-        "window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH,
+        **dram_place(arch),
     })
 
 

@@ -6,30 +6,32 @@
 // * stall_*: probability, in 1/256, that a channel rests in a cycle. All randomness comes from `seed`.
 // * error_lo <= address < error_hi: read beats there, and write bursts that touch it, are answered with SLVERR; the
 //   beats inside are not written, and read as zero.
+// * WINDOWS = 2: a port shared by two memories, which AxUSER tells apart: 0 means <NAME>, 1 the memory SECOND, which has
+//   PORT + 1, a file of its own and second_error_*. All else they share.
 // * A master that breaks an AXI rule ends the simulation with "AXI rule broken on <NAME>".
 // * The file comes from the plus-argument +<NAME>=<path>; its size is the memory's.
 //
 // The configuration is sampled every cycle and may change while the simulation runs.
 module axi_dram #(
   parameter DATA_WIDTH = 64, ADDRESS_WIDTH = 32, ID_WIDTH = 1, PORT = 0,
-  parameter NAME = "dram0"
+  parameter NAME = "dram0", WINDOWS = 1, SECOND = ""
 ) (
   input clk, input rst,
   input [63:0] cycle,                                // since reset; time stamps of messages and counters
   input [63:0] seed,                                 // taken while rst is high
   input [15:0] read_latency, write_latency, jitter,
   input [7:0] stall_ar, stall_r, stall_aw, stall_w, stall_b,
-  input [63:0] error_lo, error_hi,
+  input [63:0] error_lo, error_hi, second_error_lo, second_error_hi,
 
   input [ID_WIDTH-1:0] s_axi_awid, input [ADDRESS_WIDTH-1:0] s_axi_awaddr, input [7:0] s_axi_awlen,
   input [2:0] s_axi_awsize, input [1:0] s_axi_awburst, input s_axi_awlock, input [3:0] s_axi_awcache,
-  input [2:0] s_axi_awprot, input [3:0] s_axi_awqos, input s_axi_awvalid, output s_axi_awready,
+  input [2:0] s_axi_awprot, input [3:0] s_axi_awqos, input s_axi_awuser, input s_axi_awvalid, output s_axi_awready,
   input [DATA_WIDTH-1:0] s_axi_wdata, input [DATA_WIDTH/8-1:0] s_axi_wstrb, input s_axi_wlast,
   input s_axi_wvalid, output s_axi_wready,
   output reg [ID_WIDTH-1:0] s_axi_bid, output reg [1:0] s_axi_bresp, output reg s_axi_bvalid, input s_axi_bready,
   input [ID_WIDTH-1:0] s_axi_arid, input [ADDRESS_WIDTH-1:0] s_axi_araddr, input [7:0] s_axi_arlen,
   input [2:0] s_axi_arsize, input [1:0] s_axi_arburst, input s_axi_arlock, input [3:0] s_axi_arcache,
-  input [2:0] s_axi_arprot, input [3:0] s_axi_arqos, input s_axi_arvalid, output s_axi_arready,
+  input [2:0] s_axi_arprot, input [3:0] s_axi_arqos, input s_axi_aruser, input s_axi_arvalid, output s_axi_arready,
   output reg [ID_WIDTH-1:0] s_axi_rid, output reg [DATA_WIDTH-1:0] s_axi_rdata, output reg [1:0] s_axi_rresp,
   output reg s_axi_rlast, output reg s_axi_rvalid, input s_axi_rready,
 
@@ -51,11 +53,16 @@ module axi_dram #(
   localparam [1:0] OKAY = 2'b00, SLVERR = 2'b10;
 
   string path;
-  longint unsigned memory_bytes;
+  longint unsigned memory_bytes, second_bytes;
   initial begin
     if (!$value$plusargs({NAME, "=%s"}, path)) $fatal(1, "%s: no file given, pass +%s=<path>", NAME, NAME);
     memory_bytes = dram_open(PORT, path);
     if (memory_bytes == 0) $fatal(1, "%s: cannot open '%s'", NAME, path);
+    if (WINDOWS == 2) begin
+      if (!$value$plusargs({SECOND, "=%s"}, path)) $fatal(1, "%s: no file given, pass +%s=<path>", SECOND, SECOND);
+      second_bytes = dram_open(PORT + 1, path);
+      if (second_bytes == 0) $fatal(1, "%s: cannot open '%s'", SECOND, path);
+    end
   end
 
   // ---- randomness: one xorshift64 step a cycle, its bytes dealt out to the channels
@@ -71,6 +78,7 @@ module axi_dram #(
 
   // ---- the bursts in flight: rings indexed by free-running counters
   reg [ID_WIDTH-1:0] read_id [SLOTS];
+  reg read_window [SLOTS], write_window [SLOTS];     // AxUSER
   reg [63:0] read_base [SLOTS];                      // address of the bus word of the first beat
   reg [7:0] read_len [SLOTS];
   reg [63:0] read_due [SLOTS];                       // cycle from which the first beat may be put on R
@@ -101,9 +109,12 @@ module axi_dram #(
     due = cycle + (latency < 2 ? 64'd1 : 64'(latency) - 1) + extra;
   endfunction
 
-  function automatic bit faulty(input [63:0] lo, input [63:0] hi);
-    faulty = lo < error_hi && error_lo < hi;
+  function automatic bit faulty(input window, input [63:0] lo, input [63:0] hi);
+    faulty = window ? lo < second_error_hi && second_error_lo < hi : lo < error_hi && error_lo < hi;
   endfunction
+
+  wire ar_window = WINDOWS == 2 & s_axi_aruser, aw_window = WINDOWS == 2 & s_axi_awuser;
+  wire r_window = read_window[ro], w_window = write_window[wf], b_window = write_window[wo];
 
   always @(posedge clk) begin
     if (rst) begin
@@ -118,8 +129,9 @@ module axi_dram #(
 
       // reads
       if (s_axi_arvalid & s_axi_arready) begin
-        check_address("AR", araddr, s_axi_arlen, s_axi_arsize, s_axi_arburst);
-        dram_read_start(PORT, 32'(ri), ar_base, (32'(s_axi_arlen) + 1) * BYTES, 32'(random[63]));
+        check_address("AR", ar_window, araddr, s_axi_arlen, s_axi_arsize, s_axi_arburst);
+        read_window[ri] <= ar_window;
+        dram_read_start(PORT + 32'(ar_window), 32'(ri), ar_base, (32'(s_axi_arlen) + 1) * BYTES, 32'(random[63]));
         read_id[ri] <= s_axi_arid;
         read_base[ri] <= ar_base;
         read_len[ri] <= s_axi_arlen;
@@ -132,9 +144,9 @@ module axi_dram #(
       end
       if (put_r) begin
         for (int i = 0; i < BYTES / 4; i++)
-          s_axi_rdata[32*i +: 32] <= dram_read_word(PORT, 32'(ro), 32'(read_offset) + 4 * i);
-        if (faulty(read_at, read_at + BYTES)) s_axi_rdata <= 0;
-        s_axi_rresp <= faulty(read_at, read_at + BYTES) ? SLVERR : OKAY;
+          s_axi_rdata[32*i +: 32] <= dram_read_word(PORT + 32'(r_window), 32'(ro), 32'(read_offset) + 4 * i);
+        if (faulty(r_window, read_at, read_at + BYTES)) s_axi_rdata <= 0;
+        s_axi_rresp <= faulty(r_window, read_at, read_at + BYTES) ? SLVERR : OKAY;
         s_axi_rid <= read_id[ro];
         s_axi_rlast <= read_beat == read_len[ro];
         s_axi_rvalid <= 1;
@@ -144,8 +156,9 @@ module axi_dram #(
 
       // writes
       if (s_axi_awvalid & s_axi_awready) begin
-        check_address("AW", awaddr, s_axi_awlen, s_axi_awsize, s_axi_awburst);
-        dram_write_start(PORT, 32'(wi));
+        check_address("AW", aw_window, awaddr, s_axi_awlen, s_axi_awsize, s_axi_awburst);
+        write_window[wi] <= aw_window;
+        dram_write_start(PORT + 32'(aw_window), 32'(wi));
         write_id[wi] <= s_axi_awid;
         write_base[wi] <= aw_base;
         write_skip[wi] <= (SIZE+1)'(awaddr - aw_base);
@@ -156,10 +169,11 @@ module axi_dram #(
         if (s_axi_wlast != (write_beat == write_len[wf])) broken("WLAST on the last beat of a burst and only there");
         if (write_beat == 0 && (s_axi_wstrb & ~({BYTES{1'b1}} << write_skip[wf])) != 0)
           broken("WSTRB low for the bytes below an unaligned start address");
-        if (!faulty(write_at, write_at + BYTES))
+        if (!faulty(w_window, write_at, write_at + BYTES))
           for (int i = 0; i < BYTES / 4; i++)
             if (s_axi_wstrb[4*i +: 4] != 0)
-              dram_write_word(PORT, 32'(wf), write_at + 4 * i, s_axi_wdata[32*i +: 32], 32'(s_axi_wstrb[4*i +: 4]));
+              dram_write_word(PORT + 32'(w_window), 32'(wf), write_at + 4 * i, s_axi_wdata[32*i +: 32],
+                              32'(s_axi_wstrb[4*i +: 4]));
         write_beats <= write_beats + 1;
         write_beat <= write_beat == write_len[wf] ? 0 : write_beat + 1;
         if (write_beat == write_len[wf]) begin
@@ -169,9 +183,9 @@ module axi_dram #(
       end
       if (s_axi_bvalid & s_axi_bready) s_axi_bvalid <= 0;
       if (put_b) begin
-        dram_write_commit(PORT, 32'(wo));
+        dram_write_commit(PORT + 32'(b_window), 32'(wo));
         s_axi_bid <= write_id[wo];
-        s_axi_bresp <= faulty(write_base[wo], write_end) ? SLVERR : OKAY;
+        s_axi_bresp <= faulty(b_window, write_base[wo], write_end) ? SLVERR : OKAY;
         s_axi_bvalid <= 1;
         write_out <= write_out + 1;
       end
@@ -187,22 +201,22 @@ module axi_dram #(
   endtask
 
   task automatic check_address(
-    input string channel, input [63:0] address, input [7:0] len, input [2:0] size, input [1:0] burst);
+    input string channel, input window, input [63:0] address, input [7:0] len, input [2:0] size, input [1:0] burst);
     logic [63:0] last;
     last = (address & ~64'(BYTES - 1)) + ((64'(len) + 1) << SIZE) - 1;
     if (burst != 2'b01) broken({channel, ": burst type INCR"});
     if (size != 3'(SIZE)) broken({channel, ": size of the full bus"});
     if (address[63:12] != last[63:12]) broken({channel, ": no burst crosses a 4 KiB boundary"});
-    if (last >= memory_bytes) broken({channel, ": access inside the memory"});
+    if (last >= (window ? second_bytes : memory_bytes)) broken({channel, ": access inside the memory"});
   endtask
 
   // A channel that was valid and not ready at the last edge must show the same offer again.
-  wire [ADDRESS_WIDTH+ID_WIDTH+24:0] ar_offer = {s_axi_araddr, s_axi_arid, s_axi_arlen, s_axi_arsize, s_axi_arburst,
+  wire [ADDRESS_WIDTH+ID_WIDTH+25:0] ar_offer = {s_axi_aruser, s_axi_araddr, s_axi_arid, s_axi_arlen, s_axi_arsize, s_axi_arburst,
     s_axi_arlock, s_axi_arcache, s_axi_arprot, s_axi_arqos};
-  wire [ADDRESS_WIDTH+ID_WIDTH+24:0] aw_offer = {s_axi_awaddr, s_axi_awid, s_axi_awlen, s_axi_awsize, s_axi_awburst,
+  wire [ADDRESS_WIDTH+ID_WIDTH+25:0] aw_offer = {s_axi_awuser, s_axi_awaddr, s_axi_awid, s_axi_awlen, s_axi_awsize, s_axi_awburst,
     s_axi_awlock, s_axi_awcache, s_axi_awprot, s_axi_awqos};
   wire [DATA_WIDTH+BYTES:0] w_offer = {s_axi_wdata, s_axi_wstrb, s_axi_wlast};
-  reg [ADDRESS_WIDTH+ID_WIDTH+24:0] ar_held, aw_held;
+  reg [ADDRESS_WIDTH+ID_WIDTH+25:0] ar_held, aw_held;
   reg [DATA_WIDTH+BYTES:0] w_held;
   reg ar_waits, aw_waits, w_waits;
   always @(posedge clk) begin

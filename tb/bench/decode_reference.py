@@ -17,6 +17,8 @@ UNIT_OF_FLOW = {
     DataFlow.ACCUMULATOR_TO_LOCAL: "move_out", DataFlow.ACCUMULATOR_TO_LOCAL_RELU: "move_out",
     DataFlow.LOCAL_TO_ACCUMULATOR: "move_in", DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE: "move_in",
 }
+ON_A_SHARED_PORT = {"dram0_read": "dram_read", "dram0_write": "dram_write", "dram1_read": "dram_read",
+                    "dram1_write": "dram_write"}
 Fields = dict[str, Any]
 """Dotted name of a field of ``issue_layout`` -> value, ``unit`` as a name; only the fields that mean something."""
 
@@ -84,7 +86,10 @@ class DecodeReference:
         place = self._shifts() if memory == "ACCUMULATOR" else {
             "window": self.registers[Register[f"{memory}_OFFSET"]],
             "cache": self.registers[Register[f"{memory}_CACHE"]]}
-        return {"unit": UNIT_OF_FLOW[operation.flow], "local0": 1, "range1": 1, **place,
+        unit = UNIT_OF_FLOW[operation.flow]
+        if self.arch.dram_ports == "shared" and unit in ON_A_SHARED_PORT:
+            unit, place["dram1"] = ON_A_SHARED_PORT[unit], int(memory == "DRAM1")
+        return {"unit": unit, "local0": 1, "range1": 1, **place,
                 **self._walk(0, operation.local), **self._walk(1, far),
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 

@@ -11,9 +11,7 @@ from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
-from weft.hw.contract.units import UNITS
-from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
-from weft.hw.control.issue import UNIT_NAMES
+from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units
 from weft.hw.parts.operations import (
     dram_layout,
     load_weight_layout,
@@ -31,18 +29,16 @@ def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
     return {
         "load_weight": load_weight_layout(arch), "mat_mul": mat_mul_layout(arch), "simd": simd_layout(arch),
         "move_out": move_out_layout(arch), "move_in": move_in_layout(arch),
-        **dict.fromkeys(DRAM_UNITS, dram_layout(arch)),
+        **dict.fromkeys(dram_units(arch), dram_layout(arch)),
     }
 
 
 Range = tuple[int, int]
 """First and last address."""
-FREE_LATENCY = {name: ISSUE_LATENCY if name in SHARED_MEMORY else SIMD_ISSUE_LATENCY for name in UNIT_NAMES}
+FREE_LATENCY = {name: SIMD_ISSUE_LATENCY if name == "simd" else ISSUE_LATENCY for name in UNIT_NAMES}
 """Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
-FETCH_CYCLES = {name: 1 + FETCH_LATENCY if name in SHARED_MEMORY else 1 for name in UNIT_NAMES}
+FETCH_CYCLES = {name: 1 if name == "simd" else 1 + FETCH_LATENCY for name in UNIT_NAMES}
 """From one operation taken to the next one there."""
-TURNS = {name: len(SHARED_MEMORY) - 1 if name in SHARED_MEMORY else 0 for name in UNIT_NAMES}
-"""Other queues that may fetch from the same memory first."""
 
 
 @dataclass(eq=False)
@@ -74,7 +70,8 @@ class Issued:
         """By the table of ``hazards.py``."""
         found = []
         for touch in touches_of(self.unit):
-            if touch.operand == 1 and self.range1:
+            window = "01"[self.fields["dram1"]] if "dram1" in self.fields else touch.memory
+            if touch.operand == 1 and self.range1 and window == touch.memory:
                 found.append((touch, self.range1))
             if touch.operand == 0 and self.range0 and (touch.memory == ACCUMULATORS) == self.accumulators0:
                 found.append((touch, self.range0))
@@ -151,21 +148,23 @@ def known(cycle: int | None) -> int:
 
 
 class Units(Model):
-    """Nine units. ``busy_cycles``: longest time of an operation; ``rate``: how readily they take one."""
+    """All units of a machine, by their ``layouts``. ``busy_cycles``: longest time of an operation; ``rate``: how
+    readily they take one."""
 
     def __init__(self, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random, busy_cycles: int,
                  rate: float) -> None:
         self.program, self.layouts, self.expected, self.rng = program, layouts, expected, rng
         self.busy_cycles, self.rate = busy_cycles, rate
-        self.coming: dict[str, deque[Issued]] = {name: deque() for name in UNIT_NAMES}
-        self.running: dict[str, deque[tuple[Issued, int]]] = {name: deque() for name in UNIT_NAMES}
+        self.coming: dict[str, deque[Issued]] = {name: deque() for name in layouts}
+        self.running: dict[str, deque[tuple[Issued, int]]] = {name: deque() for name in layouts}
         self.swapping: deque[tuple[Issued, int]] = deque()
-        self.queued = dict.fromkeys(UNIT_NAMES, 0)
-        self.outstanding = dict.fromkeys(UNIT_NAMES, 0)
+        self.queued = dict.fromkeys(layouts, 0)
+        self.outstanding = dict.fromkeys(layouts, 0)
+        self.behind_dram = [name for name in layouts if name.startswith("dram")]
         self.changes: list[tuple[str, int, int]] = []
         """(Unit, change of queued, change of outstanding) at the end of the cycle."""
         self.blamed: int | None = None
-        """Which of DRAM_UNITS is asked for its program counter."""
+        """Which of the units behind a DRAM port is asked for its program counter."""
 
     @property
     def finished(self) -> bool:
@@ -179,7 +178,7 @@ class Units(Model):
         ports["swapped"] = bool(self.swapping) and self.swapping[0][1] <= ports.cycle
         if ports["swapped"]:
             self.swapping.popleft()[0].swapped = ports.cycle
-        for name in UNIT_NAMES:
+        for name in self.layouts:
             ports[f"{name}.ready"] = self.rng.random() < self.rate
             running = self.running[name]
             ends = bool(running) and running[0][1] <= ports.cycle
@@ -187,14 +186,14 @@ class Units(Model):
             if ends:
                 running.popleft()[0].done = ports.cycle
                 self.changes.append((name, 0, -1))
-        self.blamed = next((index for index, name in enumerate(DRAM_UNITS) if ports[f"{name}_done"]), None)
+        self.blamed = next((index for index, name in enumerate(self.behind_dram) if ports[f"{name}_done"]), None)
         ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
 
     def watch(self, ports: Ports) -> None:
         assert ports["idle"] == (not any(self.outstanding.values()))
         if self.blamed is not None:
-            self._program_counter(ports, DRAM_UNITS[self.blamed])
-        for name in UNIT_NAMES:
+            self._program_counter(ports, self.behind_dram[self.blamed])
+        for name in self.layouts:
             if not ports[f"{name}.valid"]:
                 continue
             assert self.coming[name], f"{name} is offered an operation that was never issued"
@@ -213,11 +212,15 @@ class Units(Model):
         seen = [getattr(earlier, event) for earlier, event in operation.may]
         there = [known(operation.issued) + FREE_LATENCY[name],
                  *([known(operation.before.started) + FETCH_CYCLES[name]] if operation.before else [])]
-        free = [max(there) + TURNS[name], *(when + 1 for when in seen if when is not None)]
+        free = [max(there) + self.turns(name), *(when + 1 for when in seen if when is not None)]
         assert now <= max(free), f"{name} could have started at {max(free)}, not {now}"
         found = from_bits(self.layouts[name], ports[f"{name}.payload"])
         wrong = {key: (found[key], value) for key, value in self.expected(operation).items() if found[key] != value}
         assert not wrong, f"{name}: (found, right) {wrong}"
+
+    def turns(self, name: str) -> int:
+        """Other queues that may fetch from the same memory first."""
+        return 0 if name == "simd" else len(self.layouts) - 2
 
     def _start(self, ports: Ports, name: str, operation: Issued) -> None:
         now = operation.started = ports.cycle
@@ -233,3 +236,5 @@ class Units(Model):
     def _program_counter(self, ports: Ports, name: str) -> None:
         done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
         assert ports["blamed_program_counter"] == done.fields["program_counter"]
+        if "dram1" in done.fields:
+            assert ports["blamed_dram1"] == done.fields["dram1"]

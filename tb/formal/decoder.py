@@ -7,7 +7,7 @@ from typing import Any
 from amaranth.hdl import Mux, Signal, Value
 
 from weft.hw.contract.isa import Opcode
-from weft.hw.contract.units import UNITS, Memory
+from weft.hw.contract.units import UNITS, Memory, unit_names
 from weft.hw.control.checks import InstructionView
 from weft.hw.control.decoder import Decoder
 from weft.hw.parts.operations import SimdKind
@@ -44,7 +44,8 @@ def ranges(broken: Broken | None = None) -> Harness:
     harness, block = around(broken)
     issue = block.o.payload
     reaches = [reach(harness, block, index) for index in (0, 1)]
-    for name, unit in UNITS.items():
+    for name in unit_names(SMALL):
+        unit = UNITS[name]
         mine = block.o.valid & issue.unit[name]
         for access in unit.accesses:
             valid: Value = issue.range1

@@ -7,18 +7,18 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hw.contract.units import UNITS
-from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY, SWAP, Interlock, rings_of
-from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units, unit_names
+from weft.hw.control.interlock import SWAP, Interlock, queued_together, rings_of
+from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
-from weft.tb.bench.hazards import WEIGHTS, Touch, conflicts, waits_for
+from weft.tb.bench.hazards import SHARED, WEIGHTS, Touch, conflicts, waits_for
 from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
 from weft.tb.formal.prove import Proof
-from weft.tb.formal.rings import ARCH, Places, Waiting, touches
+from weft.tb.formal.rings import ARCH, Places, Waiting, machine_of, touches
 
-LAYOUTS = operation_layouts(ARCH)
 DEPTHS = {**{name: unit.outstanding for name, unit in UNITS.items()}, SWAP: UNITS["mat_mul"].outstanding}
 
 
@@ -27,12 +27,13 @@ class Machine:
     outstanding. Of its trackers and queues those asked for get the assertions that tie them together, for the
     induction: the solver need not think of all at once. ``rules``: the units' streams keep the stream rules."""
 
-    def __init__(self, broken: Broken | None, *, rules: bool = False) -> None:
-        self.harness = harness = Harness()
-        self.block = block = Interlock(ARCH, LAYOUTS)
+    def __init__(self, broken: Broken | None, arch: Arch = ARCH, *, rules: bool = False) -> None:
+        self.harness, self.arch = Harness(), arch
+        harness = self.harness
+        self.block = block = Interlock(arch, operation_layouts(arch))
         self.inside = harness.block(block, broken=broken, rules=rules)
         self.issue, self.issued = block.i.payload, block.i.valid & block.i.ready
-        self.issues = {name: self.issued & self.issue.unit[name] for name in UNIT_NAMES}
+        self.issues = {name: self.issued & self.issue.unit[name] for name in unit_names(arch)}
         self.swaps = self.issues["mat_mul"] & self.issue.swap
         self._decoder()
         self._places: dict[str, Places] = {}
@@ -81,7 +82,7 @@ class Machine:
 
     def queue(self, name: str) -> Waiting:
         if name not in self._queues:
-            rings = {other: DEPTHS[other] for other in rings_of(ARCH, name)}
+            rings = {other: DEPTHS[other] for other in rings_of(self.arch, name)}
             self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue", UNITS[name].queue, rings)
         return self._queues[name]
 
@@ -97,7 +98,7 @@ class Machine:
 def streams(broken: Broken | None = None) -> Harness:
     """Of the units' streams; and idle is when nothing is outstanding."""
     machine = Machine(broken, rules=True)
-    for name in UNIT_NAMES:
+    for name in unit_names(ARCH):
         machine.queue(name)
     return machine.harness
 
@@ -134,7 +135,7 @@ class Elder:
         harness.always(~(self.alive & self.loop) | machine.in_loop, f"{unit}_elder_in_loop")
         if swap:
             return
-        layout = range_layout(issue_layout(ARCH))
+        layout = range_layout(issue_layout(machine.arch))
         entries = [data.View(layout, machine.inside(f"{unit}_tracker.entry{index}")) for index in range(places.depth)]
         kept: list[tuple[Any, Any]] = [((self.place == index) & ~self.loop, entry)
                                        for index, entry in enumerate(entries)]
@@ -174,7 +175,7 @@ class Younger:
 
 
 def view_of_ranges(machine: Machine) -> Any:
-    ranges = Signal(range_layout(issue_layout(ARCH)), name="issued_ranges")
+    ranges = Signal(range_layout(issue_layout(machine.arch)), name="issued_ranges")
     machine.harness.m.d.comb += [ranges[name].eq(value) for name, value in range_of(machine.issue).items()]
     return ranges
 
@@ -183,12 +184,12 @@ def order(unit: str) -> Any:
     """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
     it shares an address, is done. Weights likewise, without address: a MatMul after loads, a load after swaps."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken)
+        machine = Machine(broken, machine_of(unit))
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
         weights = [SWAP if left == "mat_mul" else left for left, right in WEIGHTS if right == unit]
-        for left in (*waits_for(unit, tables=False), *weights):
+        for left in (*waits_for(unit, tables=False, shared=machine.arch.shared_dram), *weights):
             pairs = [] if left == SWAP else conflicts(left, unit, tables=False)
             accesses = list(dict.fromkeys(ours for ours, _ in pairs))
             elders[left] = elder = Elder(machine, left, accesses, ranges, address)
@@ -215,10 +216,10 @@ def progress(unit: str) -> Any:
     """When everything that was issued before an operation of this unit, any of them, is done, then it is offered, or
     it is just being stored, or it is to be fetched next: so something can always go on."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken)
+        machine = Machine(broken, machine_of(unit))
         harness, m = machine.harness, machine.harness.m
         younger = Younger(machine, unit, Const(0, 1))
-        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(ARCH, unit)}
+        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(machine.arch, unit)}
         queue, there = younger.queue, younger.coming | younger.queued
         for name, bits in before.items():
             places, waits = machine.places(name), queue.waits(younger.place, name)
@@ -244,10 +245,10 @@ def progress(unit: str) -> Any:
 def operations(unit: str) -> Any:
     """An operation, any of them, comes to its unit in its turn and as it was issued."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken)
+        machine = Machine(broken, machine_of(unit))
         harness, m, port, queue = machine.harness, machine.harness.m, getattr(machine.block, unit), machine.queue(unit)
-        names = SHARED_MEMORY if unit in SHARED_MEMORY else (unit,)
-        layout = queued_layout(ARCH, names)
+        names = ("simd",) if unit == "simd" else queued_together(machine.arch)
+        layout = queued_layout(machine.arch, names)
         issued, kept = Signal(layout, name="issued"), Signal(layout, name="kept")
         m.d.comb += fill_queued(issued, machine.issue)
         mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
@@ -266,12 +267,12 @@ def operations(unit: str) -> Any:
 
 
 def memory_of(unit: str) -> str:
-    return "operations" if unit in SHARED_MEMORY else "simd_operations"
+    return "simd_operations" if unit == "simd" else "operations"
 
 
 def head_of(unit: str) -> str:
     """The register that holds the unit's next operation."""
-    return f"{memory_of(unit)}.head{SHARED_MEMORY.index(unit) if unit in SHARED_MEMORY else 0}"
+    return f"{memory_of(unit)}.head{0 if unit == 'simd' else queued_together(machine_of(unit)).index(unit)}"
 
 
 # -- blame -------------------------------------------------------------------------------------------------------------
@@ -279,11 +280,12 @@ def blame(unit: str) -> Any:
     """When the error of an operation, any of them, is blamed on it, its own program counter answers: from the second
     cycle behind its issue on, which its unit cannot precede."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken)
-        harness, block, index = machine.harness, machine.block, DRAM_UNITS.index(unit)
+        machine = Machine(broken, machine_of(unit))
+        harness, block, index = machine.harness, machine.block, dram_units(machine.arch).index(unit)
         places = machine.places(unit)
-        mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), machine.issue.program_counter,
-                    places.count)
+        shared = machine.arch.shared_dram
+        told = Cat(machine.issue.program_counter, *([machine.issue.dram1] if shared else []))
+        mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), told, places.count)
         place = Signal(range(places.depth), name="mark_place")
         harness.m.d.comb += place.eq(places.at(mark.ahead))
         stored = machine.inside.watch(harness, "program_counters", index * places.depth + place)
@@ -294,14 +296,15 @@ def blame(unit: str) -> Any:
         kept = Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value))
         harness.always(~mark.inside | kept, "stored")
         blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
-        harness.always(~blamed | (block.blamed_program_counter == mark.value), "answers")
+        answer = Cat(block.blamed_program_counter, *([block.blamed_dram1] if shared else []))
+        harness.always(~blamed | (answer == mark.value), "answers")
         return harness
     return build
 
 
 def wait_of_last_ring(unit: str) -> str:
     """A signal to break: what the last of the rings that this unit waits for answers."""
-    *_, last = rings_of(ARCH, unit)
+    *_, last = rings_of(machine_of(unit), unit)
     return "swaps.wait" if last == SWAP else f"{last}_tracker.ring.wait"
 
 
@@ -312,11 +315,13 @@ PROOFS = [
             + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
             {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
-            progress(unit), {f"{watched_by(ARCH, unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
+            progress(unit), {f"{watched_by(machine_of(unit), unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),
     *(Proof(f"operations_{unit}", f"interlock: {unit} operations come in order and as they were issued",
             operations(unit), {head_of(unit): toggles}, 2, fast=unit in ("simd", "mat_mul"))
       for unit in UNIT_NAMES),
-    *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation", blame(unit),
-            {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write") for unit in DRAM_UNITS),
+    *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation"
+            + (", and its window" if unit in SHARED else ""), blame(unit),
+            {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write")
+      for unit in UNIT_NAMES if unit.startswith("dram")),
 ]

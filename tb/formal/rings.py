@@ -8,17 +8,25 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.units import UNITS
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.contract.arch import SEPARATE, Arch
+from weft.hw.contract.units import UNIT_NAMES, UNITS
+from weft.hw.control.issue import issue_layout
 from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
-from weft.tb.bench.hazards import LOCAL, Touch, conflicts, waits_for
+from weft.tb.bench.hazards import DRAM0, DRAM1, LOCAL, SHARED, Touch, conflicts, waits_for
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, Inside, at_most_one, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import Proof
 
-ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_depth=4, simd_loop_depth=2)
+ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_depth=4, simd_loop_depth=2,
+                     dram_ports=SEPARATE)
+ONE_PORT = ARCH.replace(dram_ports="shared")
+
+
+def machine_of(unit: str) -> Arch:
+    """The machine on which the proofs about a unit are made: one that has it."""
+    return ONE_PORT if unit in SHARED else ARCH
 
 
 # -- places in a ring --------------------------------------------------------------------------------------------------
@@ -144,6 +152,8 @@ def ring(depth: int) -> Any:
 def touches(touch: Touch, ranges: Any, address: Value) -> Value:
     """Whether an operation's access reads or writes this address."""
     valid = ranges.range1 if touch.operand else (ranges.local0 if touch.memory == LOCAL else ranges.accumulators0)
+    if touch.memory in (DRAM0, DRAM1) and "dram1" in ranges.shape().members:
+        valid = valid & (ranges.dram1 == (touch.memory == DRAM1))
     return valid & (ranges[f"first{touch.operand}"] <= address) & (address <= ranges[f"last{touch.operand}"])
 
 
@@ -158,9 +168,9 @@ def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Valu
 def tracker(unit: str) -> Any:
     """An outstanding operation, any of them, is waited for by every new operation that shares an address with it."""
     def build(broken: Broken | None = None) -> Harness:
-        harness, depth = Harness(), UNITS[unit].outstanding
-        layout = range_layout(issue_layout(ARCH))
-        block = Tracker(ARCH, unit, layout)
+        harness, depth, arch = Harness(), UNITS[unit].outstanding, machine_of(unit)
+        layout = range_layout(issue_layout(arch))
+        block = Tracker(arch, unit, layout)
         inside = harness.block(block, broken=broken)
         harness.assume(~block.push | block.room, "pushes_only_with_room")
         harness.assume(~block.push | block.new_unit[unit], "what_is_pushed_is_new")
@@ -181,7 +191,8 @@ def tracker(unit: str) -> Any:
             harness.always(~mark.inside | ~kept.local0, "kept_reads_no_tables")
         with harness.m.If(~harness.past(block.push, "push")):
             waits_end(harness, block, places)
-        others = set(waits_for(unit, tables=False)) | ({"mat_mul"} if unit == "load_weight" else set())
+        others = set(waits_for(unit, tables=False, shared=arch.shared_dram))
+        others |= {"mat_mul"} if unit == "load_weight" else set()
         for name in sorted(others):
             asked = block.new_unit[name]
             if (unit, name) != ("load_weight", "mat_mul"):  # a MatMul waits for all loads

@@ -96,7 +96,7 @@ BREAKS = [
           "one step beyond the last key is no entry of the table",
           "tb/unit/simd/test_lookup.py::test_lookup_matches_reference"),
     # -- DRAM ports --
-    Break("dram_cache", "hw/bus/dram_reader.py", "address.cache.eq(cache)", "address.cache.eq(0)",
+    Break("dram_cache", "hw/bus/bursts.py", '"cache": segment.cache,', '"cache": Const(0, 4),',
           "the cache register does not reach the bus",
           "tb/unit/bus/test_dram_reader.py::test_cache_and_window_reach_the_bus"),
     Break("reader_skip", "hw/bus/dram_reader.py", "Mux(starts & notes.o.payload.first,", "Mux(starts,",

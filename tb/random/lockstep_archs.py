@@ -1,8 +1,9 @@
-"""The machines that random programs run on: small and large, both roundings, odd depths, tables, several buses."""
+"""The machines that random programs run on: small and large, both roundings, odd depths, tables, several buses, DRAM
+ports apart and shared."""
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import EVERY_STEP, SEPARATE, SHARED, Arch
 
 
 def lockstep_archs() -> dict[str, Arch]:
@@ -12,14 +13,14 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes2": tiny,
         "lanes3_every_step": tiny.replace(
             array_size=3, local_depth=50, accumulator_depth=24, mac_rounding=EVERY_STEP, simd_registers_depth=2,
-            stride0_depth=5, stride1_depth=3),
+            stride0_depth=5, stride1_depth=3, dram_ports=SHARED),
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
             lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,
             stream_width=32),
         "lanes4_slices": tiny.replace(
             array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
-            simd_loop_depth=6, local_banks=2, register_slices=1),
+            simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),
         "lanes16_odd": Arch.load("ultra96").replace(
@@ -27,5 +28,5 @@ def lockstep_archs() -> dict[str, Arch]:
             simd_registers_depth=0, axi_max_burst=8, local_banks=2),
         "lanes8_every_step": Arch.load("arty").replace(
             local_depth=300, accumulator_depth=100, dram0_depth=3000, dram1_depth=3000, mac_rounding=EVERY_STEP,
-            local_banks=1, accumulator_banks=1, stream_width=32),
+            local_banks=1, accumulator_banks=1, stream_width=32, register_slices=1, dram_ports=SEPARATE),
     }

@@ -12,7 +12,7 @@ from amaranth.back import rtlil
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
-from weft.hw.control.decoder import UNIT_OF_FLOW, UNIT_OF_OPCODE
+from weft.hw.contract.units import UNIT_OF_FLOW, UNIT_OF_OPCODE
 from weft.hw.top import with_ports
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_many_on_rtl

@@ -26,7 +26,7 @@ def mat_muls(local_stride: int, accumulator_stride: int) -> list[Instruction]:
 
 LOCAL, ACCUMULATORS = ARCH.local_banks, ARCH.accumulator_banks
 CASES = {
-    "read of local memory": ("dram0_write", mat_muls(LOCAL, 1), ISA.data_move(
+    "read of local memory": ("dram_write", mat_muls(LOCAL, 1), ISA.data_move(
         DataFlow.LOCAL_TO_DRAM0, 2048, 0, MOVED, local_stride=LOCAL)),
     "write of accumulators": ("move_in", mat_muls(1, ACCUMULATORS), ISA.data_move(
         DataFlow.LOCAL_TO_ACCUMULATOR, 2048, 1536, MOVED, far_stride=ACCUMULATORS)),

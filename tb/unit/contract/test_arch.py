@@ -39,7 +39,7 @@ def test_files_of_the_original_load_with_the_documented_defaults() -> None:
         "once", 32, 0, 64, 16)
     assert (arch.local_banks, arch.accumulator_banks, arch.axi_data_width, arch.axi_max_burst) == (4, 2, 64, 16)
     assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
-    assert arch.register_slices == 0
+    assert (arch.register_slices, arch.dram_ports) == (0, "separate")
     assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16
 
 
@@ -88,6 +88,9 @@ def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
 
 @pytest.mark.parametrize(("keys", "parts"), [
     ({"mac_rounding": "never"}, ["mac_rounding", "found never", "once or every_step"]),
+    ({"dram_ports": 1}, ["dram_ports", "found 1", "separate or shared", "where the board has one port"]),
+    ({"dram_ports": "shared", "axi_address_width": 24}, [
+        "dram_ports", "take 33554432 bytes together", "at most 16777216 bytes", "use separate"]),
     ({"mac_rounding": EVERY_STEP, "accumulator_width": 20}, ["accumulator_width", "found 20", "16 (the data type's)"]),
     ({"accumulator_width": 15}, ["accumulator_width", "found 15", "at least the data type's width 16"]),
     ({"dram1_depth": 1 << 29}, ["dram1_depth", "536870912 vectors of 16 bytes", "at most 268435456 vectors",

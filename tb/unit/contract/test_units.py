@@ -6,7 +6,9 @@ from itertools import product
 
 import pytest
 
-from weft.hw.contract.units import UNITS, Memory, conflict
+from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.isa import DataFlow
+from weft.hw.contract.units import UNITS, Memory, conflict, unit_names, unit_of_flow
 from weft.tb.bench.hazards import CELLS, TOUCHES, conflicts, touches_of, waits_for
 
 LETTERS = {Memory.LOCAL: "L", Memory.ACCUMULATORS: "A", Memory.DRAM0: "0", Memory.DRAM1: "1"}
@@ -34,3 +36,16 @@ def test_the_table_is_whole() -> None:
         assert cell == CELLS[column, row]
         assert all(set(cell) <= {touch.memory for touch in TOUCHES[name]} for name in (row, column))
     assert waits_for("load_weight") == ("move_out", "dram0_read", "dram1_read")
+    assert waits_for("load_weight", shared=True) == ("move_out", "dram_read")
+
+
+def test_a_machine_has_the_units_of_its_dram_ports() -> None:
+    separate = Arch.load("tiny").replace(dram_ports=SEPARATE)
+    assert unit_names(separate) == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read",
+                                    "dram0_write", "dram1_read", "dram1_write")
+    shared = separate.replace(dram_ports=SHARED)
+    assert unit_names(shared) == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram_read", "dram_write")
+    for arch in (separate, shared):
+        assert set(unit_of_flow(arch).values()) <= set(unit_names(arch))
+    assert unit_of_flow(shared)[DataFlow.LOCAL_TO_DRAM1] == "dram_write"
+    assert unit_of_flow(separate)[DataFlow.LOCAL_TO_DRAM1] == "dram1_write"

@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import EVERY_STEP, SHARED, Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
 from weft.hw.contract.timing import DECODE_LATENCY
+from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.control.decoder import Decoder
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.control.issue import issue_layout
 from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
 from weft.tb.bench.decode_reference import DecodeReference, Fields
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
@@ -28,7 +29,8 @@ MACHINES = {
     "every_step": TINY.replace(mac_rounding=EVERY_STEP, array_size=3, local_depth=20, lut_count=1, lut_depth=64,
                                simd_registers_depth=3),
     "odd": TINY.replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=1500, dram1_depth=99,
-                        stride0_depth=3, stride1_depth=5, simd_registers_depth=2, simd_loop_depth=5),
+                        stride0_depth=3, stride1_depth=5, simd_registers_depth=2, simd_loop_depth=5,
+                        dram_ports=SHARED),
     "least": TINY.replace(local_depth=2, accumulator_depth=2, dram0_depth=2, dram1_depth=2, stride0_depth=1,
                           stride1_depth=1, simd_registers_depth=0, simd_loop_depth=0, local_banks=1),
     "most": TINY.replace(array_size=2, data_type="FP8BP4", local_depth=1 << 16, accumulator_depth=1 << 16,
@@ -103,7 +105,7 @@ class Runner(Watched):
                 for key, each in value.items()}
         given = self.program.given if self.program else []
         expected = given[len(self.found)] if len(self.found) < len(given) else None
-        found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"][name])}
+        found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"].get(name))}
         assert expected is not None, f"{found} after all that was expected"
         wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
         assert not wrong, f"(found, right): {wrong} in {expected}"
@@ -156,7 +158,7 @@ def test_random_words_are_judged_as_the_golden_machine_judges_them(name: str) ->
     programs = run(arch, [words_until_illegal(arch, rng, met) for _ in range(150)], 52)
     assert set(met) == set(possible_causes(arch)), "every cause that this machine has was met"
     units = {fields["unit"] for program in programs for fields in program.given}
-    assert units == set(UNIT_NAMES)
+    assert units == set(unit_names(arch))
     assert sum(program.legal for program in programs) > len(programs)
 
 

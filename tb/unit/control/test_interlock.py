@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNITS
+from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.units import UNITS, unit_names
 from weft.hw.control.interlock import Interlock
-from weft.hw.control.issue import UNIT_NAMES, issue_layout
+from weft.hw.control.issue import issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.tb.bench.block_bench import Bench
-from weft.tb.bench.hazards import CELLS, TOUCHES, Touch
+from weft.tb.bench.hazards import CELLS, TOUCHES, UNIT_OF_ACCESS, Touch
 from weft.tb.bench.issue_model import FREE_LATENCY, Issued, IssueSource, Units, find_waits, known, operation_layouts
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
-                                 lut_count=1, simd_registers_depth=2)
-LAYOUTS = operation_layouts(ARCH)
+                                 lut_count=1, simd_registers_depth=2, dram_ports=SEPARATE)
+MACHINES = {"separate": ARCH, "shared": ARCH.replace(dram_ports=SHARED)}
+"""DRAM ports apart and shared."""
+on_both = pytest.mark.parametrize("machine", MACHINES)
 DEPTHS = {"local": 50, "accumulator": 23, "dram0": 200, "dram1": 99}
 FAR = {"mat_mul": "accumulator", "move_out": "accumulator", "move_in": "accumulator", "dram0_read": "dram0",
        "dram0_write": "dram0", "dram1_read": "dram1", "dram1_write": "dram1"}
@@ -29,8 +31,9 @@ FAR = {"mat_mul": "accumulator", "move_out": "accumulator", "move_in": "accumula
 class Maker:
     """Random programs of decoded instructions whose ranges often touch, just miss, or contain each other."""
 
-    def __init__(self, seed: int, longest: int = 12) -> None:
-        self.rng, self.longest = Random(seed), longest
+    def __init__(self, seed: int, longest: int = 12, machine: str = "separate") -> None:
+        self.rng, self.longest, self.arch = Random(seed), longest, MACHINES[machine]
+        self.units = unit_names(self.arch)
         self.program: list[Issued] = []
         self.loops = 0
         self.weights_waiting = True
@@ -53,6 +56,8 @@ class Maker:
                                            "pitch": rng.randrange(16)}
         valid = {"local0": range0 is not None and not accumulators0,
                  "accumulators0": range0 is not None and accumulators0, "range1": range1 is not None}
+        if unit in ("dram_read", "dram_write"):
+            fields.setdefault("dram1", 0)
         fields = {"unit": {unit: 1}, "program_counter": len(self.program) * 0x1234567 % (1 << 32),
                   **numbers, **operands, **valid, **fields}
         issued = Issued(unit, fields, range0, accumulators0, range1)
@@ -71,8 +76,11 @@ class Maker:
             self.add(unit, self.range("local") if chance() < 0.8 else None, self.range("accumulator"),
                      swap=self.weights_waiting)
             self.weights_waiting = False
-        else:
+        elif unit in FAR:
             self.add(unit, self.range("local"), self.range(FAR[unit]))
+        else:
+            dram1 = self.rng.randrange(2)
+            self.add(unit, self.range("local"), self.range(f"dram{dram1}"), dram1=dram1)
 
     def simd(self, **fields: Any) -> Issued:
         rng = self.rng
@@ -106,7 +114,8 @@ def expected(issued: Issued) -> dict[str, Any]:
     if unit == "move_in":
         return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
     if unit != "simd":
-        return {**tile, "dram": walks[1], "window": fields["window"], "cache": fields["cache"]}
+        place = {name: fields[name] for name in ("window", "cache", "dram1") if name in fields}
+        return {**tile, "dram": walks[1], **place}
     width, accumulator_bits = 2, (1 << ARCH.accumulator_address_width) - 1
     sub = fields["sub"]
     return {
@@ -120,37 +129,40 @@ def expected(issued: Issued) -> dict[str, Any]:
     }
 
 
-def run(program: list[Issued], rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
+def run(maker: Maker, rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
+    program, arch = maker.program, maker.arch
     find_waits(program)
-    units = Units(program, LAYOUTS, expected, rng, busy_cycles, take)
-    issue = IssueSource(program, issue_layout(ARCH), units, rng, give)
-    bench().run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
+    units = Units(program, operation_layouts(arch), expected, rng, busy_cycles, take)
+    issue = IssueSource(program, issue_layout(arch), units, rng, give)
+    bench(arch).run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
 
 
 @cache
-def bench() -> Bench:
-    return Bench(Interlock(ARCH, LAYOUTS))
+def bench(arch: Arch) -> Bench:
+    return Bench(Interlock(arch, operation_layouts(arch)))
 
 
 @pytest.mark.parametrize(("give", "take", "busy_cycles"), ((1, 1, 1), (1, 1, 12), (0.6, 0.5, 6), (1, 0.9, 40),
                                                            (0.3, 1, 3)))
 @pytest.mark.parametrize("longest", (3, 25))
-def test_conflicts_wait_all_else_runs(longest: int, give: float, take: float, busy_cycles: int) -> None:
+@on_both
+def test_conflicts_wait_all_else_runs(machine: str, longest: int, give: float, take: float, busy_cycles: int) -> None:
     """All units at random: long enough for every counter and pointer to wrap many times."""
-    maker = Maker(61 + busy_cycles, longest)
+    maker = Maker(61 + busy_cycles, longest, machine)
     while len(maker.program) < 160:
-        maker.one(maker.rng.choice(UNIT_NAMES))
-    run(maker.program, maker.rng, give=give, take=take, busy_cycles=busy_cycles)
+        maker.one(maker.rng.choice(maker.units))
+    run(maker, maker.rng, give=give, take=take, busy_cycles=busy_cycles)
 
 
-@pytest.mark.parametrize("left", UNIT_NAMES)
-def test_each_pair_of_units_in_both_orders(left: str) -> None:
+@pytest.mark.parametrize(("machine", "left"), [(machine, unit) for machine, arch in MACHINES.items()
+                                               for unit in unit_names(arch)])
+def test_each_pair_of_units_in_both_orders(machine: str, left: str) -> None:
     """Two units alone, so that their queues fill and every conflict of the pair decides."""
-    maker = Maker(62, 20)
-    for right in UNIT_NAMES:
+    maker = Maker(62, 20, machine)
+    for right in maker.units:
         for _ in range(6):
             maker.one(maker.rng.choice((left, right)))
-    run(maker.program, maker.rng, take=0.9, busy_cycles=8)
+    run(maker, maker.rng, take=0.9, busy_cycles=8)
 
 
 ELDER = (8, 12)
@@ -176,23 +188,31 @@ def access(maker: Maker, name: str, touch: Touch, span: tuple[int, int], younger
     ranges: list[tuple[int, int] | None] = [None, None]
     for other in TOUCHES[name]:
         ranges[other.operand] = span if other == touch else ELSEWHERE[other.operand][younger]
+    place = {"dram1": int(name.endswith("1"))} if touch.unit in ("dram_read", "dram_write") else {}
     kinds = {"load_lut": SimdKind.LOAD_LUT, "simd_write": SimdKind.INSTRUCTION, "simd_read": SimdKind.INSTRUCTION}
-    return maker.add(touch.unit, *ranges, accumulators0=name == "simd_write", simd_kind=kinds.get(name, 0), swap=0)
+    return maker.add(touch.unit, *ranges, accumulators0=name == "simd_write", simd_kind=kinds.get(name, 0), swap=0,
+                     **place)
 
 
-@pytest.mark.parametrize("left", TOUCHES)
-def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(left: str) -> None:
+def accesses_of(machine: str) -> list[str]:
+    """Rows of the table that this machine has."""
+    return [name for name in TOUCHES if UNIT_OF_ACCESS.get(name, name) in unit_names(MACHINES[machine])]
+
+
+@pytest.mark.parametrize(("machine", "left"), [(machine, left) for machine in MACHINES
+                                               for left in accesses_of(machine)])
+def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(machine: str, left: str) -> None:
     """An elder and a younger operation in turn, the elder a long one: the younger waits until it is done, or not."""
-    for ours, right in product(TOUCHES[left], TOUCHES):
+    for ours, right in product(TOUCHES[left], accesses_of(machine)):
         for theirs in TOUCHES[right]:
             if theirs.memory != ours.memory or theirs.unit == ours.unit:
                 continue
             always = (left, right) == ("load_weight", "mat_mul")  # for its weights; these MatMuls take over none
             conflict = ours.memory in CELLS[left, right]
             for spans, meet in ((MEETING, True), (APART, False)) if conflict else (((*MEETING, *APART), False),):
-                maker = Maker(68)
+                maker = Maker(68, machine=machine)
                 pairs = [(access(maker, left, ours, ELDER, 0), access(maker, right, theirs, span, 1)) for span in spans]
-                run(maker.program, Longest(0), busy_cycles=12)
+                run(maker, Longest(0), busy_cycles=12)
                 waits = [known(younger.offered) > known(elder.done) for elder, younger in pairs]
                 assert waits == [meet or always] * len(spans), (ours, theirs, spans)
 
@@ -203,7 +223,7 @@ def test_weights_are_handed_over_in_order() -> None:
     for _ in range(120):
         unit = maker.rng.choice(("load_weight", "mat_mul"))
         maker.one(unit)
-    run(maker.program, maker.rng, take=0.8, busy_cycles=6)
+    run(maker, maker.rng, take=0.8, busy_cycles=6)
 
 
 def test_a_load_goes_on_as_soon_as_the_weights_before_it_are_taken_over() -> None:
@@ -213,7 +233,7 @@ def test_a_load_goes_on_as_soon_as_the_weights_before_it_are_taken_over() -> Non
         maker.add("load_weight", (0, 2))
         for swap in (1, 0):
             maker.add("mat_mul", (4, 9), (0, 5), swap=swap)
-    run(maker.program, maker.rng, busy_cycles=30)
+    run(maker, maker.rng, busy_cycles=30)
     early = [load for load in maker.program[3:] if load.unit == "load_weight"
              and known(load.started) < known(maker.program[maker.program.index(load) - 1].done)]
     assert len(early) > 10
@@ -227,7 +247,7 @@ def test_operations_on_ranges_that_only_touch_do_not_wait() -> None:
         maker.add("move_out", (10 * (k % 4) + 5, 10 * (k % 4) + 9), (0, 11))
         maker.add("move_in", (40, 49), (12, 22))
         maker.add("dram0_write", (40, 49), (51, 199))
-    run(maker.program, maker.rng, busy_cycles=1)
+    run(maker, maker.rng, busy_cycles=1)
     assert all(known(each.offered) - known(each.issued) == FREE_LATENCY[each.unit] for each in maker.program)
 
 
@@ -242,13 +262,14 @@ def test_a_later_operation_waits_for_the_whole_loop() -> None:
         maker.loops += 1
         maker.add("move_out", (0, 2), read)
         maker.add("move_in", (30, 31), write)
-    run(maker.program, maker.rng, busy_cycles=20)
+    run(maker, maker.rng, busy_cycles=20)
 
 
-def test_every_unit_can_fill_its_queue_and_its_tracker() -> None:
+@on_both
+def test_every_unit_can_fill_its_queue_and_its_tracker(machine: str) -> None:
     """The first operation takes long: the rest wait, `ready` falls exactly when there is no room, and all ends well."""
-    for unit in UNIT_NAMES:
-        maker = Maker(67)
+    for unit in unit_names(MACHINES[machine]):
+        maker = Maker(67, machine=machine)
         for _ in range(UNITS[unit].outstanding + 2 * UNITS[unit].queue):
             maker.one(unit)
-        run(maker.program, maker.rng, take=0.2, busy_cycles=12)
+        run(maker, maker.rng, take=0.2, busy_cycles=12)

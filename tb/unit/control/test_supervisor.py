@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.isa import Cause
-from weft.hw.control.supervisor import BUS_CAUSES, Supervisor
+from weft.hw.control.supervisor import BUS_CAUSES, Supervisor, bus_causes
 from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports
 
 LEVELS = ("fetching", "decoding", "executing")
@@ -20,9 +20,13 @@ OUTPUTS = ("stop", "quiet", "error", "cause", "error_program_counter", "idle", "
 Inputs = dict[str, int]
 
 
+SEPARATE_PORTS, ONE_PORT = (Arch.load("tiny").replace(dram_ports=ports) for ports in (SEPARATE, SHARED))
+BUSES = {name: causes[0] for name, causes in bus_causes(SEPARATE_PORTS).items()}
+
+
 @cache
-def bench() -> Bench:
-    return Bench(Supervisor(Arch.load("tiny")))
+def bench(arch: Arch = SEPARATE_PORTS) -> Bench:
+    return Bench(Supervisor(arch))
 
 
 class Script(Cycles):
@@ -56,7 +60,7 @@ def only_in(cycle: int, given: Inputs, now: int) -> Inputs:
 
 
 ERRORS = {"decoder": ({"fault": 1, "fault_cause": Cause.LOOP_BODY, "fault_program_counter": 77}, Cause.LOOP_BODY),
-          **{name: ({f"{name}_error": 1, "blamed_program_counter": 77}, cause) for name, cause in BUS_CAUSES.items()}}
+          **{name: ({f"{name}_error": 1, "blamed_program_counter": 77}, cause) for name, cause in BUSES.items()}}
 EARLIEST_FIRST = ("dram0_read", "dram0_write", "dram1_read", "dram1_write", "decoder", "program")
 """Of errors in one cycle the first here counts: operations under way are older than what is decoded, and that is older
 than what is still read. Written out by hand; among the DRAM ports the order of Cause."""
@@ -80,8 +84,21 @@ def test_of_errors_on_several_buses_at_once_the_first_in_the_table_is_blamed() -
     given = {"dram0_write_error": 1, "dram1_read_error": 1, "program_error": 1, "blamed_program_counter": 77}
     seen = run(lambda cycle: given if cycle == 5 else {})
     assert [cycle for cycle, each in enumerate(seen) if each["blamed"]] == [5]
-    assert seen[5]["blamed"] == 1 << list(BUS_CAUSES).index("dram0_write")
+    assert seen[5]["blamed"] == 1 << list(BUSES).index("dram0_write")
     assert (seen[6]["cause"], seen[6]["error_program_counter"]) == (Cause.DRAM0_WRITE_RESPONSE, 77)
+
+
+@pytest.mark.parametrize(("name", "dram1"), [(name, dram1) for name in ("dram_read", "dram_write")
+                                             for dram1 in (0, 1)])
+def test_on_a_shared_port_the_cause_names_the_window(name: str, dram1: int) -> None:
+    given = {f"{name}_error": 1, "blamed_program_counter": 77, "blamed_dram1": dram1}
+    script = Script(partial(only_in, 5, given), 8)
+    bench(ONE_PORT).run(script)
+    causes = {"dram_read": (Cause.DRAM0_READ_RESPONSE, Cause.DRAM1_READ_RESPONSE),
+              "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE)}
+    assert BUS_CAUSES[name] == causes[name]
+    assert script.seen[5]["blamed"] == 1 << ("dram_read", "dram_write", "program").index(name)
+    assert (script.seen[6]["cause"], script.seen[6]["error_program_counter"]) == (causes[name][dram1], 77)
 
 
 @pytest.mark.parametrize("count", range(2, len(ERRORS) + 1))
@@ -173,7 +190,7 @@ class Reference:
         """Outputs of this cycle; moves on to the next."""
         state = self.state
         running = given["executing"] or (not state["stop"] and (given["fetching"] or given["decoding"]))
-        blamed = [index for index, name in enumerate(BUS_CAUSES) if given.get(f"{name}_error")]
+        blamed = [index for index, name in enumerate(BUSES) if given.get(f"{name}_error")]
         outputs = {**state, "blamed": 1 << blamed[0] if blamed else 0, "running": running, "idle": not running,
                    "error": state["stop"] and not given["executing"] and state["cause"] != 0,
                    "quiet": state["stop"] and not given["executing"] and not given["fetching"]}
@@ -182,7 +199,7 @@ class Reference:
         if errors and not state["stop"]:
             name = errors[0]
             prefix = "fault" if name == "decoder" else "blamed"
-            after["cause"] = given["fault_cause"] if name == "decoder" else BUS_CAUSES[name]
+            after["cause"] = given["fault_cause"] if name == "decoder" else BUSES[name]
             after["error_program_counter"] = given[f"{prefix}_program_counter"]
         after["stop"] = state["stop"] or bool(errors) or given["abort"]
         if given["accepted"] or given["start"]:
