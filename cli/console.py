@@ -48,6 +48,12 @@ def working(stage: str) -> Iterator[None]:
         yield
 
 
+def plain_console(width: int = 40) -> Console:
+    """For tables, at least so wide: names are plain text, not markup, and colours would be control characters."""
+    return Console(width=max(shutil.get_terminal_size().columns, width), markup=False, emoji=False, highlight=False,
+                   color_system=None)
+
+
 def print_table(title: str, rows: dict[str, str]) -> None:
     """Two columns as wide as the terminal; the second wraps."""
     width = max(shutil.get_terminal_size().columns, 40)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from weft.cli.console import plain_console
 from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.waits import CAUSES, NO_LAYER, Waits, analyse
 from weft.runtime.manifest import TModel
@@ -70,7 +69,5 @@ def print_cycles(found: dict[str, Any]) -> None:
         table.add_row(row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
                       "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
                       *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes")))
-    # Names are plain text here, not markup, and colours would be control characters.
-    Console(width=max(shutil.get_terminal_size().columns, TABLE_WIDTH), markup=False, emoji=False, highlight=False,
-            color_system=None).print(table)
+    plain_console(TABLE_WIDTH).print(table)
     print(f"tail {found['tail']:,} cycles, program {found['program_bytes']:,} bytes")

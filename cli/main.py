@@ -213,6 +213,24 @@ def estimate(
         print_estimate(where)
 
 
+@app.command("resources")
+def resources_command(
+    arch: ArchOption,
+    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that of "
+                                             "the preset's board.")] = None,
+    overrides: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """What a machine takes of a chip, predicted without synthesis, and whether it fits with the rest of a board."""
+    from weft.cli.resources import predicted, print_predicted
+
+    found = predicted(override(Arch.load(arch), overrides), arch, part)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_predicted(found)
+
+
 @app.command()
 def isa(arch: ArchOption, overrides: SetOption = None) -> None:
     """Print a machine's instruction set and registers."""

@@ -206,7 +206,8 @@ def _constant(value: int) -> str:
 
 
 def _machine_defines(arch: Arch) -> list[Define]:
-    rows: list[Define] = [("DATA_TYPE", f'"{arch.number.name}"', ""), ("MAC_ROUNDING", f'"{arch.mac_rounding}"', "")]
+    rows: list[Define] = [("DATA_TYPE", f'"{arch.number.name}"', ""), ("MAC_ROUNDING", f'"{arch.mac_rounding}"', ""),
+                          ("DRAM_PORTS", f'"{arch.dram_ports}"', "")]
     rows += [(key.upper(), _constant(value), "") for key, value in arch.to_dict().items() if isinstance(value, int)]
     derived = {"DATA_WIDTH": arch.number.width, "BINARY_POINT": arch.number.point,
                "SCALAR_BYTES": arch.number.scalar_bytes, "VECTOR_BYTES": arch.vector_bytes,

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from amaranth.back import rtlil
@@ -19,6 +19,7 @@ from amaranth.back import rtlil
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import ecp5
+from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.top import with_ports
 
 COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
@@ -26,29 +27,12 @@ COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
 ECP5's 18 Kbit block RAM is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves share one."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """A chip's totals."""
-
-    name: str
-    lut: int
-    ff: int
-    dsp: int
-    bram: int
-
-
-PARTS = {
-    "XC7A35T": Part("XC7A35T", 20_800, 41_600, 90, 50), "XC7Z020": Part("XC7Z020", 53_200, 106_400, 220, 140),
-    "XCZU3EG": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
-    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
-    "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208),
-    "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208),
-}
-"""``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input tables."""
 DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F"}
 """Family -> the part that a machine without a board of that family is counted against."""
 FAMILIES = tuple(DEFAULT_PARTS)
 TOP, HARNESS = "weft_top", "harness"
+_BLOCK = r"weft_top\.machine\.(?:csr|core\.\w+)"
+"""Names of modules that are counted by themselves."""
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 _LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
@@ -77,11 +61,6 @@ def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
             counts["dsp"] += number * (cell == "MULT18X18D")
             counts["bram18"] += number * (cell in ("DP16KD", "PDPW16KD"))
     return counts
-
-
-def block_rams(counts: dict[str, int], family: str) -> int:
-    """Blocks as the part counts them."""
-    return counts.get("bram18", 0) if family == "ecp5" else counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
 
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
@@ -140,6 +119,54 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
                                 "a script that runs to its end", f"read {folder / name}.log"))
 
 
+def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
+              hide: Sequence[str] = _HIDE) -> None:
+    """What ``script`` reads (RTLIL ``text``, scalars of ``width`` bits) into <family>.json and <family>.stat."""
+    (folder / "adders.v").write_text(_ADDERS)
+    multipliers = ecp5.dsp_multipliers(text, width) if family == "ecp5" else ""
+    (folder / "multipliers.v").write_text(multipliers)
+    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
+    synth = _SYNTH[family].format(top=top)
+    narrow, fine = _STEPS[family]
+    steps = [*script, f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
+             f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
+             f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
+             f"tee -o {family}.stat stat -json"]
+    run_yosys("\n".join(steps) + "\n", folder, family)
+
+
+_MODULE = re.compile(r"^module \\(\S+)\n.*?^end\n", re.MULTILINE | re.DOTALL)
+_CELL = re.compile(r"^ +cell \\(\S+) ", re.MULTILINE)
+
+
+def block_texts(arch: Arch) -> dict[str, str]:
+    """RTLIL of each block of a machine with all that is inside it, its own module last. What joins the blocks, some 60
+    look-up tables, is left out."""
+    module, ports = with_ports(arch)
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    modules = {match[1]: match[0] for match in _MODULE.finditer(text)}
+
+    def within(name: str) -> list[str]:
+        inside = (found for cell in _CELL.findall(modules[name]) if cell in modules for found in within(cell))
+        return [*dict.fromkeys(inside), name]
+
+    return {name.rpartition(".")[2]: "".join(modules[each] for each in within(name))
+            for name in modules if re.fullmatch(_BLOCK, name)}
+
+
+def synthesize_block(text: str, width: int, family: str, folder: Path) -> dict[str, int]:
+    """Counts of one block of :func:`block_texts`, of a machine with scalars of ``width`` bits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    *_, top = (match[1] for match in _MODULE.finditer(text))
+    (folder / f"{family}.il").write_text(text)
+    _run_flow([_AREA, f"read_rtlil {family}.il"], folder, family, top, text, width)
+    stat = json.loads((folder / f"{family}.stat").read_text())
+    counts: Counter[str] = Counter()
+    for found in stat["modules"].values():
+        counts.update(count_cells(found["num_cells_by_type"], family))
+    return {column: counts[column] for column in COLUMNS}
+
+
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:
     """Counts by block of the machine (``rest``: what joins them); the netlist is left in ``folder``/<family>.json.
 
@@ -150,7 +177,7 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
     module, ports = with_ports(arch)
     text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
     (folder / f"{family}.il").write_text(text)
-    blocks = re.findall(r"^module \\(weft_top\.machine\.(?:csr|core\.\w+))$", text, re.MULTILINE)
+    blocks = re.findall(rf"^module \\({_BLOCK})$", text, re.MULTILINE)
     kept, top = blocks, TOP
     hide: tuple[str, ...] = _HIDE
     script = [f"read_rtlil {family}.il", *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept)]
@@ -160,17 +187,7 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
-    (folder / "adders.v").write_text(_ADDERS)
-    multipliers = ecp5.dsp_multipliers(text, arch.number.width) if family == "ecp5" else ""
-    (folder / "multipliers.v").write_text(multipliers)
-    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
-    synth = _SYNTH[family].format(top=top)
-    narrow, fine = _STEPS[family]
-    script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
-               f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
-               f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
-               f"tee -o {family}.stat stat -json"]
-    run_yosys("\n".join(script) + "\n", folder, family)
+    _run_flow(script, folder, family, top, text, arch.number.width, hide)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
     for name, found in stat["modules"].items():

@@ -8,10 +8,9 @@ from __future__ import annotations
 from amaranth.hdl import unsigned
 from amaranth.lib import data, enum
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.isa import Isa
 
-DRAM_OFFSET_WIDTH = 32
 CACHE_WIDTH = 4
 
 
@@ -81,9 +80,10 @@ PLACE_FIELDS = ("window", "cache", "dram1")
 
 
 def dram_place(arch: Arch) -> dict[str, int]:
-    """Fields that say where a DRAM window lies: ``window`` in blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, where
-    both share a port: which of the two it is."""
-    return {"window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
+    """Fields that say where a DRAM window lies: ``window`` in blocks of 64 KiB, which begin below
+    2**axi_address_width, ``cache`` is AxCACHE; ``dram1``, where both share a port: which of the two it is."""
+    window = max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
+    return {"window": window, "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
 
 
 def dram_layout(arch: Arch) -> data.StructLayout:

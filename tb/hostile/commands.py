@@ -28,6 +28,8 @@ OPTIONS: dict[str, list[str]] = {
     "images of 5000 digits": [*RUN, "--images", "9" * 5000], "images of -1": [*RUN, "--images", "-1"],
     "latency of 5000 digits": [*ESTIMATE, "--latency", "9" * 5000], "latency of 0": [*ESTIMATE, "--latency", "0"],
     "latency of NaN": [*ESTIMATE, "--latency", "nan"], "latency of 10**30": [*ESTIMATE, "--latency", "1" + "0" * 30],
+    "a part of an escape": ["resources", "-a", "tiny", "--part", "\x1b[31m"],
+    "a part of a surrogate": ["resources", "-a", "tiny", "--part", "\udcff"],
     "on silicon": [*RUN, "--on", "\x1b[31m"], "on a surrogate": [*RUN, "--on", "\udcff"],
     "too many files": [*RUN, "a", "b"],
     "nothing to run": ["run", "", "--input", ""], "nothing to compile": ["compile", "", "-a", "tiny", "-o", "out"],

@@ -46,7 +46,7 @@ class Maker:
     def add(self, unit: str, range0=None, range1=None, *, accumulators0: bool = False, **fields: Any) -> Issued:
         rng = self.rng
         numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
-                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "window": rng.getrandbits(32),
+                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "window": rng.getrandbits(16),
                    "cache": rng.randrange(16), "sub": rng.getrandbits(8), "table": rng.randrange(2)}
         operands = {}
         for index, span in enumerate((range0, range1)):

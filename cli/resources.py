@@ -1,0 +1,49 @@
+"""What ``weft resources`` does: what a machine takes of a chip, predicted, and whether it fits."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from rich.table import Table
+
+from weft.boards import board_of
+from weft.cli.console import plain_console
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.flow.parts import PARTS
+from weft.hw.flow.resources import COLUMNS, fits, largest_error
+
+USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs"}
+
+
+def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
+    """The object of ``--json``. ``part``: of ``PARTS``, as it is written there or not; None: that of the board which
+    the preset ``name`` is made for."""
+    board = board_of(name)
+    if part is None and board is None:
+        raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
+    wanted = part.upper() if part is not None else board.part if board else ""
+    if wanted not in PARTS:
+        near = difflib.get_close_matches(wanted, PARTS, 1)
+        raise WeftError(explain("--part", part, ", ".join(PARTS),
+                                f"did you mean {near[0]}?" if near else "name one of them"))
+    return {**fits(arch, PARTS[wanted]), "error_percent": largest_error(PARTS[wanted].family)}
+
+
+def print_predicted(found: dict[str, Any]) -> None:
+    """The same for a person."""
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("block")
+    for column in COLUMNS:
+        table.add_column(column, justify="right")
+    for name, counts in {**found["blocks"], "all": found["total"]}.items():
+        table.add_row(name, *(f"{counts.get(column, 0):,}" if counts.get(column) else "" for column in COLUMNS))
+    plain_console().print(table)
+    for column, (machine, rest, part) in found["of_part"].items():
+        print(f"{USED[column]}: {machine:,} of {part:,} ({machine / part:.0%}), a board's rest about {rest:,}")
+    error = found["error_percent"]
+    short = " and ".join(USED[column] for column in found["short"])
+    verdict = "fits, with room for the rest" if found["fits"] else f"does not fit with the rest: too many {short}"
+    within = f"within {error['lut']} % of LUTs and {error['ff']} % of flip-flops" if error else "error not measured"
+    print(f"{found['part']}: {verdict}; predicted, {within}")

@@ -1,0 +1,57 @@
+"""Which memories of a machine become block RAM, and how many blocks: as yosys maps a memory with a read and a write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from weft.hw.contract.arch import Arch
+
+
+class Ram(NamedTuple):
+    """``copies`` memories of ``rows`` words of ``width`` bits, in ``block`` of the machine."""
+
+    block: str
+    copies: int
+    rows: int
+    width: int
+
+
+class Shape(NamedTuple):
+    """How a primitive can be cut: rows by bits of a word. ``cost``: what yosys compares; ``column``: what is counted,
+    "" for look-up tables."""
+
+    cost: float
+    column: str
+    cuts: tuple[tuple[int, int], ...]
+
+
+def _cuts(address_bits: int, widths: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    return tuple((1 << (address_bits - index), width) for index, width in enumerate(widths))
+
+
+SHAPES = {
+    "xc7": (Shape(129, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))),
+            Shape(257, "bram36", _cuts(15, (1, 2, 4, 9, 18, 36, 72))), Shape(8, "", ((32, 6), (64, 3)))),
+    "ecp5": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
+}
+"""Family -> primitives with a read and a write port."""
+
+
+def rams(arch: Arch) -> Iterator[Ram]:
+    """Those that may become block RAM; queues and registers never do."""
+    yield Ram("local", arch.local_banks, -(-arch.local_depth // arch.local_banks), arch.array_size * arch.number.width)
+    yield Ram("accumulators", arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
+              arch.array_size * arch.accumulator_bits)
+    yield Ram("simd", arch.array_size * arch.lut_count, arch.lut_depth, arch.number.width)
+
+
+def block_rams(ram: Ram, family: str) -> dict[str, int]:
+    """Column (``bram18``, ``bram36``) -> blocks that these memories take; empty when look-up tables cost less."""
+    def primitives(cut: tuple[int, int]) -> int:
+        return -(-ram.rows // cut[0]) * -(-ram.width // cut[1])
+
+    choices = [(shape.cost * primitives(cut), shape.column, primitives(cut))
+               for shape in SHAPES[family] for cut in shape.cuts]
+    _, column, number = min(choices)
+    return {column: ram.copies * number} if column and ram.copies else {}

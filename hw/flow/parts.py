@@ -1,0 +1,36 @@
+"""The chips that counts are held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chip's totals. ``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input
+    tables. ``family``: how it is counted; UltraScale+ as 7 series."""
+
+    name: str
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+    family: str = "xc7"
+
+
+PARTS = {
+    "XC7A35T": Part("XC7A35T", 20_800, 41_600, 90, 50), "XC7A100T": Part("XC7A100T", 63_400, 126_800, 240, 135),
+    "XC7Z020": Part("XC7Z020", 53_200, 106_400, 220, 140),
+    "XCZU3EG": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
+    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+    "XCKU040": Part("XCKU040 (counted as 7 series)", 242_400, 484_800, 1_920, 600),
+    "LFE5U-25F": Part("LFE5U-25F", 24_288, 24_288, 28, 56, "ecp5"),
+    "LFE5U-45F": Part("LFE5U-45F", 43_848, 43_848, 72, 108, "ecp5"),
+    "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208, "ecp5"),
+    "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208, "ecp5"),
+}
+
+
+def block_rams(counts: dict[str, int], family: str) -> int:
+    """Blocks as the part counts them."""
+    return counts.get("bram18", 0) if family == "ecp5" else counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
