@@ -94,6 +94,7 @@ class Core(wiring.Component):
         connect(m, program.beats, fetch.program)
         connect(m, fetch.instruction, decoder.i)
         connect(m, decoder.o, interlock.i)
+        m.d.comb += interlock.windows.eq(decoder.windows)
         for name in UNIT_NAMES:
             m.submodules[name] = unit = units[name]
             connect(m, getattr(interlock, name), unit.operation)

@@ -63,6 +63,7 @@ MEANINGS = {
     "stream_width": "bits of the instruction stream",
     "sample_block_size": "performance samples between two `TLAST`",
     "register_slices": "1 cuts the handshakes between blocks: a faster clock for some cycles of latency",
+    "deep_queues": "1 lets each unit have 4 operations outstanding, not 2 (MatMul and SIMD 8, not 4)",
 }
 """What each architecture key says."""
 

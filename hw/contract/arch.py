@@ -50,6 +50,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "stream_width": (32, 1024),
     "sample_block_size": (1, 1 << 16),
     "register_slices": (0, 1),
+    "deep_queues": (0, 1),
 }
 """Allowed integer range of each key, both ends included."""
 
@@ -61,7 +62,7 @@ class Arch:
     """A machine. Depths count vectors, widths bits; ``accumulator_width`` None takes its default.
 
     ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
-    operation that waits for another one.
+    operation that waits for another one. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
     """
 
     data_type: str
@@ -88,6 +89,7 @@ class Arch:
     stream_width: int = 64
     sample_block_size: int = 1024
     register_slices: int = 0
+    deep_queues: int = 0
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up

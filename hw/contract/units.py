@@ -31,12 +31,20 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Depths:
+    """``outstanding``: how many operations of a unit may be issued and not done; ``queue``: how many may wait."""
+
+    outstanding: int
+    queue: int
+
+
+@dataclass(frozen=True)
 class Unit:
-    """``outstanding``: how many of its operations may be issued and not done; ``queue``: how many may wait."""
+    """``short``: its depths; ``deep``: those on a machine with ``deep_queues``."""
 
     accesses: tuple[Access, ...]
-    outstanding: int = 4
-    queue: int = 4
+    short: Depths = Depths(2, 2)
+    deep: Depths = Depths(4, 4)
 
 
 def _reads(operand: int, memory: Memory) -> Access:
@@ -49,8 +57,9 @@ def _writes(operand: int, memory: Memory) -> Access:
 
 UNITS: dict[str, Unit] = {
     "load_weight": Unit((_reads(0, Memory.LOCAL),)),
-    "mat_mul": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS)), 8),
-    "simd": Unit((_writes(0, Memory.ACCUMULATORS), _reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)), 8),
+    "mat_mul": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS)), Depths(4, 2), Depths(8, 4)),
+    "simd": Unit((_writes(0, Memory.ACCUMULATORS), _reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)),
+                 Depths(4, 4), Depths(8, 4)),
     "move_out": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.ACCUMULATORS))),
     "move_in": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS))),
     "dram0_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0))),
@@ -61,6 +70,11 @@ UNITS: dict[str, Unit] = {
 """SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads."""
 
 UNIT_NAMES = tuple(UNITS)
+
+
+def depths(arch: Arch, unit: str) -> Depths:
+    """Those that a unit of this machine has."""
+    return UNITS[unit].deep if arch.deep_queues else UNITS[unit].short
 
 
 def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:

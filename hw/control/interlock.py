@@ -15,16 +15,19 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNITS
+from weft.hw.contract.units import depths
 from weft.hw.control.issue import UNIT_NAMES, fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
+from weft.hw.parts.operations import DRAM_OFFSET_WIDTH
 
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
 SHARED_MEMORY = tuple(name for name in UNIT_NAMES if name != "simd")
 """Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
 DRAM_UNITS = tuple(name for name in UNIT_NAMES if name.startswith("dram"))
+WINDOW_OF = {name: int(name.startswith("dram1")) for name in DRAM_UNITS}
+"""Unit -> the DRAM window that it moves to or from."""
 
 
 def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
@@ -35,6 +38,7 @@ def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
 class Interlock(wiring.Component):
     """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
     ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
+    ``windows``: the decoder's, which every operation of a DRAM unit is given: they stand still until ``idle``.
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
     one. ``blamed`` (of DRAM_UNITS, one-hot): ``blamed_program_counter`` is that of its oldest outstanding operation.
@@ -46,7 +50,7 @@ class Interlock(wiring.Component):
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:
         self._arch, self._layouts = arch, layouts
         super().__init__({
-            "i": In(stream.Signature(issue_layout(arch))),
+            "i": In(stream.Signature(issue_layout(arch))), "windows": In(data.ArrayLayout(DRAM_OFFSET_WIDTH, 2)),
             "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in UNIT_NAMES},
@@ -73,6 +77,8 @@ class Interlock(wiring.Component):
         self._accept(m, trackers, queues)
         for names in (SHARED_MEMORY, ("simd",)):
             self._store(m, names, queues)
+        for name in DRAM_UNITS:
+            m.d.comb += getattr(self, name).payload.window.eq(self.windows[WINDOW_OF[name]])
         self._program_counters(m, trackers)
         return m
 
@@ -86,7 +92,7 @@ class Interlock(wiring.Component):
 
     def _track_swaps(self, m: Module, mat_mul: Tracker) -> Ring:
         """MatMuls issued that have still to take over their weights. Every one is outstanding in its unit too."""
-        m.submodules.swaps = ring = Ring(UNITS["mat_mul"].outstanding)
+        m.submodules.swaps = ring = Ring(depths(self._arch, "mat_mul").outstanding)
         m.d.comb += [
             ring.push.eq(mat_mul.push & self.i.payload.swap),
             ring.done.eq(self.swapped), ring.hits.eq((1 << ring.depth) - 1),
@@ -124,7 +130,8 @@ class Interlock(wiring.Component):
         """One unit's queue, its waits filled by the trackers and ended by what is done."""
         watched = rings_of(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
-            UNITS[name].queue, {other: rings[other].depth for other in watched}, refill=name not in SHARED_MEMORY)
+            depths(self._arch, name).queue, {other: rings[other].depth for other in watched},
+            refill=name not in SHARED_MEMORY)
         m.d.sync += queue.push.eq(queue.reserve)
         port = getattr(self, name)
         m.d.comb += [
@@ -142,7 +149,7 @@ class Interlock(wiring.Component):
     def _store(self, m: Module, names: tuple[str, ...], queues: dict) -> None:
         """The memory of these units' queues."""
         layout = queued_layout(self._arch, names)
-        memory = OperationMemory(layout, tuple(UNITS[name].queue for name in names))
+        memory = OperationMemory(layout, tuple(depths(self._arch, name).queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
         operation = Signal(layout, reset_less=True)  # of the instruction taken in the last cycle
         m.d.sync += fill_queued(operation, self.i.payload)
@@ -158,7 +165,7 @@ class Interlock(wiring.Component):
 
     def _program_counters(self, m: Module, trackers: dict) -> None:
         """Those of the DRAM units' outstanding operations."""
-        depth = UNITS[DRAM_UNITS[0]].outstanding
+        depth = depths(self._arch, DRAM_UNITS[0]).outstanding
         m.submodules.program_counters = memory = Memory(shape=32, depth=len(DRAM_UNITS) * depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += self.blamed_program_counter.eq(read.data)

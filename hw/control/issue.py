@@ -18,7 +18,6 @@ from weft.hw.contract.isa import (
 from weft.hw.contract.units import UNIT_NAMES
 from weft.hw.parts.operations import (
     CACHE_WIDTH,
-    DRAM_OFFSET_WIDTH,
     SimdKind,
     shift_width,
     size_width,
@@ -48,7 +47,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "in_loop": 1, "loop_last": 1,
         "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
         "flags": 4, "swap": 1, "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
-        "window": DRAM_OFFSET_WIDTH, "cache": CACHE_WIDTH,
+        "cache": CACHE_WIDTH,
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
@@ -59,7 +58,7 @@ UNIT_CHOICE = data.StructLayout(dict.fromkeys(UNIT_NAMES, 1))
 """One of the units, or none."""
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
-TILE_FIELDS = ("rows_m1", "swap", "window", "cache")
+TILE_FIELDS = ("rows_m1", "swap", "cache")
 """Fields of an issue that only SIMD's operations are made of, and those that only the others are made of."""
 
 
@@ -121,7 +120,7 @@ def _move_in(operation, queued) -> list:
 
 
 def _dram(operation, queued) -> list:
-    return [*_tile(operation, queued, "dram"), operation.window.eq(queued.window), operation.cache.eq(queued.cache)]
+    return [*_tile(operation, queued, "dram"), operation.cache.eq(queued.cache)]
 
 
 def _simd(operation, queued) -> list:
@@ -148,5 +147,5 @@ _OPERATIONS = {
 
 
 def fill_operation(unit: str, operation, queued) -> list:
-    """Statements that fill a unit's operation from what its queue kept."""
+    """Statements that fill a unit's operation from what its queue kept; a DRAM unit's window does not wait there."""
     return _OPERATIONS[unit](operation, queued)

@@ -11,7 +11,7 @@ from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
-from weft.hw.contract.units import UNITS
+from weft.hw.contract.units import depths
 from weft.hw.control.interlock import DRAM_UNITS, SHARED_MEMORY
 from weft.hw.control.issue import UNIT_NAMES
 from weft.hw.parts.operations import (
@@ -35,6 +35,8 @@ def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
     }
 
 
+WINDOWS = 0x1234_5678, 0x9ABC_DEF0
+"""Where DRAM0's and DRAM1's are."""
 Range = tuple[int, int]
 """First and last address."""
 FREE_LATENCY = {name: ISSUE_LATENCY if name in SHARED_MEMORY else SIMD_ISSUE_LATENCY for name in UNIT_NAMES}
@@ -133,7 +135,8 @@ class IssueSource(Source):
         if self.offered is not None:
             unit = self.program[len(self.taken)].unit
             queued, outstanding = self.units.queued[unit], self.units.outstanding[unit]
-            room = queued < UNITS[unit].queue and outstanding < UNITS[unit].outstanding
+            most = depths(self.units.arch, unit)
+            room = queued < most.queue and outstanding < most.outstanding
             assert ports["i.ready"] == room, f"{unit}, cycle {ports.cycle}: a hazard must not hold the decoder"
         super().watch(ports)
 
@@ -153,8 +156,9 @@ def known(cycle: int | None) -> int:
 class Units(Model):
     """Nine units. ``busy_cycles``: longest time of an operation; ``rate``: how readily they take one."""
 
-    def __init__(self, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random, busy_cycles: int,
-                 rate: float) -> None:
+    def __init__(self, arch: Arch, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random,
+                 busy_cycles: int, rate: float) -> None:
+        self.arch = arch
         self.program, self.layouts, self.expected, self.rng = program, layouts, expected, rng
         self.busy_cycles, self.rate = busy_cycles, rate
         self.coming: dict[str, deque[Issued]] = {name: deque() for name in UNIT_NAMES}
@@ -188,6 +192,7 @@ class Units(Model):
                 running.popleft()[0].done = ports.cycle
                 self.changes.append((name, 0, -1))
         self.blamed = next((index for index, name in enumerate(DRAM_UNITS) if ports[f"{name}_done"]), None)
+        ports["windows"] = WINDOWS[0] | WINDOWS[1] << 32
         ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
 
     def watch(self, ports: Ports) -> None:

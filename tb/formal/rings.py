@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.units import UNITS
+from weft.hw.contract.units import depths
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
@@ -158,7 +158,7 @@ def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Valu
 def tracker(unit: str) -> Any:
     """An outstanding operation, any of them, is waited for by every new operation that shares an address with it."""
     def build(broken: Broken | None = None) -> Harness:
-        harness, depth = Harness(), UNITS[unit].outstanding
+        harness, depth = Harness(), depths(ARCH, unit).outstanding
         layout = range_layout(issue_layout(ARCH))
         block = Tracker(ARCH, unit, layout)
         inside = harness.block(block, broken=broken)

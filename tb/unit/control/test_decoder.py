@@ -57,6 +57,11 @@ class Program:
         self.program_counter, self.registers = reference.program_counter, reference.registers
 
 
+def window(ports: Ports, dram: int) -> int:
+    """Where this DRAM's is."""
+    return ports["windows"] >> 32 * dram & (1 << 32) - 1
+
+
 class Runner(Watched):
     """Runs programs one after another, a reset between them, and compares."""
 
@@ -103,7 +108,8 @@ class Runner(Watched):
                 for key, each in value.items()}
         given = self.program.given if self.program else []
         expected = given[len(self.found)] if len(self.found) < len(given) else None
-        found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"][name])}
+        unit = "+".join(name for name in UNIT_NAMES if found["unit"][name])
+        found = {**found, **flat, "unit": unit, "window": window(ports, int(unit.startswith("dram1")))}
         assert expected is not None, f"{found} after all that was expected"
         wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
         assert not wrong, f"(found, right): {wrong} in {expected}"
@@ -216,7 +222,7 @@ def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register)
         move = isa.data_move(DataFlow.DRAM0_TO_LOCAL if port0 else DataFlow.LOCAL_TO_DRAM1, 0, 0, 1)
         return [move, isa.configure(register, 3), move, isa.configure(Register.TIMEOUT, 9), move]
 
-    rng, drained_from, windows = Random(0), 30, []
+    rng, drained_from, windows, dram = Random(0), 30, [], int(register is Register.DRAM1_OFFSET)
 
     class Drain(Watched):
         def drive(self, ports: Ports) -> None:
@@ -224,7 +230,11 @@ def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register)
             ports["drained"] = ports.cycle < 2 or ports.cycle >= drained_from
 
         def on_taken(self, ports: Ports, item: int) -> None:
-            windows.append((ports.cycle, from_bits(issue_layout(TINY), item)["window"]))
+            windows.append((ports.cycle, window(ports, dram)))
+
+        def watch(self, ports: Ports) -> None:
+            super().watch(ports)
+            assert window(ports, dram) == 3 * (ports.cycle > drained_from), "what is outstanding still uses it"
 
     source = Source("i", isa_words(build), rng)
     bench(TINY).run(source, Drain("o", rng), Cycles(50))

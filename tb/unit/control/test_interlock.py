@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNITS
+from weft.hw.contract.units import depths
 from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import UNIT_NAMES, issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.tb.bench.block_bench import Bench
 from weft.tb.bench.hazards import CELLS, TOUCHES, Touch
-from weft.tb.bench.issue_model import FREE_LATENCY, Issued, IssueSource, Units, find_waits, known, operation_layouts
+from weft.tb.bench.issue_model import (
+    FREE_LATENCY,
+    WINDOWS,
+    Issued,
+    IssueSource,
+    Units,
+    find_waits,
+    known,
+    operation_layouts,
+)
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2)
@@ -43,8 +52,8 @@ class Maker:
     def add(self, unit: str, range0=None, range1=None, *, accumulators0: bool = False, **fields: Any) -> Issued:
         rng = self.rng
         numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
-                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "window": rng.getrandbits(32),
-                   "cache": rng.randrange(16), "sub": rng.getrandbits(8), "table": rng.randrange(2)}
+                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "cache": rng.randrange(16),
+                   "sub": rng.getrandbits(8), "table": rng.randrange(2)}
         operands = {}
         for index, span in enumerate((range0, range1)):
             noise = rng.randrange(20), rng.randrange(20)  # of an operand that is no range
@@ -106,7 +115,8 @@ def expected(issued: Issued) -> dict[str, Any]:
     if unit == "move_in":
         return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
     if unit != "simd":
-        return {**tile, "dram": walks[1], "window": fields["window"], "cache": fields["cache"]}
+        return {**tile, "dram": walks[1], "window": WINDOWS[int(unit.startswith("dram1"))],
+                "cache": fields["cache"]}
     width, accumulator_bits = 2, (1 << ARCH.accumulator_address_width) - 1
     sub = fields["sub"]
     return {
@@ -122,7 +132,7 @@ def expected(issued: Issued) -> dict[str, Any]:
 
 def run(program: list[Issued], rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
     find_waits(program)
-    units = Units(program, LAYOUTS, expected, rng, busy_cycles, take)
+    units = Units(ARCH, program, LAYOUTS, expected, rng, busy_cycles, take)
     issue = IssueSource(program, issue_layout(ARCH), units, rng, give)
     bench().run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
 
@@ -249,6 +259,7 @@ def test_every_unit_can_fill_its_queue_and_its_tracker() -> None:
     """The first operation takes long: the rest wait, `ready` falls exactly when there is no room, and all ends well."""
     for unit in UNIT_NAMES:
         maker = Maker(67)
-        for _ in range(UNITS[unit].outstanding + 2 * UNITS[unit].queue):
+        room = depths(ARCH, unit)
+        for _ in range(room.outstanding + 2 * room.queue):
             maker.one(unit)
         run(maker.program, maker.rng, take=0.2, busy_cycles=12)
