@@ -49,8 +49,9 @@ class Core(wiring.Component):
 
     ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
     ``program_address`` and ``program_bytes``. ``dram0``, ``dram1``: AXI4. ``samples``: AXI4-Stream of performance
-    samples. ``trace``: only with the argument of that name, see :class:`TracePort`. ``abort``: stop to be reset, which
-    breaks no bus rule once the core is ``quiet``. The rest is :class:`MachineStatus`.
+    samples, silent on a machine without ``sampler``. ``trace``: only with the argument of that name, see
+    :class:`TracePort`. ``abort``: stop to be reset, which breaks no bus rule once the core is ``quiet``. The rest is
+    :class:`MachineStatus`.
     """
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
@@ -73,7 +74,6 @@ class Core(wiring.Component):
         m.submodules.fetch = fetch = Fetch(arch)
         m.submodules.decoder = decoder = Decoder(arch)
         m.submodules.supervisor = supervisor = Supervisor(arch)
-        m.submodules.sampler = sampler = Sampler(arch)
         units = {
             "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
             "move_out": MoveOutUnit(arch), "move_in": MoveInUnit(arch),
@@ -115,11 +115,13 @@ class Core(wiring.Component):
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in UNIT_NAMES if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
-        # samples
-        watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in UNIT_NAMES},
-              reads.values(), writes.values())
-        m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
-        connect(m, sampler.samples, flipped(self.samples))
+        if arch.sampler:
+            m.submodules.sampler = sampler = Sampler(arch)
+            watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in UNIT_NAMES},
+                  reads.values(), writes.values())
+            m.d.comb += [sampler.program_counter.eq(decoder.program_counter),
+                         sampler.interval.eq(decoder.sample_interval)]
+            connect(m, sampler.samples, flipped(self.samples))
         if self._trace:
             m.d.comb += [
                 self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),

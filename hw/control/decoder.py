@@ -14,14 +14,15 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
-from weft.hw.parts.operations import DRAM_OFFSET_WIDTH, SimdKind, size_width
+from weft.hw.control.reach import FACTOR_WIDTH, beyond_depth, partial_products, size_m1_width, sum_of
+from weft.hw.parts.operations import DRAM_OFFSET_WIDTH, SimdKind
 from weft.hw.parts.slices import RegisterSlice, Stage
 
 STAGES = ("read", "multiply", "sum", "check", "give")
@@ -32,17 +33,6 @@ assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size"
 WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 REGISTER_WIDTH = max(Register).bit_length()
 """Bits of a Configure register's number."""
-
-FACTOR_WIDTH = 18
-"""Bits of a pitch in one product: as many as a DSP block multiplies, of any family."""
-FEW_TERMS = 4
-"""A product of so few bits is a sum of rows instead, which needs no DSP block."""
-
-
-def last_size_width(arch: Arch) -> int:
-    """Bits of a legal operation's size - 1, and of a LoadLUT's whether legal or not: what is wider overruns every
-    on-chip memory."""
-    return max(size_width(arch), bits_to_count(arch.lut_depth))
 
 
 class Decoder(wiring.Component):
@@ -55,7 +45,7 @@ class Decoder(wiring.Component):
     """
 
     def __init__(self, arch: Arch) -> None:
-        self._arch, self.isa, self._size_width = arch, Isa(arch), last_size_width(arch)
+        self._arch, self.isa, self._size_width = arch, Isa(arch), size_m1_width(arch)
         super().__init__({
             "i": In(stream.Signature(unsigned(8 * self.isa.instruction_bytes))),
             "o": Out(stream.Signature(issue_layout(arch))), "windows": Out(data.ArrayLayout(DRAM_OFFSET_WIDTH, 2)),
@@ -139,7 +129,7 @@ class Decoder(wiring.Component):
         m.submodules.registers = registers = ConfigRegisters(self._arch, len(register), len(value))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
         loop_iterations, loop_oversize = Signal(self._size_width), Signal()
-        in_loop = loop_left != 0
+        in_loop = (loop_left != 0) & (self._arch.simd_loop_depth != 0)
         cause, legal = Signal(CAUSE_WIDTH), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
         configure = view.opcode_is(Opcode.CONFIGURE) & legal
         sets_counter = configure & (register == Register.PROGRAM_COUNTER)
@@ -290,22 +280,3 @@ def unit_of(view: InstructionView) -> dict[str, Value]:
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()),
             *((unit, view.flow_is(flow)) for flow, unit in UNIT_OF_FLOW.items())]
     return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in UNIT_NAMES}
-
-
-def beyond_depth(last, depth: int):
-    """Whether a last address is none of ``depth`` vectors."""
-    return last.beyond | (last.address >= depth)
-
-
-def partial_products(rows, pitch) -> list:
-    """Unsigned product in parts, one for each FACTOR_WIDTH bits of ``pitch``."""
-    factors = [pitch[low:low + FACTOR_WIDTH] for low in range(0, len(pitch), FACTOR_WIDTH)]
-    return [sum_of([Mux(bit, rows, 0) << index for index, bit in enumerate(factor)]) if len(factor) <= FEW_TERMS
-            else rows * factor for factor in factors]
-
-
-def sum_of(terms: list):
-    """As a tree, for speed."""
-    while len(terms) > 1:
-        terms = [sum(terms[index + 1:index + 2], terms[index]) for index in range(0, len(terms), 2)]
-    return terms[0]

@@ -102,21 +102,22 @@ class Interlock(wiring.Component):
     def _track_ranges(self, m: Module, trackers: dict) -> None:
         """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole
         body."""
-        ranges = range_of(self.i.payload)
+        ranges, width = range_of(self.i.payload), self._arch.accumulator_address_width
         for name, tracker in trackers.items():
-            if name != "simd":
+            if name != "simd" or not self._arch.simd_loop_depth:
                 m.d.comb += [tracker.ranges[field].eq(value) for field, value in ranges.items()]
+        if not self._arch.simd_loop_depth:
+            return
         body = Signal(trackers["simd"].ranges.shape(), name="loop_ranges")  # of the body so far
         joined = Signal.like(body)
         for index, valid in ((0, "accumulators0"), (1, "range1")):
             first, last = ranges[f"first{index}"], ranges[f"last{index}"]
             before, now = body[valid], ranges[valid]
+            lowest, highest = body[f"first{index}"][:width], body[f"last{index}"][:width]  # of the accumulators
             m.d.comb += [
                 joined[valid].eq(before | now),
-                joined[f"first{index}"].eq(Mux(before & (~now | (body[f"first{index}"] < first)),
-                                               body[f"first{index}"], first)),
-                joined[f"last{index}"].eq(Mux(before & (~now | (body[f"last{index}"] > last)),
-                                              body[f"last{index}"], last)),
+                joined[f"first{index}"].eq(Mux(before & (~now | (lowest < first[:width])), lowest, first)),
+                joined[f"last{index}"].eq(Mux(before & (~now | (highest > last[:width])), highest, last)),
             ]
         m.d.comb += joined.local0.eq(ranges["local0"])
         in_loop, taken = self.i.payload.in_loop, trackers["simd"].push

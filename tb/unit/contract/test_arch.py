@@ -41,6 +41,7 @@ def test_files_of_the_original_load_with_the_documented_defaults() -> None:
     assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
     assert arch.register_slices == 0
     assert arch.deep_queues == 0
+    assert arch.sampler == 1
     assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16
 
 

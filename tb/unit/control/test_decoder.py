@@ -183,6 +183,33 @@ def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
     assert [program.fault for program in programs] == [(cause, counter) for cause, _, counter in cases]
 
 
+@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most"))
+def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None:
+    """Rows and pitches whose product is a power of two, so that the address's own bits see little or nothing of it."""
+    arch, rng = MACHINES[name], Random(58)
+    isa, programs = Isa(arch), []
+
+    def reach(register: Register) -> tuple[int, int]:
+        """Rows - 1 and a pitch: powers of two."""
+        return tuple(1 << rng.randrange(isa.registers[each].width) for each in (Register.MOVE_ROWS, register))
+
+    for _ in range(200):
+        register = rng.choice((Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH))
+        rows_m1, pitch = reach(register)
+        flow = rng.choice(list(DataFlow))
+        depth = arch.local_depth if register is Register.MOVE_LOCAL_PITCH else {
+            "dram0": arch.dram0_depth, "dram1": arch.dram1_depth}.get(flow.far_memory, arch.accumulator_depth)
+        base = max(depth - rows_m1 * pitch - rng.randrange(2), 0) % depth
+        local, far = (base, 0) if register is Register.MOVE_LOCAL_PITCH else (0, base)
+        other = ({Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH} - {register}).pop()
+        programs.append([isa.encode(each) for each in (
+            isa.configure(Register.MOVE_ROWS, rows_m1), isa.configure(other, 0), isa.configure(register, pitch),
+            isa.data_move(flow, local, far, 1))])
+    done = run(arch, programs, 59)
+    legal = sum(program.fault is None for program in done)
+    assert 20 < legal < len(done) - 20
+
+
 def isa_words(build: Callable[[Isa], list[Instruction]], arch: Arch = TINY) -> list[int]:
     isa = Isa(arch)
     return [isa.encode(each) for each in build(isa)]
