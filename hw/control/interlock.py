@@ -152,13 +152,11 @@ class Interlock(wiring.Component):
         layout = queued_layout(self._arch, names)
         memory = OperationMemory(layout, tuple(depths(self._arch, name).queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
-        operation = Signal(layout, reset_less=True)  # of the instruction taken in the last cycle
-        m.d.sync += fill_queued(operation, self.i.payload)
-        m.d.comb += memory.operation.eq(operation)
+        m.d.comb += fill_queued(memory.operation, self.i.payload)
         for index, name in enumerate(names):
             queue = queues[name]
             m.d.comb += [
-                memory.push[index].eq(queue.push), memory.tail[index].eq(queue.tail),
+                memory.write[index].eq(queue.reserve), memory.place[index].eq(queue.place),
                 memory.wanted[index].eq(queue.wanted), memory.next[index].eq(queue.next),
                 queue.fetch.eq(memory.fetch[index]),
                 *fill_operation(name, getattr(self, name).payload, memory.heads[index]),
