@@ -110,7 +110,8 @@ class Decoder(wiring.Component):
         # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
         travels = {"issue": issue, "cause": CAUSE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1, "far_dram1": 1,
                    "size": size}
-        terms, lasts = {}, {}
+        terms: dict[str, object] = {}
+        lasts: dict[str, object] = {}
         for k in (0, 1):
             operand = issue[f"operand{k}"].shape
             products = partial_products(Signal(self._arch.local_address_width), Signal(operand["pitch"].width))

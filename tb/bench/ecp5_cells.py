@@ -15,8 +15,8 @@ def _pins(name: str, bits: int) -> str:
 
 
 MULTIPLIER = f"""
-module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, CLK0, CE0, CE1, RST0, SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
-                  output {_pins("P", 36)});
+module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, {_pins("C", 18)}, CLK0, CE0, CE1, RST0,
+                  SIGNEDA, SIGNEDB, SOURCEA, SOURCEB, output {_pins("P", 36)});
   parameter REG_INPUTA_CLK = "NONE", REG_INPUTB_CLK = "NONE", REG_OUTPUT_CLK = "NONE", GSR = "ENABLED";
   parameter REG_INPUTA_CE = "CE0", REG_INPUTB_CE = "CE0", REG_OUTPUT_CE = "CE0";
   wire signed [18:0] left = {{SIGNEDA & A17, {_pins("A", 18)}}}, right = {{SIGNEDB & B17, {_pins("B", 18)}}};
@@ -31,7 +31,8 @@ module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, CLK0, CE0, CE1, RST0
   end
 endmodule
 """
-"""18 x 18 bits, each signed or not, with registers of inputs and output or without any; nothing resets."""
+"""18 x 18 bits, each signed or not, with registers of inputs and output or without any; nothing resets. The third input
+is that of other modes."""
 
 
 def _memory_ports(side: str) -> str:

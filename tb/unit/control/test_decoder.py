@@ -191,7 +191,8 @@ def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None
 
     def reach(register: Register) -> tuple[int, int]:
         """Rows - 1 and a pitch: powers of two."""
-        return tuple(1 << rng.randrange(isa.registers[each].width) for each in (Register.MOVE_ROWS, register))
+        rows_m1, pitch = (1 << rng.randrange(isa.registers[each].width) for each in (Register.MOVE_ROWS, register))
+        return rows_m1, pitch
 
     for _ in range(200):
         register = rng.choice((Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH))
