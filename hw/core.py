@@ -55,8 +55,9 @@ class Core(wiring.Component):
 
     ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
     ``program_address`` and ``program_bytes``. ``dram0``, ``dram1`` or ``dram``: AXI4. ``samples``: AXI4-Stream of
-    performance samples. ``trace``: only with the argument of that name, see :class:`TracePort`. ``abort``: stop to be
-    reset, which breaks no bus rule once the core is ``quiet``. The rest is :class:`MachineStatus`.
+    performance samples, silent on a machine without ``sampler``. ``trace``: only with the argument of that name, see
+    :class:`TracePort`. ``abort``: stop to be reset, which breaks no bus rule once the core is ``quiet``. The rest is
+    :class:`MachineStatus`.
     """
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
@@ -79,7 +80,6 @@ class Core(wiring.Component):
         m.submodules.fetch = fetch = Fetch(arch)
         m.submodules.decoder = decoder = Decoder(arch)
         m.submodules.supervisor = supervisor = Supervisor(arch)
-        m.submodules.sampler = sampler = Sampler(arch)
         units = {
             "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
             "move_out": MoveOutUnit(arch), "move_in": MoveInUnit(arch),
@@ -99,6 +99,7 @@ class Core(wiring.Component):
         connect(m, program.beats, fetch.program)
         connect(m, fetch.instruction, decoder.i)
         connect(m, decoder.o, interlock.i)
+        m.d.comb += interlock.windows.eq(decoder.windows)
         for name, unit in units.items():
             m.submodules[name] = unit
             connect(m, getattr(interlock, name), unit.operation)
@@ -119,11 +120,13 @@ class Core(wiring.Component):
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in units if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
-        # samples
-        watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in units},
-              reads.values(), writes.values())
-        m.d.comb += [sampler.program_counter.eq(decoder.program_counter), sampler.interval.eq(decoder.sample_interval)]
-        connect(m, sampler.samples, flipped(self.samples))
+        if arch.sampler:
+            m.submodules.sampler = sampler = Sampler(arch)
+            watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in units},
+                  reads.values(), writes.values())
+            m.d.comb += [sampler.program_counter.eq(decoder.program_counter),
+                         sampler.interval.eq(decoder.sample_interval)]
+            connect(m, sampler.samples, flipped(self.samples))
         if self._trace:
             m.d.comb += [
                 self.trace.begin.eq(self.start), self.trace.cycle.eq(supervisor.cycles),

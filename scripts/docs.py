@@ -64,6 +64,8 @@ MEANINGS = {
     "sample_block_size": "performance samples between two `TLAST`",
     "register_slices": "1 cuts the handshakes between blocks: a faster clock for some cycles of latency",
     "dram_ports": "`separate`: an AXI port for each DRAM window; `shared`: one for both, for less logic",
+    "deep_queues": "1 lets each unit have 4 operations outstanding, not 2 (MatMul and SIMD 8, not 4)",
+    "sampler": "0 leaves performance samples out: `m_axis_sample` stays silent",
 }
 """What each architecture key says."""
 

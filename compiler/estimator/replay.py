@@ -63,7 +63,7 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
     read = read_program(program, arch)
     _refuse_endless(read)
     machine = machine_record(arch, dram or DramTiming())
-    state = new_state(int(machine["writer_vectors"]))
+    state = new_state(arch, int(machine["writer_vectors"]))
     times = np.full((len(read.work), 3), NONE)
     start(state, machine, read.drains, read.instructions)
     clock = np.array([machine["decode_latency"], 0, machine["decode_latency"]], np.int64)

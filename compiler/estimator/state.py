@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.estimator.program import NO_MEMORY, WORK
-from weft.hw.contract.arch import LIMITS
+from weft.hw.contract.arch import LIMITS, Arch
 from weft.hw.contract.timing import (
     DECODE_LATENCY,
     LOCAL_READ_LATENCY,
@@ -18,7 +18,7 @@ from weft.hw.contract.timing import (
     WRITER_BEATS_WAITING,
     WRITER_VECTORS_AHEAD,
 )
-from weft.hw.contract.units import UNIT_NAMES, UNITS
+from weft.hw.contract.units import UNIT_NAMES, UNITS, depths
 
 (LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE, DRAM_READ,
  DRAM_WRITE) = range(11)
@@ -27,7 +27,7 @@ assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "
 SWAPS = len(UNIT_NAMES)
 """Behind the units: weights taken over, which LoadWeights wait for."""
 
-SLOTS = max(unit.outstanding for unit in UNITS.values())
+SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
 _RANGE = [(f"{name}{operand}", "i8") for operand in (0, 1) for name in ("memory", "writes", "first", "last")]
@@ -150,12 +150,12 @@ door of the pipeline, and so many (``between``) on their way there. ``ports``: s
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
-def new_state(writer_vectors: int) -> np.void:
+def new_state(arch: Arch, writer_vectors: int) -> np.void:
     """A machine at rest."""
     state = np.zeros(1, STATE)[0]
     units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
-    units["queue"] = [UNITS[name].queue for name in UNIT_NAMES]
-    units["outstanding"] = [UNITS[name].outstanding for name in UNIT_NAMES]
+    units["queue"] = [depths(arch, name).queue for name in UNIT_NAMES]
+    units["outstanding"] = [depths(arch, name).outstanding for name in UNIT_NAMES]
     units["work"] = units["head"] = NONE
     units["there_from"] = LATER
     state["loop"]["memory0"] = state["loop"]["memory1"] = NO_MEMORY

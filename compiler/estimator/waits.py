@@ -20,7 +20,7 @@ from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
-from weft.hw.contract.units import UNIT_NAMES, UNITS, Memory
+from weft.hw.contract.units import UNIT_NAMES, Memory, depths
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
 """``weights``: LoadWeight at work; ``moves``: between accumulators and local memory; ``hazard``: sums on their way
@@ -52,7 +52,8 @@ def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers
     count = max(int(layers.max(initial=0)) + 1, 1)
     times = np.stack([operations[name] for name in ("issue_cycle", "start_cycle", "finish_cycle")], 1)
     causes = np.array([CAUSES.index(_CAUSE_OF_UNIT[name]) for name in UNIT_NAMES])
-    limits = np.array([(UNITS[name].queue, UNITS[name].outstanding) for name in UNIT_NAMES])
+    room = [depths(arch, name) for name in UNIT_NAMES]
+    limits = np.array([(depth.queue, depth.outstanding) for depth in room])
     waits = np.zeros((count + 1, len(CAUSES)), np.int64)  # the last row: no layer
     blockers, previous = _blockers(work, times)
     end = explain(work, times, blockers, previous, layers, causes, limits, product_latency(arch), waits)

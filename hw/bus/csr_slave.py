@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,10 +12,10 @@ from weft.hw.contract.csr import (
     ADDRESS_WIDTH,
     CONTROL_REGISTERS,
     INTERRUPT_COUNT,
-    Access,
     Command,
     Status,
     parameter_values,
+    stored_widths,
 )
 
 CAUSE_WIDTH = 8
@@ -36,7 +36,8 @@ class CsrSlave(wiring.Component):
     """Reads and writes of the register table, independent of each other.
 
     ``axil``: 32 bits; the two low address bits are ignored. A read is answered 2 cycles after it is taken; a write, 1
-    cycle after the later of its address and data; one of each at a time. Byte strobes count. An offset that is not in
+    cycle after the later of its address and data; one of each at a time. Byte strobes count; of a written register the
+    bits of ``csr.stored_widths`` are kept. An offset that is not in
     the table answers SLVERR, reads as 0 and writes nothing; writing a READ_ONLY register does nothing and answers OKAY.
     Halves of 64-bit counters are read as they are at that moment: read the high half again to notice a carry.
 
@@ -60,26 +61,27 @@ class CsrSlave(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        stored = {name: Signal(32, name=name.lower()) for name, register in CONTROL_REGISTERS.items()
-                  if register.access is Access.READ_WRITE}
+        stored = {name: Signal(width, name=name.lower()) for name, width in stored_widths(self._arch).items()}
         interrupts = Signal(INTERRUPT_COUNT)
         commands = Signal(len(Command))
-        written, strobed, word = self._writes(m)
+        written, strobes, word = self._writes(m)
         for name, register in stored.items():
-            m.d.sync += register.eq(Mux(written[name], (register & ~strobed) | word, register))
-        m.d.sync += commands.eq(Mux(written["CONTROL"], word, 0))
+            for low in range(0, len(register), 8):
+                with m.If(written[name] & strobes[low // 8]):
+                    m.d.sync += register[low:low + 8].eq(word[low:low + 8])
+        first = Mux(strobes[0], word[:8], 0)  # the byte of commands and interrupts
+        m.d.sync += commands.eq(Mux(written["CONTROL"], first, 0))
 
         status = self.status.as_value()[:INTERRUPT_COUNT]
         before = Signal(INTERRUPT_COUNT)
-        clear = Mux(written["INTERRUPT_STATUS"], word, 0)[:INTERRUPT_COUNT]
+        clear = Mux(written["INTERRUPT_STATUS"], first, 0)[:INTERRUPT_COUNT]
         m.d.sync += [
             before.eq(status), interrupts.eq((interrupts & ~clear) | (status & ~before)),
             self.interrupt.eq((interrupts & stored["INTERRUPT_ENABLE"]).any()),
         ]
-        address = (stored["PROGRAM_ADDRESS_HIGH"] << 32) | stored["PROGRAM_ADDRESS_LOW"]
         m.d.comb += [
             self.start.eq(commands[Command.START]), self.soft_reset.eq(commands[Command.SOFT_RESET]),
-            self.program_address.eq(address[:len(self.program_address)]),
+            self.program_address.eq(Cat(stored["PROGRAM_ADDRESS_LOW"], stored["PROGRAM_ADDRESS_HIGH"])),
             self.program_bytes.eq(stored["PROGRAM_BYTES"]),
         ]
         self._reads(m, {**self._shown(), **stored, "INTERRUPT_STATUS": interrupts, "CONTROL": Const(0, 32)})
@@ -115,19 +117,18 @@ class CsrSlave(wiring.Component):
             m.d.sync += r.valid.eq(0)
 
     def _writes(self, m: Module) -> tuple[dict[str, Signal], Value, Value]:
-        """For each register the strobe of its write; the mask of the strobed bits, and the data within it."""
+        """For each register whether it is written; which of the word's bytes count, and the word."""
         aw, w, b = self.axil.aw, self.axil.w, self.axil.b
         address, has_address = Signal(ADDRESS_WIDTH - 2), Signal()
-        word, strobed, has_data, write = Signal(32), Signal(32), Signal(), Signal()
+        word, strobes = Signal(32, reset_less=True), Signal(4, reset_less=True)
+        has_data, write = Signal(), Signal()
         m.d.comb += [
             aw.ready.eq(~has_address & ~b.valid), w.ready.eq(~has_data & ~b.valid), write.eq(has_address & has_data),
         ]
         with m.If(aw.valid & aw.ready):
             m.d.sync += [has_address.eq(1), address.eq(aw.payload.addr[2:])]
-        mask = Signal(32)
-        m.d.comb += [mask.word_select(byte, 8).eq(w.payload.strb[byte].replicate(8)) for byte in range(4)]
         with m.If(w.valid & w.ready):
-            m.d.sync += [has_data.eq(1), strobed.eq(mask), word.eq(w.payload.data & mask)]
+            m.d.sync += [has_data.eq(1), strobes.eq(w.payload.strb), word.eq(w.payload.data)]
         with m.If(write):
             m.d.sync += [has_address.eq(0), has_data.eq(0), b.valid.eq(1)]
         with m.Elif(b.ready):
@@ -140,4 +141,4 @@ class CsrSlave(wiring.Component):
                     m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.OKAY, b.payload.resp))
             with m.Default():
                 m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.SLVERR, b.payload.resp))
-        return written, strobed, word
+        return written, strobes, word

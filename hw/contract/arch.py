@@ -57,6 +57,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     "stream_width": (32, 1024),
     "sample_block_size": (1, 1 << 16),
     "register_slices": (0, 1),
+    "deep_queues": (0, 1),
+    "sampler": (0, 1),
 }
 """Allowed integer range of each key, both ends included."""
 
@@ -70,6 +72,8 @@ class Arch:
     ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
     operation that waits for another one. ``dram_ports`` "shared": one AXI port, with one read and one write engine, for
     both DRAM windows.
+    operation that waits for another one. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
+    ``sampler`` 0 leaves performance samples out.
     """
 
     data_type: str
@@ -97,6 +101,8 @@ class Arch:
     sample_block_size: int = 1024
     register_slices: int = 0
     dram_ports: str = SEPARATE
+    deep_queues: int = 0
+    sampler: int = 1
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up

@@ -86,6 +86,12 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
 }
 
 
+def stored_widths(arch: Arch) -> dict[str, int]:
+    """Bits that each READ_WRITE register keeps; those above mean nothing and read 0."""
+    return {"INTERRUPT_ENABLE": INTERRUPT_COUNT, "PROGRAM_ADDRESS_LOW": min(arch.axi_address_width, 32),
+            "PROGRAM_ADDRESS_HIGH": max(arch.axi_address_width - 32, 0), "PROGRAM_BYTES": 32}
+
+
 def parameter_values(arch: Arch) -> dict[str, int]:
     """The constant registers of one machine: name -> value."""
     number = arch.number

@@ -31,12 +31,20 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Depths:
+    """``outstanding``: how many operations of a unit may be issued and not done; ``queue``: how many may wait."""
+
+    outstanding: int
+    queue: int
+
+
+@dataclass(frozen=True)
 class Unit:
-    """``outstanding``: how many of its operations may be issued and not done; ``queue``: how many may wait."""
+    """``short``: its depths; ``deep``: those on a machine with ``deep_queues``."""
 
     accesses: tuple[Access, ...]
-    outstanding: int = 4
-    queue: int = 4
+    short: Depths = Depths(2, 2)
+    deep: Depths = Depths(4, 4)
 
 
 def _reads(operand: int, memory: Memory) -> Access:
@@ -49,8 +57,9 @@ def _writes(operand: int, memory: Memory) -> Access:
 
 UNITS: dict[str, Unit] = {
     "load_weight": Unit((_reads(0, Memory.LOCAL),)),
-    "mat_mul": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS)), 8),
-    "simd": Unit((_writes(0, Memory.ACCUMULATORS), _reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)), 8),
+    "mat_mul": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS)), Depths(4, 2), Depths(8, 4)),
+    "simd": Unit((_writes(0, Memory.ACCUMULATORS), _reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)),
+                 Depths(4, 4), Depths(8, 4)),
     "move_out": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.ACCUMULATORS))),
     "move_in": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.ACCUMULATORS))),
     "dram0_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0))),
@@ -80,6 +89,11 @@ def dram_units(arch: Arch) -> tuple[str, ...]:
     return tuple(name for name in unit_names(arch) if name.startswith("dram"))
 
 
+def depths(arch: Arch, unit: str) -> Depths:
+    """Those that a unit of this machine has."""
+    return UNITS[unit].deep if arch.deep_queues else UNITS[unit].short
+
+
 def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
     """Those that a unit of this machine has: only LoadLUT takes the SIMD unit to local memory."""
     return tuple(access for access in UNITS[unit].accesses
@@ -103,7 +117,6 @@ UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
     Opcode.SIMD_LOOP: "simd",
 }
-
 
 
 def unit_of_flow(arch: Arch) -> dict[DataFlow, str]:

@@ -1,8 +1,8 @@
 """Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
 
 Five stages. *Read*: an instruction and its number, what is wrong with its form found on the way in; Configure
-registers are read and written.
-*Multiply* and *sum*: bases, sizes, strides, rows and pitches become last addresses. *Check*: these against the
+registers are read and written. *Multiply* and *sum*: bases, sizes, strides, rows and pitches become last addresses, in
+as many bits as an operand's address has and one that says whether more would be needed. *Check*: these against the
 memories' depths. *Give*: what is legal, to the interlock.
 Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
 behind it.
@@ -21,23 +21,18 @@ from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
-from weft.hw.parts.operations import SimdKind
+from weft.hw.control.reach import FACTOR_WIDTH, beyond_depth, partial_products, size_m1_width, sum_of
+from weft.hw.parts.operations import SimdKind, window_width
 from weft.hw.parts.slices import RegisterSlice, Stage
 
 STAGES = ("read", "multiply", "sum", "check", "give")
 assert len(STAGES) == DECODE_LATENCY
-
-SIZE_WIDTH = 17
-"""Bits of a size - 1 beyond which every on-chip memory (at most 2**16 vectors) is overrun."""
 
 assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size"), "read as one"
 
 WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 REGISTER_WIDTH = max(Register).bit_length()
 """Bits of a Configure register's number."""
-
-TERMS_IN_A_GROUP = 4
-"""Of a product's terms, one for each bit of a factor: how many are added in the stage that makes them."""
 
 
 class Decoder(wiring.Component):
@@ -50,10 +45,10 @@ class Decoder(wiring.Component):
     """
 
     def __init__(self, arch: Arch) -> None:
-        self._arch, self.isa = arch, Isa(arch)
+        self._arch, self.isa, self._size_width = arch, Isa(arch), size_m1_width(arch)
         super().__init__({
             "i": In(stream.Signature(unsigned(8 * self.isa.instruction_bytes))),
-            "o": Out(stream.Signature(issue_layout(arch))),
+            "o": Out(stream.Signature(issue_layout(arch))), "windows": Out(data.ArrayLayout(window_width(arch), 2)),
             "halt": In(1), "drained": In(1), "busy": Out(1),
             "fault": Out(1), "cause": Out(CAUSE_WIDTH), "fault_program_counter": Out(32),
             "program_counter": Out(32), "accepted": Out(1), "retired": Out(1),
@@ -99,7 +94,7 @@ class Decoder(wiring.Component):
         with m.If(sum_ready):
             m.d.sync += [
                 check_valid.eq(sum_valid), *(check[name].eq(add[name]) for name in travels),
-                *(check[f"last{k}"].eq(sum_of([*add[f"summands{k}"], add.issue[f"operand{k}"].base])) for k in (0, 1)),
+                *(check[f"last{k}"].eq(self._last(add, k)) for k in (0, 1)),
             ]
         with m.If(self.halt):
             m.d.sync += [valid.eq(0) for valid in (read_valid, multiply_valid, sum_valid, check_valid)]
@@ -111,24 +106,20 @@ class Decoder(wiring.Component):
 
     def _stages(self) -> list[Signal]:
         """Registers of the stages multiply, sum and check."""
-        issue = issue_layout(self._arch)
-        lasts = [unsigned(self._last_width(issue[f"operand{k}"].shape)) for k in (0, 1)]
-        groups = -(-self._arch.local_address_width // TERMS_IN_A_GROUP)
+        issue, size = issue_layout(self._arch), self._size_width
         # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
-        travels = {"issue": issue, "cause": CAUSE_WIDTH, "size": SIZE_WIDTH, "oversize": 1, "flat1": 1,
-                   "far_dram0": 1, "far_dram1": 1}
-        stages = {
-            "multiply": travels,
-            "sum": {**travels, **{f"summands{k}": data.ArrayLayout(last, groups + 1) for k, last in enumerate(lasts)}},
-            "check": {**travels, **{f"last{k}": last for k, last in enumerate(lasts)}},
-        }
+        travels = {"issue": issue, "cause": CAUSE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1, "far_dram1": 1,
+                   "size": size}
+        terms: dict[str, object] = {}
+        lasts: dict[str, object] = {}
+        for k in (0, 1):
+            operand = issue[f"operand{k}"].shape
+            products = partial_products(Signal(self._arch.local_address_width), Signal(operand["pitch"].width))
+            terms |= {f"along{k}": unsigned(size + (1 << operand["stride_log2"].width) - 1),
+                      **{f"across{k}_{part}": unsigned(len(product)) for part, product in enumerate(products)}}
+            lasts[f"last{k}"] = data.StructLayout({"address": operand["last"].width, "beyond": 1})
+        stages = {"multiply": travels, "sum": {**travels, **terms}, "check": {**travels, **lasts}}
         return [Signal(data.StructLayout(fields), name=name, reset_less=True) for name, fields in stages.items()]
-
-    def _last_width(self, operand: data.Layout) -> int:
-        """Bits of base + (size - 1) x stride + (rows - 1) x pitch at their widest."""
-        along = SIZE_WIDTH + (1 << operand["stride_log2"].width) - 1
-        across = self._arch.local_address_width + operand["pitch"].width
-        return max(along, across) + 2
 
     # -- read ------------------------------------------------------------------------------------------------------
     def _read(self, m: Module, raw, forms, leaves, out) -> None:
@@ -138,8 +129,8 @@ class Decoder(wiring.Component):
         value = view.field(Opcode.CONFIGURE, "value")
         m.submodules.registers = registers = ConfigRegisters(self._arch, len(register), len(value))
         loop_left = Signal(range(max(self._arch.simd_loop_depth, 1) + 1))
-        loop_iterations, loop_oversize = Signal(SIZE_WIDTH), Signal()
-        in_loop = loop_left != 0
+        loop_iterations, loop_oversize = Signal(self._size_width), Signal()
+        in_loop = (loop_left != 0) & (self._arch.simd_loop_depth != 0)
         cause, legal = Signal(CAUSE_WIDTH), ~Mux(in_loop, forms[1].as_value().any(), forms[0].as_value().any())
         configure = view.opcode_is(Opcode.CONFIGURE) & legal
         sets_counter = configure & (register == Register.PROGRAM_COUNTER)
@@ -150,6 +141,7 @@ class Decoder(wiring.Component):
             registers.number.eq(register), registers.value.eq(value),
             self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
             self.sample_interval.eq(registers.sample_interval),
+            self.windows[0].eq(registers.dram0_offset), self.windows[1].eq(registers.dram1_offset),
         ]
         loop = view.opcode_is(Opcode.SIMD_LOOP) & legal
         iterations, body_m1 = view.field(Opcode.SIMD_LOOP, "iterations"), view.field(Opcode.SIMD_LOOP, "body")
@@ -165,9 +157,8 @@ class Decoder(wiring.Component):
                 *self._details(view, registers, out.issue, in_loop, loop_left),
             ]
 
-    @staticmethod
-    def _oversize(raw):
-        return raw[SIZE_WIDTH:].any() if len(raw) > SIZE_WIDTH else Const(0, 1)
+    def _oversize(self, raw):
+        return raw[self._size_width:].any() if len(raw) > self._size_width else Const(0, 1)
 
     def _addresses(self, view: InstructionView, registers, out) -> list:
         """Operands, their pitches, and which memories they are in."""
@@ -192,16 +183,16 @@ class Decoder(wiring.Component):
         mat_mul, move = view.opcode_is(Opcode.MAT_MUL), view.opcode_is(Opcode.DATA_MOVE)
         load, simd = view.opcode_is(Opcode.LOAD_WEIGHT), view.opcode_is(Opcode.SIMD)
         lut, loop = view.opcode_is(Opcode.LOAD_LUT), view.opcode_is(Opcode.SIMD_LOOP)
-        most = Const(self._arch.array_size, SIZE_WIDTH)
+        width, most = self._size_width, Const(self._arch.array_size, self._size_width)
         zeroes = load & view.flag(Opcode.LOAD_WEIGHT, "zeroes")
         size_m1, rows_m1 = view.field(Opcode.MAT_MUL, "size"), view.field(Opcode.LOAD_WEIGHT, "size")
         iterations_m1 = view.field(Opcode.SIMD_LOOP, "iterations")
-        weights = Mux(zeroes & (rows_m1 > most), most, rows_m1[:SIZE_WIDTH])
+        weights = Mux(zeroes & (rows_m1 > most), most, rows_m1[:width])
         return [
-            out.size.eq(Mux(mat_mul | move, size_m1[:SIZE_WIDTH],
+            out.size.eq(Mux(mat_mul | move, size_m1[:width],
                             Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
                                                    Mux(simd & in_loop, loop_iterations,
-                                                       Mux(loop, iterations_m1[:SIZE_WIDTH], 0)))))),
+                                                       Mux(loop, iterations_m1[:width], 0)))))),
             out.oversize.eq(((mat_mul | move) & self._oversize(size_m1))
                             | (load & ~zeroes & self._oversize(rows_m1))
                             | (simd & in_loop & loop_oversize)),
@@ -218,7 +209,6 @@ class Decoder(wiring.Component):
             issue.program_counter.eq(self.program_counter),
             issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
             issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
-            issue.window.eq(Mux(dram0, registers.dram0_offset, registers.dram1_offset)),
             issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
             *([issue.dram1.eq(~dram0)] if self._arch.shared_dram else []),
             issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
@@ -226,15 +216,25 @@ class Decoder(wiring.Component):
             issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
         ]
 
-    # -- multiply --------------------------------------------------------------------------------------------------
+    # -- multiply and sum -------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
-        """How far an operand reaches, in summands: (size - 1) x stride + (rows - 1) x pitch."""
+        """How far an operand reaches: (size - 1) x stride ``along`` a row, (rows - 1) x pitch ``across``, in parts."""
         sizes = multiply.size, Mux(multiply.flat1, 0, multiply.size)
         for index, size in enumerate(sizes):
-            operand, summands = multiply.issue[f"operand{index}"], add[f"summands{index}"]
+            operand = multiply.issue[f"operand{index}"]
             products = partial_products(multiply.issue.rows_m1, operand.pitch)
-            m.d.sync += [summand.eq(value) for summand, value in zip(
-                summands, (size << operand.stride_log2, *products), strict=True)]
+            m.d.sync += [add[f"along{index}"].eq(size << operand.stride_log2),
+                         *(add[f"across{index}_{part}"].eq(product) for part, product in enumerate(products))]
+
+    def _last(self, add, index: int) -> Value:
+        """The last address of an operand: in its bits, and whether it lies beyond them. Carries of the sum may too."""
+        operand = add.issue[f"operand{index}"]
+        width = len(operand.base)
+        parts = [add[name] for name in add.shape().members if name.startswith(f"across{index}_")]
+        places = [0, *(FACTOR_WIDTH * part for part in range(len(parts)))]
+        reaches = [(term << place) for term, place in zip((add[f"along{index}"], *parts), places, strict=True)]
+        reach = sum_of([operand.base, *(term[:width] for term in reaches)])
+        return Cat(reach[:width], Cat(reach[width:], *(term[width:] for term in reaches)).any())
 
     # -- check and give --------------------------------------------------------------------------------------------
     def _check(self, m: Module, check, valid, ready, give) -> None:
@@ -243,12 +243,12 @@ class Decoder(wiring.Component):
         last0, last1 = check.last0, check.last1
         on_chip1 = issue.range1 & ~check.far_dram0 & ~check.far_dram1
         beyond = {
-            Cause.LOCAL_RANGE: issue.local0 & ((last0 >= arch.local_depth) | check.oversize),
+            Cause.LOCAL_RANGE: issue.local0 & (beyond_depth(last0, arch.local_depth) | check.oversize),
             Cause.ACCUMULATOR_RANGE:
-                (issue.accumulators0 & ((last0 >= arch.accumulator_depth) | check.oversize))
-                | (on_chip1 & ((last1 >= arch.accumulator_depth) | (check.oversize & ~check.flat1))),
-            Cause.DRAM0_RANGE: check.far_dram0 & (last1 >= arch.dram0_depth),
-            Cause.DRAM1_RANGE: check.far_dram1 & (last1 >= arch.dram1_depth),
+                (issue.accumulators0 & (beyond_depth(last0, arch.accumulator_depth) | check.oversize))
+                | (on_chip1 & (beyond_depth(last1, arch.accumulator_depth) | (check.oversize & ~check.flat1))),
+            Cause.DRAM0_RANGE: check.far_dram0 & beyond_depth(last1, arch.dram0_depth),
+            Cause.DRAM1_RANGE: check.far_dram1 & beyond_depth(last1, arch.dram1_depth),
         }
         form = {cause: check.cause == cause for cause in FORM_CAUSES}
         cause = Signal(CAUSE_WIDTH, name="check_cause")
@@ -259,7 +259,8 @@ class Decoder(wiring.Component):
             cause.eq(first_cause({**form, **beyond})),
             ready.eq(~self.fault & ~self.halt & give.ready),
             give.valid.eq(valid & legal & ~self.fault & ~self.halt), give.payload.to_unit.eq(to_unit),
-            out.eq(issue), out.operand0.last.eq(last0), out.operand1.last.eq(last1), out.size_m1.eq(check.size),
+            out.eq(issue), out.operand0.last.eq(last0.address),
+            out.operand1.last.eq(last1.address), out.size_m1.eq(check.size),
             out.swap.eq(weights_waiting),
         ]
         with m.If(valid & ~legal & ~self.fault & ~self.halt):
@@ -281,16 +282,3 @@ def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]
     return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in unit_names(arch)}
-
-
-def partial_products(left, right) -> list:
-    """Unsigned product in a few summands: a multiplication sign would take one of the array's DSP blocks."""
-    terms = [Mux(bit, right, 0) << index for index, bit in enumerate(left)]
-    return [sum_of(terms[index:index + TERMS_IN_A_GROUP]) for index in range(0, len(terms), TERMS_IN_A_GROUP)]
-
-
-def sum_of(terms: list):
-    """As a tree, for speed."""
-    while len(terms) > 1:
-        terms = [sum(terms[index + 1:index + 2], terms[index]) for index in range(0, len(terms), 2)]
-    return terms[0]

@@ -15,10 +15,11 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units, unit_names
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, unit_names
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
+from weft.hw.parts.operations import window_width
 
 SWAP = "swap"
 """The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
@@ -34,9 +35,17 @@ def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
     return watched_by(arch, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
+def window_of(unit: str, operation, windows):
+    """Of the two DRAM windows the one that an operation of a DRAM unit moves to or from."""
+    if "dram1" in operation.shape().members:
+        return Mux(operation.dram1, windows[1], windows[0])
+    return windows[int(unit.startswith("dram1"))]
+
+
 class Interlock(wiring.Component):
     """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
     ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
+    ``windows``: the decoder's, which every operation of a DRAM unit is given: they stand still until ``idle``.
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
     one. ``blamed`` (of ``dram_units``, one-hot): ``blamed_program_counter`` is that of its oldest outstanding one,
@@ -49,7 +58,7 @@ class Interlock(wiring.Component):
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:
         self._arch, self._layouts = arch, layouts
         super().__init__({
-            "i": In(stream.Signature(issue_layout(arch))),
+            "i": In(stream.Signature(issue_layout(arch))), "windows": In(data.ArrayLayout(window_width(arch), 2)),
             "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in unit_names(arch)},
@@ -80,6 +89,9 @@ class Interlock(wiring.Component):
         self._accept(m, trackers, queues)
         for together in (queued_together(self._arch), ("simd",)):
             self._store(m, together, queues)
+        for name in dram_units(self._arch):
+            operation = getattr(self, name).payload
+            m.d.comb += operation.window.eq(window_of(name, operation, self.windows))
         self._program_counters(m, trackers)
         return m
 
@@ -93,7 +105,7 @@ class Interlock(wiring.Component):
 
     def _track_swaps(self, m: Module, mat_mul: Tracker) -> Ring:
         """MatMuls issued that have still to take over their weights. Every one is outstanding in its unit too."""
-        m.submodules.swaps = ring = Ring(UNITS["mat_mul"].outstanding)
+        m.submodules.swaps = ring = Ring(depths(self._arch, "mat_mul").outstanding)
         m.d.comb += [
             ring.push.eq(mat_mul.push & self.i.payload.swap),
             ring.done.eq(self.swapped), ring.hits.eq((1 << ring.depth) - 1),
@@ -103,21 +115,22 @@ class Interlock(wiring.Component):
     def _track_ranges(self, m: Module, trackers: dict) -> None:
         """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole
         body."""
-        ranges = range_of(self.i.payload)
+        ranges, width = range_of(self.i.payload), self._arch.accumulator_address_width
         for name, tracker in trackers.items():
-            if name != "simd":
+            if name != "simd" or not self._arch.simd_loop_depth:
                 m.d.comb += [tracker.ranges[field].eq(value) for field, value in ranges.items()]
+        if not self._arch.simd_loop_depth:
+            return
         body = Signal(trackers["simd"].ranges.shape(), name="loop_ranges")  # of the body so far
         joined = Signal.like(body)
         for index, valid in ((0, "accumulators0"), (1, "range1")):
             first, last = ranges[f"first{index}"], ranges[f"last{index}"]
             before, now = body[valid], ranges[valid]
+            lowest, highest = body[f"first{index}"][:width], body[f"last{index}"][:width]  # of the accumulators
             m.d.comb += [
                 joined[valid].eq(before | now),
-                joined[f"first{index}"].eq(Mux(before & (~now | (body[f"first{index}"] < first)),
-                                               body[f"first{index}"], first)),
-                joined[f"last{index}"].eq(Mux(before & (~now | (body[f"last{index}"] > last)),
-                                              body[f"last{index}"], last)),
+                joined[f"first{index}"].eq(Mux(before & (~now | (lowest < first[:width])), lowest, first)),
+                joined[f"last{index}"].eq(Mux(before & (~now | (highest > last[:width])), highest, last)),
             ]
         m.d.comb += joined.local0.eq(ranges["local0"])
         in_loop, taken = self.i.payload.in_loop, trackers["simd"].push
@@ -131,7 +144,7 @@ class Interlock(wiring.Component):
         """One unit's queue, its waits filled by the trackers and ended by what is done."""
         watched = rings_of(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
-            UNITS[name].queue, {other: rings[other].depth for other in watched}, refill=name == "simd")
+            depths(self._arch, name).queue, {other: rings[other].depth for other in watched}, refill=name == "simd")
         m.d.sync += queue.push.eq(queue.reserve)
         port = getattr(self, name)
         m.d.comb += [
@@ -149,15 +162,13 @@ class Interlock(wiring.Component):
     def _store(self, m: Module, names: tuple[str, ...], queues: dict) -> None:
         """The memory of these units' queues."""
         layout = queued_layout(self._arch, names)
-        memory = OperationMemory(layout, tuple(UNITS[name].queue for name in names))
+        memory = OperationMemory(layout, tuple(depths(self._arch, name).queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
-        operation = Signal(layout, reset_less=True)  # of the instruction taken in the last cycle
-        m.d.sync += fill_queued(operation, self.i.payload)
-        m.d.comb += memory.operation.eq(operation)
+        m.d.comb += fill_queued(memory.operation, self.i.payload)
         for index, name in enumerate(names):
             queue = queues[name]
             m.d.comb += [
-                memory.push[index].eq(queue.push), memory.tail[index].eq(queue.tail),
+                memory.write[index].eq(queue.reserve), memory.place[index].eq(queue.place),
                 memory.wanted[index].eq(queue.wanted), memory.next[index].eq(queue.next),
                 queue.fetch.eq(memory.fetch[index]),
                 *fill_operation(name, getattr(self, name).payload, memory.heads[index]),
@@ -166,7 +177,7 @@ class Interlock(wiring.Component):
     def _program_counters(self, m: Module, trackers: dict) -> None:
         """Those of the DRAM units' outstanding operations; on a shared port with the window that each is in."""
         units = dram_units(self._arch)
-        depth, place = UNITS[units[0]].outstanding, self.i.payload.program_counter
+        depth, place = depths(self._arch, units[0]).outstanding, self.i.payload.program_counter
         if self._arch.shared_dram:
             place = Cat(place, self.i.payload.dram1)
         m.submodules.program_counters = memory = Memory(shape=len(place), depth=len(units) * depth, init=[])

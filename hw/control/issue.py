@@ -17,9 +17,8 @@ from weft.hw.contract.isa import (
 )
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.parts.operations import (
-    PLACE_FIELDS,
+    CACHE_WIDTH,
     SimdKind,
-    dram_place,
     shift_width,
     size_width,
     stride_log2_width,
@@ -49,7 +48,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "in_loop": 1, "loop_last": 1,
         "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
         "flags": 4, "swap": 1, "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
-        **dram_place(arch),
+        "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {}),
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
@@ -63,9 +62,9 @@ def unit_choice(arch: Arch) -> data.StructLayout:
 
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
-TILE_FIELDS = ("rows_m1", "swap")
-"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of;
-they have :func:`dram_place` too."""
+TILE_FIELDS = ("rows_m1", "swap", "cache")
+"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of; on a shared
+DRAM port also ``dram1``."""
 
 
 def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
@@ -74,7 +73,7 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
                 for name in OPERANDS}
-    others = SIMD_FIELDS if simd else (*TILE_FIELDS, *dram_place(arch))
+    others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
     fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
@@ -127,8 +126,8 @@ def _move_in(operation, queued) -> list:
 
 
 def _dram(operation, queued) -> list:
-    place = [name for name in PLACE_FIELDS if name in operation.shape().members]
-    return [*_tile(operation, queued, "dram"), *(operation[name].eq(queued[name]) for name in place)]
+    window = [operation.dram1.eq(queued.dram1)] if "dram1" in operation.shape().members else []
+    return [*_tile(operation, queued, "dram"), operation.cache.eq(queued.cache), *window]
 
 
 def _simd(operation, queued) -> list:
@@ -155,5 +154,5 @@ _OPERATIONS = {
 
 
 def fill_operation(unit: str, operation, queued) -> list:
-    """Statements that fill a unit's operation from what its queue kept."""
+    """Statements that fill a unit's operation from what its queue kept; a DRAM unit's window does not wait there."""
     return _OPERATIONS[unit](operation, queued)

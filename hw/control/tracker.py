@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.units import UNITS, Access, Memory, accesses, conflict, unit_names
+from weft.hw.contract.units import Access, Memory, accesses, conflict, depths, unit_names
 from weft.hw.control.issue import unit_choice
 
 
@@ -142,7 +142,7 @@ class Tracker(wiring.Component):
     """
 
     def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
-        self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, UNITS[unit].outstanding
+        self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, depths(arch, unit).outstanding
         super().__init__({
             "push": In(1), "ranges": In(ranges), "done": In(1), "new": In(ranges), "new_unit": In(unit_choice(arch)),
             "room": Out(1), "empty": Out(1), "newest": Out(range(self.depth)),

@@ -15,9 +15,9 @@ from weft.hw.parts.select import select
 class UnitQueue(wiring.Component):
     """The order of one unit's operations, and what each waits for. Their fields lie in an :class:`OperationMemory`.
 
-    ``rings``: what can end a wait, and in how many places. ``reserve`` takes a place (only while ``room``); a later
-    ``push`` stores the operation at ``tail`` with its ``waits``, which ``events`` end. ``wanted``: the operation at
-    ``next`` may be fetched into the head register, ``fetch``: it is. ``valid``: it is there and waits for nothing;
+    ``rings``: what can end a wait, and in how many places. ``reserve`` takes ``place`` (only while ``room``), where the
+    operation is stored; ``push``, a cycle later, brings its ``waits``, which ``events`` end. ``wanted``: the operation
+    at ``next`` may be fetched into the head register, ``fetch``: it is. ``valid``: it is there and waits for nothing;
     ``ready`` takes it. ``refill``: wanted already when the head is taken, not a cycle later.
     """
 
@@ -26,20 +26,21 @@ class UnitQueue(wiring.Component):
         self._rings = tuple(rings)
         waits = data.StructLayout({name: wait_layout(size) for name, size in rings.items()})
         super().__init__({
-            "reserve": In(1), "push": In(1), "waits": In(waits), "room": Out(1), "tail": Out(range(depth)),
+            "reserve": In(1), "place": Out(range(depth)), "push": In(1), "waits": In(waits), "room": Out(1),
             "events": In(data.StructLayout({name: done_layout(size) for name, size in rings.items()})),
             "wanted": Out(1), "next": Out(range(depth)), "fetch": In(1),
             "valid": Out(1), "ready": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
-        # reserve -> (a cycle) push: stored, with its waits -> fetch: at the head -> no wait left: valid -> ready
+        # reserve: stored -> (a cycle) push: its waits -> fetch: at the head -> no wait left: valid -> ready
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
         reserved = Signal(range(self.depth + 1))
         has_room = Signal(init=1)
         head = Signal(range(self.depth))
+        tail = Signal(range(self.depth))  # of what is pushed, or comes next
         there = Signal()
         taken = Signal()
         waiting = Cat(Cat(slot[name].needed for name in self._rings).any() for slot in slots)
@@ -47,7 +48,7 @@ class UnitQueue(wiring.Component):
         m.d.comb += [
             self.room.eq(has_room), self.wanted.eq(stored.bit_select(self.next, 1) & fetchable),
             self.valid.eq(there & ~waiting.bit_select(head, 1)), taken.eq(self.valid & self.ready),
-            entering.eq(self.push << self.tail), leaving.eq(self.fetch << self.next),
+            entering.eq(self.push << tail), leaving.eq(self.fetch << self.next),
         ]
         m.d.sync += [
             reserved.eq(reserved + self.reserve - taken), stored.eq((stored | entering) & ~leaving),
@@ -57,8 +58,9 @@ class UnitQueue(wiring.Component):
             m.d.sync += has_room.eq(1)
         with m.Elif(self.reserve):
             m.d.sync += has_room.eq(reserved != self.depth - 1)
-        with m.If(self.push):
-            m.d.sync += self.tail.eq(after(self.tail, self.depth))
+        m.d.sync += tail.eq(self.place)
+        with m.If(self.reserve):
+            m.d.sync += self.place.eq(after(self.place, self.depth))
         with m.If(self.fetch):
             m.d.sync += [head.eq(self.next), self.next.eq(after(self.next, self.depth))]
         for slot, enters in zip(slots, entering, strict=True):
@@ -74,7 +76,7 @@ class UnitQueue(wiring.Component):
 class OperationMemory(wiring.Component):
     """The fields of the queued operations. One is written and one fetched a cycle; several queues take turns.
 
-    Queue k of ``depths`` writes ``operation`` at its ``tail[k]`` when ``push[k]`` (one of them), and has what lies at
+    Queue k of ``depths`` writes ``operation`` at its ``place[k]`` when ``write[k]`` (one of them), and has what lies at
     ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``: at once where there
     is one queue, a cycle later or, in its turn, more where there are several.
     """
@@ -83,7 +85,7 @@ class OperationMemory(wiring.Component):
         self._operation, self._depths = operation, depths
         count, places = len(depths), data.ArrayLayout(range(max(depths)), len(depths))
         super().__init__({
-            "push": In(count), "operation": In(operation), "tail": In(places),
+            "write": In(count), "operation": In(operation), "place": In(places),
             "wanted": In(count), "next": In(places), "fetch": Out(count),
             "heads": Out(data.ArrayLayout(operation, count)),
         })
@@ -102,8 +104,8 @@ class OperationMemory(wiring.Component):
             m.d.sync += [self.fetch.eq(turns.grant), row.eq(self._row(turns.grant, self.next))]
             m.d.comb += read.addr.eq(row)
         m.d.comb += [
-            write.en.eq(self.push.any()), write.data.eq(self.operation),
-            write.addr.eq(self._row(self.push, self.tail)),
+            write.en.eq(self.write.any()), write.data.eq(self.operation),
+            write.addr.eq(self._row(self.write, self.place)),
         ]
         for index, fetched in enumerate(self.fetch):
             head = Signal(self._operation, reset_less=True, name=f"head{index}")

@@ -76,21 +76,17 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
     })
 
 
-PLACE_FIELDS = ("window", "cache", "dram1")
-
-
-def dram_place(arch: Arch) -> dict[str, int]:
-    """Fields that say where a DRAM window lies: ``window`` in blocks of 64 KiB, which begin below
-    2**axi_address_width, ``cache`` is AxCACHE; ``dram1``, where both share a port: which of the two it is."""
-    window = max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
-    return {"window": window, "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
+def window_width(arch: Arch) -> int:
+    """Bits of a DRAM window's place: blocks of 64 KiB, which begin below 2**axi_address_width."""
+    return max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
 
 
 def dram_layout(arch: Arch) -> data.StructLayout:
-    """DRAM to local memory or back."""
+    """DRAM to local memory or back. ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, where both
+    windows share a port: which of the two it is."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width),
-        **dram_place(arch),
+        "window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {}),
     })
 
 

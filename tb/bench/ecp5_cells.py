@@ -15,21 +15,24 @@ def _pins(name: str, bits: int) -> str:
 
 
 MULTIPLIER = f"""
-module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, CLK0, CE0, CE1, RST0, SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
-                  output {_pins("P", 36)});
+module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, {_pins("C", 18)}, CLK0, CE0, CE1, RST0,
+                  SIGNEDA, SIGNEDB, SOURCEA, SOURCEB, output {_pins("P", 36)});
   parameter REG_INPUTA_CLK = "NONE", REG_INPUTB_CLK = "NONE", REG_OUTPUT_CLK = "NONE", GSR = "ENABLED";
   parameter REG_INPUTA_CE = "CE0", REG_INPUTB_CE = "CE0", REG_OUTPUT_CE = "CE0";
-  reg signed [17:0] a = 0, b = 0;
+  wire signed [18:0] left = {{SIGNEDA & A17, {_pins("A", 18)}}}, right = {{SIGNEDB & B17, {_pins("B", 18)}}};
+  reg signed [18:0] a = 0, b = 0;
   reg signed [35:0] p = 0;
-  assign {{{_pins("P", 36)}}} = p;
+  wire signed [35:0] product = (REG_INPUTA_CLK == "CLK0" ? a : left) * (REG_INPUTB_CLK == "CLK0" ? b : right);
+  assign {{{_pins("P", 36)}}} = REG_OUTPUT_CLK == "CLK0" ? p : product;
   always @(posedge CLK0) begin
-    if (REG_INPUTA_CE == "CE0" ? CE0 : CE1) a <= {{{_pins("A", 18)}}};
-    if (REG_INPUTB_CE == "CE0" ? CE0 : CE1) b <= {{{_pins("B", 18)}}};
-    if (REG_OUTPUT_CE == "CE0" ? CE0 : CE1) p <= a * b;
+    if (REG_INPUTA_CE == "CE0" ? CE0 : CE1) a <= left;
+    if (REG_INPUTB_CE == "CE0" ? CE0 : CE1) b <= right;
+    if (REG_OUTPUT_CE == "CE0" ? CE0 : CE1) p <= product;
   end
 endmodule
 """
-"""18 x 18 bits, signed, with the registers of inputs and output; nothing resets."""
+"""18 x 18 bits, each signed or not, with registers of inputs and output or without any; nothing resets. The third input
+is that of other modes."""
 
 
 def _memory_ports(side: str) -> str:
@@ -70,15 +73,15 @@ other reads it comes out old; the silicon promises nothing there."""
 MODELS = MULTIPLIER + MEMORY
 
 _MODES: dict[str, dict[str, tuple[str, ...]]] = {
-    "MULT18X18D": {"REG_INPUTA_CLK": ("CLK0",), "REG_INPUTB_CLK": ("CLK0",), "REG_OUTPUT_CLK": ("CLK0",)},
+    "MULT18X18D": dict.fromkeys(("REG_INPUTA_CLK", "REG_INPUTB_CLK", "REG_OUTPUT_CLK"), ("CLK0", "NONE")),
     "DP16KD": {"DATA_WIDTH_A": (f"{18:032b}",), "DATA_WIDTH_B": (f"{18:032b}",), "REGMODE_A": ("NOREG",),
                "REGMODE_B": ("NOREG",), "CLKAMUX": ("CLKA",), "CLKBMUX": ("CLKB",), "CSDECODE_A": ("0b000",),
                "CSDECODE_B": ("0b000",), "WRITEMODE_A": ("READBEFOREWRITE",), "WRITEMODE_B": ("READBEFOREWRITE",),
                **{f"INITVAL_{k:02X}": ("0" * 320,) for k in range(64)}},
 }
-"""Cell -> parameter -> what the model takes for granted, as yosys's JSON writes it."""
+"""Cell -> parameter -> what the model takes for granted, as yosys's JSON writes it; where it writes none, "NONE"."""
 _TIED: dict[str, dict[str, str]] = {
-    "MULT18X18D": {"RST0": "0", "SIGNEDA": "1", "SIGNEDB": "1", "SOURCEA": "0", "SOURCEB": "0"},
+    "MULT18X18D": {"RST0": "0", "SOURCEA": "0", "SOURCEB": "0"},
     "DP16KD": {f"{pin}{side}{bit}": value for side in "AB" for pin, bit, value in
                (("RST", "", "0"), ("OCE", "", "1"), ("CS", "0", "0"), ("CS", "1", "0"), ("CS", "2", "0"))},
 }
@@ -98,8 +101,9 @@ def _blocks(netlist: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _complaints(name: str, cell: dict[str, Any]) -> Iterator[str]:
     for key, allowed in _MODES[cell["type"]].items():
-        if cell["parameters"][key] not in allowed:
-            yield f"{name}: {key} = {cell['parameters'][key]}, not {' or '.join(allowed)}"
+        found = cell["parameters"].get(key, "NONE")
+        if found not in allowed:
+            yield f"{name}: {key} = {found}, not {' or '.join(allowed)}"
     for pin, value in _TIED[cell["type"]].items():
-        if cell["connections"][pin] != [value]:
+        if cell["connections"].get(pin, ["0"]) != [value]:
             yield f"{name}: {pin} is not tied to {value}"

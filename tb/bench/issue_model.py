@@ -11,7 +11,7 @@ from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
-from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units
 from weft.hw.parts.operations import (
     dram_layout,
     load_weight_layout,
@@ -19,6 +19,7 @@ from weft.hw.parts.operations import (
     move_in_layout,
     move_out_layout,
     simd_layout,
+    window_width,
 )
 from weft.tb.bench.block_bench import Model, Ports, Source, from_bits, to_bits
 from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
@@ -33,6 +34,8 @@ def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
     }
 
 
+WINDOWS = 0x5678, 0xDEF0
+"""Where DRAM0's and DRAM1's are."""
 Range = tuple[int, int]
 """First and last address."""
 FREE_LATENCY = {name: SIMD_ISSUE_LATENCY if name == "simd" else ISSUE_LATENCY for name in UNIT_NAMES}
@@ -130,7 +133,8 @@ class IssueSource(Source):
         if self.offered is not None:
             unit = self.program[len(self.taken)].unit
             queued, outstanding = self.units.queued[unit], self.units.outstanding[unit]
-            room = queued < UNITS[unit].queue and outstanding < UNITS[unit].outstanding
+            most = depths(self.units.arch, unit)
+            room = queued < most.queue and outstanding < most.outstanding
             assert ports["i.ready"] == room, f"{unit}, cycle {ports.cycle}: a hazard must not hold the decoder"
         super().watch(ports)
 
@@ -151,8 +155,9 @@ class Units(Model):
     """All units of a machine, by their ``layouts``. ``busy_cycles``: longest time of an operation; ``rate``: how
     readily they take one."""
 
-    def __init__(self, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random, busy_cycles: int,
-                 rate: float) -> None:
+    def __init__(self, arch: Arch, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random,
+                 busy_cycles: int, rate: float) -> None:
+        self.arch = arch
         self.program, self.layouts, self.expected, self.rng = program, layouts, expected, rng
         self.busy_cycles, self.rate = busy_cycles, rate
         self.coming: dict[str, deque[Issued]] = {name: deque() for name in layouts}
@@ -187,6 +192,7 @@ class Units(Model):
                 running.popleft()[0].done = ports.cycle
                 self.changes.append((name, 0, -1))
         self.blamed = next((index for index, name in enumerate(self.behind_dram) if ports[f"{name}_done"]), None)
+        ports["windows"] = WINDOWS[0] | WINDOWS[1] << window_width(self.arch)
         ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
 
     def watch(self, ports: Ports) -> None:

@@ -8,8 +8,8 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, UNITS, dram_units, unit_names
-from weft.hw.control.interlock import SWAP, Interlock, queued_together, rings_of
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, unit_names
+from weft.hw.control.interlock import SWAP, Interlock, queued_together, rings_of, window_of
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
 from weft.tb.bench.hazards import SHARED, WEIGHTS, Touch, conflicts, waits_for
@@ -19,7 +19,7 @@ from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, on
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, Places, Waiting, machine_of, touches
 
-DEPTHS = {**{name: unit.outstanding for name, unit in UNITS.items()}, SWAP: UNITS["mat_mul"].outstanding}
+DEPTHS = {**{name: depths(ARCH, name).outstanding for name in UNIT_NAMES}, SWAP: depths(ARCH, "mat_mul").outstanding}
 
 
 class Machine:
@@ -47,6 +47,9 @@ class Machine:
         simd = issue.unit.simd
         harness.assume(~(issue.accumulators0 & (~simd | issue.local0)), "operand_0_is_in_one_memory")
         harness.assume(~(simd & issue.local0), "simd_reads_no_tables")
+        offered = Cat(*(getattr(self.block, name).valid for name in dram_units(self.arch))).any()
+        windows = self.block.windows.as_value()
+        harness.assume(~offered | (windows == harness.past(windows, "windows")), "windows_stand_still_until_idle")
         self.in_loop = Signal(name="in_loop")  # between a loop body's instructions
         with harness.m.If(self.issued):
             harness.m.d.sync += self.in_loop.eq(issue.in_loop & ~issue.loop_last)
@@ -83,7 +86,8 @@ class Machine:
     def queue(self, name: str) -> Waiting:
         if name not in self._queues:
             rings = {other: DEPTHS[other] for other in rings_of(self.arch, name)}
-            self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue", UNITS[name].queue, rings)
+            self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue",
+                                         depths(self.arch, name).queue, rings)
         return self._queues[name]
 
     def running(self, name: str) -> Signal:
@@ -255,7 +259,9 @@ def operations(unit: str) -> Any:
         expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
         m.d.comb += [
             kept.as_value().eq(mark.value), *fill_operation(unit, expected, kept),
-            row.eq(sum(UNITS[name].queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),
+            *([expected.window.eq(window_of(unit, expected, machine.block.windows))]
+              if unit.startswith("dram") else []),
+            row.eq(sum(depths(ARCH, name).queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),
         ]
         stored = machine.inside.watch(harness, f"{memory_of(unit)}.rows", row)
         shown = queue.there & (mark.ahead == 0)

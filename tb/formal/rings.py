@@ -9,7 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import SEPARATE, Arch
-from weft.hw.contract.units import UNIT_NAMES, UNITS
+from weft.hw.contract.units import UNIT_NAMES, depths
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
@@ -84,6 +84,8 @@ class Waiting:
             inside(f"{path}.{name}") for name in
             ("stored", "there", "head", "next", "tail", "reserved", "wanted", "valid", "taken"))
         self.push = inside.reads(f"{path}.push")
+        place = inside(f"{path}.place")
+        harness.always(place == Mux(self.push, after(self.tail, depth), self.tail), f"{path}_place")
         harness.always(~inside.reads(f"{path}.fetch") | self.wanted, f"{path}_fetched")
         self.level = how_many(self.stored, self.next, self.tail, depth) + self.there
         harness.always(row_of_places(self.stored, self.next, self.tail, depth), f"{path}_places")
@@ -168,7 +170,8 @@ def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Valu
 def tracker(unit: str) -> Any:
     """An outstanding operation, any of them, is waited for by every new operation that shares an address with it."""
     def build(broken: Broken | None = None) -> Harness:
-        harness, depth, arch = Harness(), UNITS[unit].outstanding, machine_of(unit)
+        arch = machine_of(unit)
+        harness, depth = Harness(), depths(arch, unit).outstanding
         layout = range_layout(issue_layout(arch))
         block = Tracker(arch, unit, layout)
         inside = harness.block(block, broken=broken)
@@ -220,10 +223,9 @@ class Queues(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        m, operation = Module(), Signal(self.OPERATION)
+        m = Module()
         m.submodules.memory = memory = OperationMemory(self.OPERATION, self.DEPTHS)
-        m.d.sync += operation.eq(self.operation)
-        m.d.comb += [memory.operation.eq(operation), self.wanted.eq(memory.wanted), self.fetch.eq(memory.fetch)]
+        m.d.comb += [memory.operation.eq(self.operation), self.wanted.eq(memory.wanted), self.fetch.eq(memory.fetch)]
         for index, (depth, refill) in enumerate(zip(self.DEPTHS, self.REFILL, strict=True)):
             m.submodules[f"queue{index}"] = queue = UnitQueue(depth, self.RINGS, refill=refill)
             port = getattr(self, f"o{index}")
@@ -231,7 +233,7 @@ class Queues(wiring.Component):
             m.d.comb += [
                 queue.reserve.eq(self.enter & (self.queue == index) & queue.room),
                 queue.waits.eq(self.waits), queue.events.eq(self.events),
-                memory.push[index].eq(queue.push), memory.tail[index].eq(queue.tail),
+                memory.write[index].eq(queue.reserve), memory.place[index].eq(queue.place),
                 memory.wanted[index].eq(queue.wanted), memory.next[index].eq(queue.next),
                 queue.fetch.eq(memory.fetch[index]), port.payload.eq(memory.heads[index]),
                 port.valid.eq(queue.valid), queue.ready.eq(port.ready),
@@ -264,7 +266,7 @@ def unit_queue(broken: Broken | None = None) -> Harness:
     for index, queue in enumerate(waiting):
         port = getattr(block, f"o{index}")
         name, taken = f"mark{index}", port.valid & port.ready
-        entering = inside("operation")
+        entering = harness.past(block.operation, f"{name}_operation")
         mark = Mark(harness, queue.push, taken, entering, queue.level, name)
         place, shown = queue.at(mark.ahead), queue.there & (mark.ahead == 0)
         row = Signal(range(sum(block.DEPTHS)), name=f"{name}_row")

@@ -13,7 +13,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes2": tiny,
         "lanes3_every_step": tiny.replace(
             array_size=3, local_depth=50, accumulator_depth=24, mac_rounding=EVERY_STEP, simd_registers_depth=2,
-            stride0_depth=5, stride1_depth=3, dram_ports=SHARED),
+            stride0_depth=5, stride1_depth=3, dram_ports=SHARED, deep_queues=1, sampler=0),
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
             lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,

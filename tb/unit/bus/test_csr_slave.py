@@ -10,6 +10,8 @@ from weft.hw.contract.csr import CONTROL_REGISTERS, Access, Command, Status, par
 from weft.tb.bench.block_bench import Model, Script, Stable, simulate
 
 OKAY, SLVERR = 0, 2
+KEPT = {"INTERRUPT_ENABLE": 4, "PROGRAM_ADDRESS_HIGH": 8}
+"""Bits of registers that are written, of a machine with 40 bits of address, where they are not 32."""
 OFFSET = {name: register.offset for name, register in CONTROL_REGISTERS.items()}
 
 
@@ -88,7 +90,8 @@ def test_every_register_reads_and_writes_by_its_access(array_size, delay) -> Non
         for name, register in CONTROL_REGISTERS.items():
             value = rng.getrandbits(32) & ~3 if register.access is not Access.READ_WRITE else rng.getrandbits(32)
             yield from master.write(ports, register.offset, value)
-            expected = {Access.READ_ONLY: constant.get(name), Access.READ_WRITE: value}.get(register.access, 0)
+            kept = value & (1 << KEPT.get(name, 32)) - 1
+            expected = {Access.READ_ONLY: constant.get(name), Access.READ_WRITE: kept}.get(register.access, 0)
             assert (yield from master.read(ports, register.offset)) == expected, name
 
     master.run(steps)

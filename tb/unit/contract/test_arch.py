@@ -39,7 +39,7 @@ def test_files_of_the_original_load_with_the_documented_defaults() -> None:
         "once", 32, 0, 64, 16)
     assert (arch.local_banks, arch.accumulator_banks, arch.axi_data_width, arch.axi_max_burst) == (4, 2, 64, 16)
     assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
-    assert (arch.register_slices, arch.dram_ports) == (0, "separate")
+    assert (arch.register_slices, arch.dram_ports, arch.deep_queues, arch.sampler) == (0, "separate", 0, 1)
     assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16
 
 

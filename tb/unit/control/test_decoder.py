@@ -15,6 +15,7 @@ from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.issue import issue_layout
+from weft.hw.parts.operations import window_width
 from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
 from weft.tb.bench.decode_reference import DecodeReference, Fields
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
@@ -59,12 +60,18 @@ class Program:
         self.program_counter, self.registers = reference.program_counter, reference.registers
 
 
+def window(arch: Arch, ports: Ports, dram: int) -> int:
+    """Where this DRAM's is."""
+    width = window_width(arch)
+    return ports["windows"] >> width * dram & (1 << width) - 1
+
+
 class Runner(Watched):
     """Runs programs one after another, a reset between them, and compares."""
 
     def __init__(self, arch: Arch, programs: list[Program], rng: Random, give: float, take: float) -> None:
         super().__init__("o", rng, take)
-        self.layout, self.programs, self.give = issue_layout(arch), iter(programs), give
+        self.arch, self.layout, self.programs, self.give = arch, issue_layout(arch), iter(programs), give
         self.program: Program | None = None
         self.finished = False
         self._begin()
@@ -105,7 +112,9 @@ class Runner(Watched):
                 for key, each in value.items()}
         given = self.program.given if self.program else []
         expected = given[len(self.found)] if len(self.found) < len(given) else None
-        found = {**found, **flat, "unit": "+".join(name for name in UNIT_NAMES if found["unit"].get(name))}
+        unit = "+".join(name for name in UNIT_NAMES if found["unit"].get(name))
+        dram = found.get("dram1", int(unit.startswith("dram1")))
+        found = {**found, **flat, "unit": unit, "window": window(self.arch, ports, dram)}
         assert expected is not None, f"{found} after all that was expected"
         wrong = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
         assert not wrong, f"(found, right): {wrong} in {expected}"
@@ -179,6 +188,34 @@ def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
     assert [program.fault for program in programs] == [(cause, counter) for cause, _, counter in cases]
 
 
+@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most"))
+def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None:
+    """Rows and pitches whose product is a power of two, so that the address's own bits see little or nothing of it."""
+    arch, rng = MACHINES[name], Random(58)
+    isa, programs = Isa(arch), []
+
+    def reach(register: Register) -> tuple[int, int]:
+        """Rows - 1 and a pitch: powers of two."""
+        rows_m1, pitch = (1 << rng.randrange(isa.registers[each].width) for each in (Register.MOVE_ROWS, register))
+        return rows_m1, pitch
+
+    for _ in range(200):
+        register = rng.choice((Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH))
+        rows_m1, pitch = reach(register)
+        flow = rng.choice(list(DataFlow))
+        depth = arch.local_depth if register is Register.MOVE_LOCAL_PITCH else {
+            "dram0": arch.dram0_depth, "dram1": arch.dram1_depth}.get(flow.far_memory, arch.accumulator_depth)
+        base = max(depth - rows_m1 * pitch - rng.randrange(2), 0) % depth
+        local, far = (base, 0) if register is Register.MOVE_LOCAL_PITCH else (0, base)
+        other = ({Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH} - {register}).pop()
+        programs.append([isa.encode(each) for each in (
+            isa.configure(Register.MOVE_ROWS, rows_m1), isa.configure(other, 0), isa.configure(register, pitch),
+            isa.data_move(flow, local, far, 1))])
+    done = run(arch, programs, 59)
+    legal = sum(program.fault is None for program in done)
+    assert 20 < legal < len(done) - 20
+
+
 def isa_words(build: Callable[[Isa], list[Instruction]], arch: Arch = TINY) -> list[int]:
     isa = Isa(arch)
     return [isa.encode(each) for each in build(isa)]
@@ -218,7 +255,7 @@ def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register)
         move = isa.data_move(DataFlow.DRAM0_TO_LOCAL if port0 else DataFlow.LOCAL_TO_DRAM1, 0, 0, 1)
         return [move, isa.configure(register, 3), move, isa.configure(Register.TIMEOUT, 9), move]
 
-    rng, drained_from, windows = Random(0), 30, []
+    rng, drained_from, windows, dram = Random(0), 30, [], int(register is Register.DRAM1_OFFSET)
 
     class Drain(Watched):
         def drive(self, ports: Ports) -> None:
@@ -226,7 +263,11 @@ def test_a_dram_offset_moves_only_when_everything_is_drained(register: Register)
             ports["drained"] = ports.cycle < 2 or ports.cycle >= drained_from
 
         def on_taken(self, ports: Ports, item: int) -> None:
-            windows.append((ports.cycle, from_bits(issue_layout(TINY), item)["window"]))
+            windows.append((ports.cycle, window(TINY, ports, dram)))
+
+        def watch(self, ports: Ports) -> None:
+            super().watch(ports)
+            assert window(TINY, ports, dram) == 3 * (ports.cycle > drained_from), "what is outstanding still uses it"
 
     source = Source("i", isa_words(build), rng)
     bench(TINY).run(source, Drain("o", rng), Cycles(50))

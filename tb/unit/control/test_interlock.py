@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
-from weft.hw.contract.units import UNITS, unit_names
+from weft.hw.contract.units import depths, unit_names
 from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import issue_layout
 from weft.hw.parts.operations import SimdKind
 from weft.tb.bench.block_bench import Bench
 from weft.tb.bench.hazards import CELLS, TOUCHES, UNIT_OF_ACCESS, Touch
-from weft.tb.bench.issue_model import FREE_LATENCY, Issued, IssueSource, Units, find_waits, known, operation_layouts
+from weft.tb.bench.issue_model import (
+    FREE_LATENCY,
+    WINDOWS,
+    Issued,
+    IssueSource,
+    Units,
+    find_waits,
+    known,
+    operation_layouts,
+)
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2, dram_ports=SEPARATE)
@@ -46,8 +55,8 @@ class Maker:
     def add(self, unit: str, range0=None, range1=None, *, accumulators0: bool = False, **fields: Any) -> Issued:
         rng = self.rng
         numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
-                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "window": rng.getrandbits(16),
-                   "cache": rng.randrange(16), "sub": rng.getrandbits(8), "table": rng.randrange(2)}
+                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "cache": rng.randrange(16),
+                   "sub": rng.getrandbits(8), "table": rng.randrange(2)}
         operands = {}
         for index, span in enumerate((range0, range1)):
             noise = rng.randrange(20), rng.randrange(20)  # of an operand that is no range
@@ -114,8 +123,9 @@ def expected(issued: Issued) -> dict[str, Any]:
     if unit == "move_in":
         return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
     if unit != "simd":
-        place = {name: fields[name] for name in ("window", "cache", "dram1") if name in fields}
-        return {**tile, "dram": walks[1], **place}
+        place = {name: fields[name] for name in ("cache", "dram1") if name in fields}
+        window = WINDOWS[fields.get("dram1", int(unit.startswith("dram1")))]
+        return {**tile, "dram": walks[1], "window": window, **place}
     width, accumulator_bits = 2, (1 << ARCH.accumulator_address_width) - 1
     sub = fields["sub"]
     return {
@@ -132,7 +142,7 @@ def expected(issued: Issued) -> dict[str, Any]:
 def run(maker: Maker, rng: Random, *, give: float = 1.0, take: float = 1.0, busy_cycles: int = 1) -> None:
     program, arch = maker.program, maker.arch
     find_waits(program)
-    units = Units(program, operation_layouts(arch), expected, rng, busy_cycles, take)
+    units = Units(arch, program, operation_layouts(arch), expected, rng, busy_cycles, take)
     issue = IssueSource(program, issue_layout(arch), units, rng, give)
     bench(arch).run(units, issue, cycles=400 + 60 * len(program) * busy_cycles)
 
@@ -270,6 +280,7 @@ def test_every_unit_can_fill_its_queue_and_its_tracker(machine: str) -> None:
     """The first operation takes long: the rest wait, `ready` falls exactly when there is no room, and all ends well."""
     for unit in unit_names(MACHINES[machine]):
         maker = Maker(67, machine=machine)
-        for _ in range(UNITS[unit].outstanding + 2 * UNITS[unit].queue):
+        room = depths(MACHINES[machine], unit)
+        for _ in range(room.outstanding + 2 * room.queue):
             maker.one(unit)
         run(maker, maker.rng, take=0.2, busy_cycles=12)

@@ -1,0 +1,38 @@
+"""How far an operation reaches: the arithmetic of last addresses."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Mux
+
+from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.parts.operations import size_width
+
+FACTOR_WIDTH = 18
+"""Bits of a pitch in one product: as many as a DSP block multiplies, of any family."""
+FEW_TERMS = 4
+"""A product of so few bits is a sum of rows instead, which needs no DSP block."""
+
+
+def size_m1_width(arch: Arch) -> int:
+    """Bits of a legal operation's size - 1, and of a LoadLUT's whether legal or not: what is wider overruns every
+    on-chip memory."""
+    return max(size_width(arch), bits_to_count(arch.lut_depth))
+
+
+def beyond_depth(last, depth: int):
+    """Whether a last address is none of ``depth`` vectors."""
+    return last.beyond | (last.address >= depth)
+
+
+def partial_products(rows, pitch) -> list:
+    """Unsigned product in parts, one for each FACTOR_WIDTH bits of ``pitch``."""
+    factors = [pitch[low:low + FACTOR_WIDTH] for low in range(0, len(pitch), FACTOR_WIDTH)]
+    return [sum_of([Mux(bit, rows, 0) << index for index, bit in enumerate(factor)]) if len(factor) <= FEW_TERMS
+            else rows * factor for factor in factors]
+
+
+def sum_of(terms: list):
+    """As a tree, for speed."""
+    while len(terms) > 1:
+        terms = [sum(terms[index + 1:index + 2], terms[index]) for index in range(0, len(terms), 2)]
+    return terms[0]
