@@ -21,8 +21,7 @@ def ask(state, machine):
     if gate.whose[0] == SIMD:
         pipeline = state.pipeline
         place = pipeline.retired % DEPTH
-        if pipeline.writes[place]:
-            writes.bank[SIMD] = pipeline.write[place] & machine.accumulator_banks_mask
+        writes.bank[SIMD] = pipeline.write[place] & machine.accumulator_banks_mask
         writes.accumulates[SIMD] = pipeline.accumulates[place]
     else:
         stream = state.streams[INTO]
@@ -39,15 +38,24 @@ def step_gate(state, machine, now):
     for client in (SIMD, MOVE_OUT):
         if reads.bank[client] != NONE:  # who was let to ask and got nothing goes on asking
             gate.reader = client if reads.grant[client] else SIMD + MOVE_OUT - client
-    room = gate.held < 2
-    if gate.held and leaves(state, gate.whose[0]):
+    room, passing = gate.held < 2, pipeline.queued - pipeline.retired
+    passes = passing < 2
+    if passing and retires(state, pipeline):
+        passing -= 1
+    if state.ports[ACCUMULATOR_WRITES].grant[MOVE_IN]:
+        if stream.last[stream.given % DEPTH]:
+            finish(state, MOVE_IN)
+        stream.given += 1
+    if state.ports[ACCUMULATOR_WRITES].grant[SIMD] or state.ports[ACCUMULATOR_WRITES].grant[MOVE_IN]:
         gate.whose[0] = gate.whose[1]
         gate.held -= 1
-    if not (room if machine.slices else gate.held == 0):
-        return
-    result = pipeline.queued < pipeline.issued and pipeline.ready[pipeline.queued % DEPTH] <= now
+    result = pipeline.queued < pipeline.issued and pipeline.ready[pipeline.queued % DEPTH] <= now and (
+        passes if machine.slices else passing == 0)
+    if result and not pipeline.writes[pipeline.queued % DEPTH]:
+        pipeline.queued += 1
+        result = False
     row = ready(stream, now)
-    if not result and not row:
+    if not (result or row) or not (room if machine.slices else gate.held == 0):
         return
     gate.writer = SIMD if result and not (row and gate.writer == SIMD) else MOVE_IN
     gate.whose[gate.held] = gate.writer
@@ -59,21 +67,12 @@ def step_gate(state, machine, now):
 
 
 @kernel
-def leaves(state, client):
-    """Whether the first write held leaves: the accumulators took it, or it only passes."""
-    granted = state.ports[ACCUMULATOR_WRITES].grant[client]
-    pipeline, stream = state.pipeline, state.streams[INTO]
-    if client == SIMD:
-        place = pipeline.retired % DEPTH
-        if not granted and pipeline.writes[place]:
-            return False
-        if pipeline.done[place]:
-            finish(state, SIMD)
-        pipeline.retired_now += 1
-    else:
-        if not granted:
-            return False
-        if stream.last[stream.given % DEPTH]:
-            finish(state, MOVE_IN)
-        stream.given += 1
+def retires(state, pipeline):
+    """Whether the oldest of SIMD's results that are passing is over: the accumulators took it, or it writes nothing."""
+    place = pipeline.retired % DEPTH
+    if pipeline.writes[place] and not state.ports[ACCUMULATOR_WRITES].grant[SIMD]:
+        return False
+    if pipeline.done[place]:
+        finish(state, SIMD)
+    pipeline.retired_now += 1
     return True

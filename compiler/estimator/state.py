@@ -107,7 +107,8 @@ PIPELINE = np.dtype([
     ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH),
     ("written_at", "i8", (REGISTERS, SIMD_SLOTS)),
 ])
-"""Micro-operations under way: numbers in order of issue; those before ``queued`` have left the queue of results."""
+"""Micro-operations under way: numbers in order of issue; those before ``queued`` have left the queue of results
+and pass the accumulators or are ``retired``."""
 
 GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "i8", 2)])
 """In front of the accumulators: the unit that lets the other one read first, the one that was let to write last; how

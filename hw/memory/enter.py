@@ -38,7 +38,7 @@ class Enter(wiring.Component):
         ports, write = [getattr(self, name) for name in self._writers], self.accumulator_write.request
         requests = [port.request for port in ports]
         given = requests[0].payload.shape()
-        target = data.StructLayout({**{name: given[name].shape for name in ("address", "accumulate", "write", "last")},
+        target = data.StructLayout({**{name: given[name].shape for name in ("address", "accumulate", "last")},
                                     "whose": len(ports)})
         held = stage(m, self._arch, "held", data.StructLayout(
             {"target": target, **{name: given[name].shape for name in ("enter_shift", "data")}}), "target")
@@ -51,7 +51,7 @@ class Enter(wiring.Component):
             held.i.valid.eq(turns.requests.any()), held.i.payload.target.whose.eq(turns.grant),
             *(held.i.payload.target[name].eq(chosen[name]) for name in target.members if name != "whose"),
             *(held.i.payload[name].eq(chosen[name]) for name in ("enter_shift", "data")),
-            write.valid.eq(held.o.valid & leaving.write), held.o.ready.eq(~leaving.write | write.ready),
+            write.valid.eq(held.o.valid), held.o.ready.eq(write.ready),
             write.payload.address.eq(leaving.address), write.payload.accumulate.eq(leaving.accumulate),
         ]
         for index, port in enumerate(ports):

@@ -50,7 +50,7 @@ class MoveInUnit(wiring.Component):
         row, enter = rows.o.payload, self.accumulator_write
         m.d.comb += [
             enter.request.valid.eq(rows.o.valid), rows.o.ready.eq(enter.request.ready),
-            enter.request.payload.data.eq(row.data), enter.request.payload.write.eq(1),
+            enter.request.payload.data.eq(row.data),
             *(enter.request.payload[name].eq(row.tag[name]) for name in tag.members),
             self.done.eq(enter.written & enter.written_last),
         ]

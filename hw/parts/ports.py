@@ -84,13 +84,13 @@ class LeavePort(wiring.Signature):
 
 class EnterPort(wiring.Signature):
     """A unit's writes to the accumulators. ``request``: address, scalars, their enter shift, whether to ``accumulate``,
-    and ``last``, the unit's own mark; without ``write`` it only passes through. Later, in order, ``written`` pulses
-    when the accumulators took a request, or it passed, with its mark ``written_last``."""
+    and ``last``, the unit's own mark. Later, in order, ``written`` pulses when the accumulators took a request, with
+    its mark ``written_last``."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
-                "address": arch.accumulator_address_width, "accumulate": 1, "write": 1, "last": 1,
+                "address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
                 "enter_shift": shift_width(arch), "data": vector_layout(arch)}))),
             "written": In(1), "written_last": In(1),
         })

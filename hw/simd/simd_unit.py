@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -14,7 +14,7 @@ from weft.hw.contract.isa import SimdOpcode as Op
 from weft.hw.contract.timing import ENTER_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.parts.operations import simd_layout
 from weft.hw.parts.ports import EnterPort, LeavePort, local_read_port
-from weft.hw.parts.slices import sliced
+from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.issue import Issue
 from weft.hw.simd.lut import LookupTables, TableLoader
@@ -123,13 +123,23 @@ class SimdUnit(wiring.Component):
     def _write_back(self, m: Module, result: Value, valid: Value, micro: Any) -> Value:
         """The queue of results, and requests to enter. Returns when an operation is over."""
         enter = self.accumulator_write
-        queued = Signal(enter.request.payload.shape())
+        kind = data.StructLayout({"write": 1, "done": 1})
+        queued, head = (Signal(data.StructLayout({"kind": kind, "request": enter.request.payload.shape()}), name=name)
+                        for name in ("queued", "head"))
         m.submodules.queue = queue = SyncFIFO(width=len(queued.as_value()), depth=Issue.IN_FLIGHT)
+        # What comes behind a write that is under way to the accumulators waits here, so that all end in order.
+        passing = stage(m, self._arch, "passing", kind)
+        leaves = passing.o.valid & passing.o.ready
         m.d.comb += [
-            queued.address.eq(micro.write_address), queued.data.eq(result), queued.last.eq(micro.done),
-            *(queued[name].eq(micro[name]) for name in ("write", "accumulate", "enter_shift")),
+            queued.request.address.eq(micro.write_address), queued.request.data.eq(result),
+            *(queued.request[name].eq(micro[name]) for name in ("accumulate", "enter_shift")),
+            queued.kind.write.eq(micro.write), queued.kind.done.eq(micro.done),
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
-            enter.request.valid.eq(queue.r_rdy), enter.request.payload.eq(queue.r_data),
-            queue.r_en.eq(enter.request.ready), self.done.eq(enter.written & enter.written_last),
+            head.eq(queue.r_data), enter.request.payload.eq(head.request), passing.i.payload.eq(head.kind),
+            enter.request.valid.eq(queue.r_rdy & head.kind.write & passing.i.ready),
+            passing.i.valid.eq(queue.r_rdy & (~head.kind.write | enter.request.ready)),
+            queue.r_en.eq(passing.i.ready & (~head.kind.write | enter.request.ready)),
+            passing.o.ready.eq(~passing.o.payload.write | enter.written),
+            self.done.eq(leaves & passing.o.payload.done),
         ]
-        return enter.written
+        return leaves
