@@ -2,7 +2,7 @@
 
     beats -> fetch -> decoder -> interlock -+-> load_weight --+   local memory -- dram0 / dram1 read, write
              program reader                 +-> mat_mul ------+-> systolic array
-             supervisor, sampler            +-> simd ---------+-> accumulators
+             supervisor, sampler            +-> simd ---------+-> accumulators, by leave and enter
                                             +-> move_out, move_in
 """
 
@@ -29,19 +29,13 @@ from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.control.trace import TracePort
 from weft.hw.memory.accumulators import Accumulators
+from weft.hw.memory.enter import Enter
+from weft.hw.memory.leave import Leave
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.parts.delay import delayed
 from weft.hw.simd.simd_unit import SimdUnit
-
-
-def accumulator_ports(arch: Arch, *, writes: bool) -> dict[str, str]:
-    """Unit -> its port of the accumulators, besides MatMul's, which goes first. SIMD has a port of each kind."""
-    names = clients(arch, Memory.ACCUMULATORS, writes=writes)
-    both = clients(arch, Memory.ACCUMULATORS, writes=not writes)
-    kind = "write" if writes else "read"
-    return {name: f"{name}_{kind}" if name in both else name for name in names if name != "mat_mul"}
 
 
 def dram_ports(arch: Arch) -> dict[str, Axi4]:
@@ -90,8 +84,10 @@ class Core(wiring.Component):
         reads = {name: units[name].local_read for name in clients(arch, Memory.LOCAL, writes=False)}
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), first="mat_mul")
-        readers, writers = (accumulator_ports(arch, writes=kind) for kind in (False, True))
-        m.submodules.accumulators = accumulators = Accumulators(arch, tuple(readers.values()), tuple(writers.values()))
+        readers = clients(arch, Memory.ACCUMULATORS, writes=False)
+        writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
+        m.submodules.leave, m.submodules.enter = leave, enter = Leave(arch, readers), Enter(arch, writers)
+        m.submodules.accumulators = accumulators = Accumulators(arch, ("leave",), ("enter",))
         m.submodules.array = array = SystolicArray(arch)
 
         # instructions
@@ -111,11 +107,12 @@ class Core(wiring.Component):
             connect(m, port, getattr(local, name))
         connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
         m.d.comb += units["mat_mul"].crowded.eq(local.crowded | accumulators.crowded)
-        for name, unit in units.items():
-            if name in readers:
-                connect(m, unit.accumulator_read, getattr(accumulators, readers[name]))
-            if name in writers:
-                connect(m, unit.accumulator_write, getattr(accumulators, writers[name]))
+        connect(m, leave.accumulator_read, accumulators.leave)
+        connect(m, enter.accumulator_write, accumulators.enter)
+        for name in readers:
+            connect(m, units[name].accumulator_read, getattr(leave, name))
+        for name in writers:
+            connect(m, units[name].accumulator_write, getattr(enter, name))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in units if name in reads | writes]
@@ -141,8 +138,9 @@ class Core(wiring.Component):
         m.d.comb += [
             array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
             array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
-            array.swap.eq(mat_mul.swap), array.enter_shift.eq(mat_mul.enter_shift),
-            mat_mul.result.eq(array.result), mat_mul.result_valid.eq(array.result_valid),
+            array.swap.eq(mat_mul.swap), array.enter_bias.eq(mat_mul.enter_bias),
+            array.enter_shift.eq(mat_mul.enter_shift),
+            mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
             interlock.swapped.eq(mat_mul.swapped),
         ]
 

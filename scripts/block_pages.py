@@ -29,12 +29,14 @@ from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.core import Core
 from weft.hw.memory.accumulators import AccumulatorBank, Accumulators
+from weft.hw.memory.enter import Enter
+from weft.hw.memory.leave import Leave
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.numbers.once import BiasAdder
+from weft.hw.parts.numbers.once import BiasEnterer
 from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
 from weft.hw.parts.walker import Walker
 from weft.hw.simd.alu import Alu
@@ -45,8 +47,9 @@ FILE = Path(__file__).parents[1] / "docs" / "blocks.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, BiasAdder, LoadWeightUnit, MatMulUnit),
-    "Memories": (LocalMemory, Accumulators, AccumulatorBank, RoundRobin, ReadStream, MoveOutUnit, MoveInUnit),
+    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, BiasEnterer, LoadWeightUnit, MatMulUnit),
+    "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
+                 MoveInUnit),
     "SIMD": (SimdUnit, Alu),
     "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave, Stage, PingPong, RegisterSlice),
 }
@@ -63,7 +66,7 @@ name in `hw/contract/timing.py`.
 ```
  beats --> Fetch --> Decoder --> Interlock -+-> LoadWeightUnit --+  LocalMemory <--> DramReader / DramWriter (0 and 1)
  ProgramReader --^   ConfigRegisters        +-> MatMulUnit ------+-> SystolicArray
- CsrSlave, Supervisor, Sampler              +-> SimdUnit --------+-> Accumulators
+ CsrSlave, Supervisor, Sampler              +-> SimdUnit --------+-> Accumulators (by Leave and Enter)
                                             +-> MoveOutUnit, MoveInUnit
 ```
 """

@@ -13,7 +13,7 @@ LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 
 
 @kernel
-def ask(state, machine):
+def ask(state, machine, now):
     """Both units' requests of this cycle."""
     ports = state.ports[LOCAL_READS]
     for number in (LOAD_WEIGHT, MAT_MUL):
@@ -21,21 +21,29 @@ def ask(state, machine):
         operation = state.queued[number, unit.work]
         reads = unit.work != NONE and not unit.bias_row and not operation.zeroes
         ports.bank[number] = address0(unit, operation) & machine.local_banks_mask if reads else NONE
-    if pauses(state):
+    if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
 
 
 @kernel
-def pauses(state):
-    """Whether MatMul leaves a gap in this cycle."""
-    return state.control.patience == PATIENCE
+def pauses(state, now):
+    """Whether MatMul leaves a gap in this cycle: for those who wait for a memory, or until its bias may enter."""
+    return state.control.patience == PATIENCE or (now < state.control.enters_from and enters(state))
+
+
+@kernel
+def enters(state):
+    """Whether MatMul's next vector enters the bias anew."""
+    unit = state.units[MAT_MUL]
+    return (unit.work != NONE and unit.row == 0 and unit.vector == 0
+            and state.queued[MAT_MUL, unit.work].enters == 1)
 
 
 @kernel
 def count_patience(state, leaving):
     """Cycles in a row in which MatMul, with its request or with the sum ``leaving``, kept others waiting."""
     control, reads = state.control, state.ports[LOCAL_READS]
-    control.patience = control.patience + 1 if control.crowded and not pauses(state) else 0
+    control.patience = control.patience + 1 if control.crowded and control.patience != PATIENCE else 0
     control.crowded = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
     if leaving != NONE and not control.crowded:
         bank = leaving >> BANK_SHIFT
@@ -78,9 +86,11 @@ def step_mat_mul(state, machine, now):
     entering = NONE
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
-        if (operation.zeroes and not pauses(state)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
+        if (operation.zeroes and not pauses(state, now)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
             bank = address1(unit, operation) & machine.accumulator_banks_mask
             entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
+            if enters(state):
+                state.control.enters_from = now + machine.bias_interval
             if operation.swap and unit.row == 0 and unit.vector == 0:
                 state.control.swapped_now += 1
             step(unit, operation)

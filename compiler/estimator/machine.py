@@ -12,7 +12,7 @@ from weft.hw.contract.isa import Isa
 
 MACHINE = np.dtype([(name, "i8") for name in (
     "local_banks_mask", "accumulator_banks_mask", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
-    "stream_bytes", "lut_count", "product_latency", "register_latency", "simd_latency", "simd_block",
+    "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram",
 )])
@@ -42,6 +42,7 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "vector_bytes": arch.vector_bytes, "beat_bytes": arch.axi_data_width // 8, "max_burst": arch.axi_max_burst,
         "instruction_bytes": Isa(arch).instruction_bytes, "stream_bytes": arch.stream_width // 8,
         "lut_count": arch.lut_count, "product_latency": timing.product_latency(arch),
+        "bias_interval": timing.bias_interval(arch),
         "register_latency": timing.register_latency(arch),
         "simd_latency": timing.ROUNDED_READ_LATENCY + timing.execute_latency(arch),
         "simd_block": timing.SIMD_SLOTS - 1 if arch.simd_loop_depth else 1,

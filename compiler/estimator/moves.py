@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS, LOCAL_WRITES
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS, LOCAL_WRITES
 from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE, ROUNDED_READ_LATENCY
 
@@ -18,7 +18,7 @@ OUT_OF_DEPTH, INTO_DEPTH = ROUNDED_READ_LATENCY + READ_STREAM_SPARE, LOCAL_READ_
 
 @kernel
 def ask(state, machine):
-    """Both units' requests of this cycle, to read and to write."""
+    """Both units' requests of this cycle, but those to write accumulators."""
     unit, stream = state.units[MOVE_OUT], state.streams[OUT_OF]
     operation = state.queued[MOVE_OUT, unit.work]
     asks = unit.work != NONE and stream.pushed - stream.popped < OUT_OF_DEPTH
@@ -29,16 +29,13 @@ def ask(state, machine):
     operation = state.queued[MOVE_IN, unit.work]
     asks = unit.work != NONE and stream.pushed - stream.popped < INTO_DEPTH
     state.ports[LOCAL_READS].bank[MOVE_IN] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
-    writes = state.ports[ACCUMULATOR_WRITES]
-    writes.bank[MOVE_IN] = stream.bank[stream.given % DEPTH] if stream.out else NONE
-    writes.accumulates[MOVE_IN] = stream.accumulates[stream.given % DEPTH]
 
 
 @kernel
 def step_move_out(state, machine, now):
     stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
     granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
-    if give(state, machine, stream, LOCAL_WRITES, MOVE_OUT) and ready(stream, now):
+    if give(state, machine, stream) and ready(stream, now):
         stream.out += 1
         stream.popped += 1
     if granted:
@@ -51,16 +48,9 @@ def step_move_out(state, machine, now):
 
 @kernel
 def step_move_in(state, machine, now):
-    """One register more than on the way out."""
+    """Up to the end of the stream."""
     stream, unit = state.streams[INTO], state.units[MOVE_IN]
-    granted = state.ports[LOCAL_READS].grant[MOVE_IN]
-    if give(state, machine, stream, ACCUMULATOR_WRITES, MOVE_IN) and stream.turned:
-        stream.out += 1
-        stream.turned = 0
-    if not stream.turned and ready(stream, now):
-        stream.turned = 1
-        stream.popped += 1
-    if granted:
+    if state.ports[LOCAL_READS].grant[MOVE_IN]:
         operation = state.queued[MOVE_IN, unit.work]
         push(stream, address1(unit, operation) & machine.accumulator_banks_mask, is_last(unit, operation),
              operation.accumulate, now + INTO_LATENCY)
@@ -69,13 +59,13 @@ def step_move_in(state, machine, now):
 
 
 @kernel
-def give(state, machine, stream, port, number):
+def give(state, machine, stream):
     """The memory takes the row that asks to be written; with an operation's last one that is done. Whether there is
     room for the next one: one register, or a FIFO of two in its place."""
     room = stream.out < 2
-    if stream.out and state.ports[port].grant[number]:
+    if stream.out and state.ports[LOCAL_WRITES].grant[MOVE_OUT]:
         if stream.last[stream.given % DEPTH]:
-            finish(state, number)
+            finish(state, MOVE_OUT)
         stream.given += 1
         stream.out -= 1
     return room if machine.slices else stream.out == 0

@@ -33,7 +33,7 @@ OPERAND = [("memory", "i1"), ("writes", "i1"), ("base", "i4"), ("stride", "i4"),
 WORK = np.dtype([
     ("instruction", "i4"), ("unit", "i1"), ("size", "i4"), ("rows", "i4"),
     *((f"{name}{operand}", kind) for operand in (0, 1) for name, kind in OPERAND),
-    ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"),
+    ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"), ("enters", "i1"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
     ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
 ])
@@ -70,6 +70,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
                             | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
+    work["enters"] = work["swap"] | _other_shifts(work, register[Register.ENTER_SHIFT])
     return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
 
 
@@ -115,7 +116,8 @@ def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndar
 def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict[Register, np.ndarray]:
     """What each Configure register that shapes an operation holds at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
-               Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH)
+               Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
+               Register.ENTER_SHIFT)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
     for number in shaping:
@@ -231,6 +233,15 @@ def _argument_counts() -> np.ndarray:
     for code in SimdOpcode:
         counts[code] = simd_argument_count(code)
     return counts
+
+
+def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Whether a MatMul has another enter shift than the MatMul before it. ``shift``: of every instruction."""
+    mat_mul = np.flatnonzero(work["unit"] == UNIT_NAMES.index("mat_mul"))
+    shifts = shift[work["instruction"][mat_mul]]
+    others: np.ndarray = np.zeros(len(work), bool)
+    others[mat_mul[1:]] = shifts[1:] != shifts[:-1]
+    return others
 
 
 def _swaps(work: np.ndarray) -> np.ndarray:

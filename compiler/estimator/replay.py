@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.estimator import array, moves, reader, simd, writer
+from weft.compiler.estimator import array, enter, moves, reader, simd, writer
 from weft.compiler.estimator.interlock import commit, decode, fetch, fetch_heads
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.machine import DramTiming, machine_record
@@ -135,9 +135,10 @@ def replay(state, machine, work, drains, instructions, times, clock):
 @kernel
 def ask(state, machine, now):
     """Requests of the units to the memories, and their grants."""
-    array.ask(state, machine)
+    array.ask(state, machine, now)
     simd.ask(state, machine, now)
     moves.ask(state, machine)
+    enter.ask(state, machine)
     if machine.shared_dram:
         reader.ask(state, state.readers[0], DRAM_READ, machine)
         writer.ask(state, state.writers[0], DRAM_WRITE, machine)
@@ -160,6 +161,7 @@ def step(state, machine, now):
     """Every unit's cycle."""
     array.step_load_weight(state, machine, now)
     array.step_mat_mul(state, machine, now)
+    enter.step_gate(state, machine, now)
     simd.step_simd(state, machine, now)
     moves.step_move_out(state, machine, now)
     moves.step_move_in(state, machine, now)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.compiler.estimator.interlock import finish, offered, take
+from weft.compiler.estimator.interlock import offered, take
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS
 from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, LATER, NONE, SIMD, SLOTS
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
@@ -17,14 +17,10 @@ the register slice between the two."""
 
 @kernel
 def ask(state, machine, now):
-    """Requests of this cycle: to read for the operation at the door, to write what is out, to load a table."""
+    """Requests of this cycle: to read for the operation at the door, to load a table."""
     door, pipeline = state.micro[DOOR], state.pipeline
     reads = door.valid and door.reads and clear(pipeline, now)
     state.ports[ACCUMULATOR_READS].bank[SIMD] = door.read & machine.accumulator_banks_mask if reads else NONE
-    writes, place = state.ports[ACCUMULATOR_WRITES], pipeline.retired % DEPTH
-    asks = pipeline.out and pipeline.writes[place]
-    writes.bank[SIMD] = pipeline.write[place] & machine.accumulator_banks_mask if asks else NONE
-    writes.accumulates[SIMD] = pipeline.accumulates[place]
     sequencer, operation = state.sequencer, state.queued[SIMD, state.units[SIMD].taken % SLOTS]
     loads = sequencer.state == LOAD and sequencer.number < operation.size
     table = operation.base0 + sequencer.number * operation.stride0
@@ -40,11 +36,11 @@ def clear(pipeline, now):
 
 @kernel
 def step_simd(state, machine, now):
-    """From the results back to the operations, so that each part sees the state before this cycle."""
+    """From the pipeline back to the operations, so that each part sees the state before this cycle. Its results have
+    left it (``enter.py``)."""
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
     issues = door.valid and clear(pipeline, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])
-    write_back(state, machine, pipeline, now)
     if issues:
         enter(pipeline, machine, door, now)
     room = state.between < 2
@@ -60,25 +56,6 @@ def step_simd(state, machine, now):
 
 
 # -- the pipeline ------------------------------------------------------------------------------------------------------
-@kernel
-def write_back(state, machine, pipeline, now):
-    """Results leave through two registers, in order, the second one with register slices a FIFO of two."""
-    room = pipeline.out < 2
-    if pipeline.out:
-        place = pipeline.retired % DEPTH
-        if not pipeline.writes[place] or state.ports[ACCUMULATOR_WRITES].grant[SIMD]:
-            if pipeline.done[place]:
-                finish(state, SIMD)
-            pipeline.retired_now += 1
-            pipeline.out -= 1
-    if pipeline.head != NONE and (room if machine.slices else pipeline.out == 0):
-        pipeline.out += 1
-        pipeline.head = NONE
-    if pipeline.head == NONE and pipeline.queued < pipeline.issued and pipeline.ready[pipeline.queued % DEPTH] <= now:
-        pipeline.head = pipeline.queued
-        pipeline.queued += 1
-
-
 @kernel
 def enter(pipeline, machine, micro, now):
     place = pipeline.issued % DEPTH

@@ -59,10 +59,10 @@ DEPTH = 2 * max(OUTSTANDING_BURSTS, SIMD_IN_FLIGHT, WRITER_VECTORS_AHEAD,
 STREAM = np.dtype([
     ("pushed", "i8"), ("popped", "i8"), ("ready", "i8", DEPTH), ("bank", "i8", DEPTH), ("last", "i8", DEPTH),
     ("accumulates", "i8", DEPTH),
-    ("turned", "i8"), ("out", "i8"), ("given", "i8"),
+    ("out", "i8"), ("given", "i8"),
 ])
-"""Rows between a memory's answer and the other memory: a ring, a register (``turned``: 1 if it is full) and requests
-(``out``: how many wait), numbered in their order; so many were ``given`` to the memory."""
+"""Rows between a memory's answer and the other memory: a ring, and requests (``out``: how many wait), numbered in their
+order; so many were ``given`` to the memory. Into the accumulators the requests are those of GATE."""
 
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
@@ -105,11 +105,15 @@ SEQUENCER = np.dtype([
 PIPELINE = np.dtype([
     ("issued", "i8"), ("retired", "i8"), ("retired_now", "i8"), ("clear_from", "i8"), ("blocker", "i8"),
     ("queued", "i8"), ("ready", "i8", DEPTH), ("writes", "i8", DEPTH), ("write", "i8", DEPTH),
-    ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH), ("head", "i8"), ("out", "i8"),
+    ("accumulates", "i8", DEPTH), ("done", "i8", DEPTH),
     ("written_at", "i8", (REGISTERS, SIMD_SLOTS)),
 ])
-"""Micro-operations under way: numbers in order of issue; ``head`` holds one or NONE, ``out`` says how many behind it
-wait to be written."""
+"""Micro-operations under way: numbers in order of issue; those before ``queued`` have left the queue of results
+and pass the accumulators or are ``retired``."""
+
+GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "i8", 2)])
+"""In front of the accumulators: the unit that lets the other one read first, the one that was let to write last; how
+many writes are held, and whose each is."""
 
 CLIENTS = len(UNIT_NAMES)
 BANKS = max(LIMITS["local_banks"][1], LIMITS["accumulator_banks"][1])
@@ -124,12 +128,12 @@ CONTROL = np.dtype([
     ("next", "i8"), ("instruction", "i8"), ("entered", "i8"), ("entered_at", "i8", STAGES), ("bytes", "i8"),
     ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
-    ("crowded", "i8"), ("patience", "i8"),
+    ("crowded", "i8"), ("patience", "i8"), ("enters_from", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
 when the decoder is done with those before it; how many have ``entered`` the decoder, and when; ``bytes`` of program in
 front of it. ``crowded``: whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row
-before it."""
+before it; ``enters_from``: when a MatMul may enter the bias anew."""
 
 
 MOST_PRODUCTS = 1024
@@ -140,7 +144,7 @@ STATE = np.dtype([
     ("numbers", "i8", (len(UNIT_NAMES), SLOTS)), ("tracked", TRACKED, (len(UNIT_NAMES), SLOTS)),
     ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
     ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
-    ("pipeline", PIPELINE), ("ports", PORTS, 4),
+    ("pipeline", PIPELINE), ("gate", GATE), ("ports", PORTS, 4),
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
@@ -162,7 +166,8 @@ def new_state(arch: Arch, writer_vectors: int) -> np.void:
     state["products"] = NONE
     state["readers"]["starts"] = state["writers"]["starts"] = 1
     state["writers"]["places"] = writer_vectors
-    pipeline["head"] = pipeline["blocker"] = NONE
+    pipeline["blocker"] = NONE
+    state["gate"]["reader"], state["gate"]["writer"] = MOVE_OUT, MOVE_IN
     pipeline["written_at"] = -LATER
     ports["last"], ports["bank"] = CLIENTS - 1, NONE
     return state

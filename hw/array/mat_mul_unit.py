@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import LOCAL_READ_LATENCY, PATIENCE, array_latency
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.operations import mat_mul_layout, shift_width
 from weft.hw.parts.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
@@ -16,11 +16,13 @@ from weft.hw.parts.walker import Walker
 
 
 class MatMulUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last sum is written. ``swapped`` pulses when the first vector of an
-    operation that swaps was requested: from the next cycle on new weights may be requested.
+    """``operation`` in; ``done`` pulses when the accumulators took its last sum. ``swapped`` pulses when the first
+    vector of an operation that swaps was requested: from the next cycle on new weights may be requested.
 
-    One vector a cycle, operation after operation without a gap. Nothing behind the local memory ever waits: every
-    vector reaches the array LOCAL_READ_LATENCY cycles after its request, its sum the accumulators array_latency later.
+    One vector a cycle, operation after operation without a gap, as long as those that enter the bias anew (with
+    swapped weights, or with another enter shift than the operation before) lie bias_interval cycles apart. Nothing
+    behind the local memory ever waits: every vector reaches the array LOCAL_READ_LATENCY cycles after its request, its
+    sum the accumulators array_latency later.
     ``crowded``: a memory served this unit and kept somebody else waiting; after PATIENCE such cycles in a row no vector
     is requested for one cycle.
     """
@@ -32,34 +34,48 @@ class MatMulUnit(wiring.Component):
             "crowded": In(1),
             "local_read": Out(local_read_port(arch)),
             "activation": Out(vector_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
-            "enter_shift": Out(shift_width(arch)),
-            "result": In(sum_layout(arch)), "result_valid": In(1),
+            "enter_bias": Out(1), "enter_shift": Out(shift_width(arch)),
+            "result": In(sum_layout(arch)), "result_coming": In(1),
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        arch, layout = self._arch, mat_mul_layout(self._arch)
-        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
-        connect(m, wiring.flipped(self.operation), walker.i)
+        arch, walker = self._arch, self._walker(m)
         addresses = sliced(m, arch, "addresses", walker.o)
         at, operation, request = addresses.payload, addresses.payload.operation, self.local_read.request
-        pause = self._pause(m)
+        entering, enters = Signal(range(bias_interval(arch))), at.first & operation.enters  # cycles until another may
+        pause = self._pause(m) | (enters & (entering != 0))
         m.d.comb += [
             request.valid.eq(addresses.valid & ~operation.zeroes & ~pause),
             request.payload.eq(at.local),
             addresses.ready.eq((operation.zeroes | request.ready) & ~pause),
         ]
         taken = addresses.valid & addresses.ready
+        m.d.sync += entering.eq(Mux(taken & enters, bias_interval(arch) - 1, Mux(entering != 0, entering - 1, 0)))
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
-        head = data.StructLayout({"target": target, "swap": 1, "enter_shift": shift_width(arch)})
-        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, operation.enter_shift)
+        head = data.StructLayout({"target": target, "swap": 1, "enter_bias": 1,
+                                  "enter_shift": shift_width(arch)})
+        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, enters, operation.enter_shift)
         arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
-            m, arriving.target.as_value(), array_latency(arch), name="leaving")))
+            m, arriving.target.as_value(), array_latency(arch) - ACCUMULATE_DATA_LATENCY, name="leaving")))
         return m
+
+    def _walker(self, m: Module) -> Walker:
+        """Its operations know whether they enter the bias anew: that is found out on their way in."""
+        layout = data.StructLayout({**mat_mul_layout(self._arch).members, "enters": 1})
+        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
+        given, newest_shift = self.operation.payload, Signal(shift_width(self._arch))
+        m.d.comb += [
+            walker.i.valid.eq(self.operation.valid), self.operation.ready.eq(walker.i.ready),
+            walker.i.payload.as_value().eq(Cat(given, given.swap | (given.enter_shift != newest_shift))),
+        ]
+        with m.If(walker.i.valid & walker.i.ready):
+            m.d.sync += newest_shift.eq(given.enter_shift)
+        return walker
 
     def _pause(self, m: Module) -> Value:
         """Whether to leave a gap in this cycle."""
@@ -75,7 +91,7 @@ class MatMulUnit(wiring.Component):
         m.d.comb += [
             self.activation_valid.eq(arrived),
             self.activation.eq(self.local_read.response.payload),  # zeros when nothing was requested
-            self.swap.eq(arrived & arriving.swap),
+            self.swap.eq(arrived & arriving.swap), self.enter_bias.eq(arrived & arriving.enter_bias),
             self.enter_shift.eq(arriving.enter_shift),
         ]
 
@@ -83,9 +99,9 @@ class MatMulUnit(wiring.Component):
         """Out of the array: the accumulators always take it."""
         request = self.accumulator_write.request
         m.d.comb += [
-            request.valid.eq(self.result_valid),
+            request.valid.eq(self.result_coming),
             request.payload.address.eq(target.address),
             request.payload.accumulate.eq(target.accumulate),
-            request.payload.data.eq(self.result),
-            self.done.eq(self.result_valid & target.last),
+            self.accumulator_write.data.eq(self.result),
+            self.done.eq(self.result_coming & target.last),
         ]

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import array_latency
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency
 from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
@@ -22,12 +22,15 @@ from weft.hw.parts.ports import sum_layout, vector_layout
 class SystolicArray(wiring.Component):
     """bias + activation @ weights, for a vector every cycle; free running, without back-pressure.
 
-    * ``activation`` counts where ``activation_valid`` is high; ``enter_shift`` belongs to it and enters the bias.
-      The vector's sums are ``result``, with ``result_valid``, ``latency`` (``timing.array_latency``) cycles later.
+    * ``activation`` counts where ``activation_valid`` is high. The vector's sums are ``result``, ``latency``
+      (``timing.array_latency``) cycles later; ``result_coming`` says so ACCUMULATE_DATA_LATENCY cycles ahead.
     * ``shift`` shifts ``weight`` into the shadow weight column: it becomes the bias row, what was there moves one row
       down, and the last row's is lost. Fewer than array_size + 1 shifts keep the rest.
     * ``swap``, with ``activation_valid``: this vector is the first that uses what the shadow column holds after all
       shifts of earlier cycles. The shadow column stays as it is.
+
+    * ``enter_bias``, with ``activation_valid``: from this vector on the bias counts as ``enter_shift`` enters it. It
+      comes with each swap, and ``timing.bias_interval`` cycles behind the one before at the earliest.
 
     Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap (the
     swap does not see it) or in any later one, and a swap may come in the cycle after the last shift.
@@ -39,9 +42,9 @@ class SystolicArray(wiring.Component):
         self.latency = array_latency(arch)
         super().__init__({
             "activation": In(vector_layout(arch)), "activation_valid": In(1), "swap": In(1),
-            "enter_shift": In(unsigned(shift_width(arch))),
+            "enter_bias": In(1), "enter_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
-            "result": Out(sum_layout(arch)), "result_valid": Out(1),
+            "result": Out(sum_layout(arch)), "result_coming": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -51,11 +54,11 @@ class SystolicArray(wiring.Component):
         # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.
         shifts = DelayLine(m, self.shift, 2 * size - 2, name="shift_wave", reset=True)
         swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 2, name="swap_wave", reset=True)
-        enter_shifts = DelayLine(m, self.enter_shift, 2 * size - 1, name="enter_shift_wave")
-        m.d.comb += self.result_valid.eq(
-            delayed(m, self.activation_valid, self.latency, name="valid_wave", reset=True))
+        m.d.comb += self.result_coming.eq(delayed(
+            m, self.activation_valid, self.latency - ACCUMULATE_DATA_LATENCY, name="valid_wave", reset=True))
 
         activations: list[Value] = [delayed(m, self.activation[r], r, name=f"activation_skew_{r}") for r in range(size)]
+        columns, biases = [], []
         for j in range(size):
             m.submodules[f"bias_{j}"] = bias = ShadowWeight(self._arch.number.width)
             m.d.comb += [
@@ -76,7 +79,11 @@ class SystolicArray(wiring.Component):
                 activations[r] = element.activation_o
             for above, element in pairwise(column):
                 m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
-            total = circuits(self._arch).add_bias(m, j, active_bias, enter_shifts.tap(size + j), column)
+            columns.append(column)
+            biases.append(active_bias)
+        totals = circuits(self._arch).add_biases(
+            m, biases, self.enter_bias & self.activation_valid, self.enter_shift, columns)
+        for j, total in enumerate(totals):
             m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
         return m
 

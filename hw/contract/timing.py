@@ -12,6 +12,12 @@ ACCUMULATOR_READ_LATENCY = 5
 """From an accumulator read request taken to its response: arbitration register, block RAM, output register, the row
 with older writes, and with the newest."""
 
+ACCUMULATE_DATA_LATENCY = 3
+"""From a write or a sum taken by the accumulators to its row."""
+
+ENTER_LATENCY = 1
+"""From a unit's request to write scalars into the accumulators taken to the write offered to them."""
+
 PATIENCE = 16
 """Cycles in a row in which MatMul, which both memories serve first, keeps others waiting before it leaves a gap of one.
 A power of two, more than any walk that goes round the banks comes to."""
@@ -31,8 +37,14 @@ def array_latency(arch: Arch) -> int:
 
 
 def product_latency(arch: Arch) -> int:
-    """From MatMul's request of a vector taken to its sum offered to the accumulators."""
-    return LOCAL_READ_LATENCY + array_latency(arch)
+    """From MatMul's request of a vector taken to its sum announced to the accumulators."""
+    return LOCAL_READ_LATENCY + array_latency(arch) - ACCUMULATE_DATA_LATENCY
+
+
+def bias_interval(arch: Arch) -> int:
+    """From a vector that enters the bias anew (swapped weights, or another enter shift) to the next one that may: one
+    unit enters column after column. 1 where scalars need no entering."""
+    return arch.array_size if arch.numbers.has_points else 1
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------

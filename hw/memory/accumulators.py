@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.memory.local import respond, served
 from weft.hw.parts.arbiter import RoundRobin
@@ -34,7 +34,8 @@ class Accumulators(wiring.Component):
 
     An accumulate needs the read and the write port of its bank, an overwrite the write port, a read the read port.
     After ``mat_mul``, writers take turns; a reader and an accumulating writer that want one read port alternate.
-    ``crowded``: a sum kept another client waiting in this cycle.
+    ``crowded``: a sum kept another client waiting in this cycle. A row written follows its request
+    ACCUMULATE_DATA_LATENCY cycles later, when its bank has read what it may be added to.
     Everything taken is seen by everything taken in a later cycle, back to back on one address too. acc' = sat(value)
     or sat(acc + value). Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
     """
@@ -55,9 +56,7 @@ class Accumulators(wiring.Component):
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
         readers = [getattr(self, name) for name in self._readers]
         writers = [getattr(self, name) for name in self._writers]
-        wide = wide_layout(arch)
-        rows = [delayed(m, widened(port.request.payload.data, wide), 1, name=f"{name}_row")
-                for name, port in zip(("mat_mul", *self._writers), (self.mat_mul, *writers), strict=True)]
+        rows = [widened(port.data, wide_layout(arch)) for port in (self.mat_mul, *writers)]
         grants, banks = [], []
         m.d.comb += self.mat_mul.request.ready.eq(1)
         for index in range(interleave.count):
@@ -87,7 +86,7 @@ class Accumulators(wiring.Component):
                    rows: list):
         """Fill one bank's request register; returns the readers' one-hot grant.
 
-        ``rows``: what ``mat_mul`` and the writers gave a cycle ago, so that a grant drives no wide multiplexer.
+        ``rows``: what ``mat_mul`` and the writers give.
         """
         sums = self.mat_mul.request
         mat_mul = Signal(name=f"mat_mul_in_bank{index}")
@@ -117,22 +116,19 @@ class Accumulators(wiring.Component):
                 m.d.comb += port.request.ready.eq(1)
         row = select(chosen, [interleave.row(request.payload.address) for request in requests])
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
-        source = Signal(len(chosen), name=f"source{index}")
-        # Without a reset Xilinx makes this register and the two behind it shift registers, a table for each bit.
-        register = {"w_complement": Signal.like(bank.w_complement, reset_less=bool(self._arch.register_slices),
-                                                name=f"w_complement{index}")}
-        register |= {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
-                     for name in ("w_accumulate", "w_addr", "r_addr")}
+        source = delayed(m, chosen, ACCUMULATE_DATA_LATENCY, name=f"source{index}")
+        register = {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
+                    for name in ("w_accumulate", "w_addr", "r_addr", "w_complement")}
         m.d.comb += [getattr(bank, name).eq(value) for name, value in register.items()]
         m.d.sync += [
             bank.w_en.eq(chosen.any()), register["w_accumulate"].eq(adds), register["w_addr"].eq(row),
-            source.eq(chosen), register["w_complement"].as_value().eq(~select(source, rows)),
+            register["w_complement"].as_value().eq(~select(source, rows)),
             register["r_addr"].eq(Mux(adds, row, read_row)),
         ]
         return grant
 
 
-def widened(row, layout: data.ArrayLayout):
+def widened(row: data.View, layout: data.ArrayLayout) -> Value:
     """Each scalar of a row sign-extended to the scalars of ``layout``."""
     width = layout.elem_shape.width
     return Cat(*(resize(row[lane], width) for lane in range(layout.length)))
@@ -140,7 +136,7 @@ def widened(row, layout: data.ArrayLayout):
 
 class AccumulatorBank(wiring.Component):
     """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it; ``w_complement``, its scalars complemented, a cycle later.
+    it; ``w_complement``, its scalars complemented, ACCUMULATE_DATA_LATENCY cycles later.
 
     The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
     ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
@@ -193,13 +189,11 @@ class AccumulatorBank(wiring.Component):
         add_result, add_fetched = Signal(), Signal()
         accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
         m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
-        complement = data.View(self.w_complement.shape(), delayed(
-            m, self.w_complement, 2, name="complement"))
         result = Signal(self.result.shape(), reset_less=True)
         for lane in range(self._arch.array_size):
             rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
             old = select(Cat(add_result, add_fetched), rows).as_signed()
-            m.d.sync += result[lane].eq(saturate(~(complement[lane] - old), self._arch.accumulator_bits))
+            m.d.sync += result[lane].eq(saturate(~(self.w_complement[lane] - old), self._arch.accumulator_bits))
         m.d.comb += self.result.eq(result)
 
 

@@ -1,35 +1,33 @@
-"""DataMove from local memory into the accumulators, entering by the enter shift, replacing or accumulating."""
+"""DataMove from local memory into the accumulators, replacing or accumulating."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.fixed_point import fitting, reached
-from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import move_in_layout, shift_width
-from weft.hw.parts.ports import accumulator_layout, accumulator_write_port, local_read_port
-from weft.hw.parts.slices import sliced, stage
+from weft.hw.parts.ports import EnterPort, local_read_port
+from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
 
 class MoveInUnit(wiring.Component):
     """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle.
 
-    LATENCY: from an operation taken to its first write request, where nothing stalls; with register slices one more.
+    LATENCY: from an operation taken to its first request to enter, where nothing stalls; with register slices one more.
     """
 
-    LATENCY = Walker.LATENCY + LOCAL_READ_LATENCY + ReadStream.LATENCY + 2
+    LATENCY = Walker.LATENCY + LOCAL_READ_LATENCY + ReadStream.LATENCY
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(move_in_layout(arch))), "done": Out(1),
-            "local_read": Out(local_read_port(arch)), "accumulator_write": Out(accumulator_write_port(arch)),
+            "local_read": Out(local_read_port(arch)), "accumulator_write": Out(EnterPort(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -49,37 +47,11 @@ class MoveInUnit(wiring.Component):
             rows.i.payload.tag.last.eq(at.last), rows.i.payload.tag.accumulate.eq(operation.accumulate),
             rows.i.payload.tag.enter_shift.eq(operation.enter_shift),
         ]
-        self._write(m, rows.o)
-        return m
-
-    def _write(self, m: Module, rows) -> None:
-        """Enter in two steps, each with a register, into the accumulators' write port."""
-        arch, request, tag = self._arch, self.accumulator_write.request, rows.payload.tag
-        turned = Signal(rows.payload.shape().members["tag"], name="turned_tag")
-        turned_valid = Signal()
-        target = data.StructLayout({name: tag.shape()[name].shape for name in ("address", "accumulate", "last")})
-        entered = stage(m, arch, "entered", data.StructLayout(
-            {"data": accumulator_layout(arch), "target": target}), "target")
-        incoming, outgoing, written = entered.i, entered.o, entered.o.payload
+        row, enter = rows.o.payload, self.accumulator_write
         m.d.comb += [
-            rows.ready.eq(~turned_valid | incoming.ready), incoming.valid.eq(turned_valid),
-            *(incoming.payload.target[name].eq(turned[name]) for name in target.members),
-            request.valid.eq(outgoing.valid), outgoing.ready.eq(request.ready),
-            request.payload.address.eq(written.target.address), request.payload.data.eq(written.data),
-            request.payload.accumulate.eq(written.target.accumulate),
-            self.done.eq(request.valid & request.ready & written.target.last),
+            enter.request.valid.eq(rows.o.valid), rows.o.ready.eq(enter.request.ready),
+            enter.request.payload.data.eq(row.data),
+            *(enter.request.payload[name].eq(row.tag[name]) for name in tag.members),
+            self.done.eq(enter.written & enter.written_last),
         ]
-        with m.If(rows.ready):
-            m.d.sync += [turned_valid.eq(rows.valid), turned.eq(tag)]
-        width, numbers = arch.accumulator_bits, circuits(arch)
-        fits, from_shift = fitting(tag.enter_shift, arch.number.width, width), Signal(width, reset_less=True)
-        with m.If(rows.ready):
-            m.d.sync += from_shift.eq(reached(tag.enter_shift, width))
-        for lane in range(arch.array_size):
-            scalar = rows.payload.data[lane]
-            step = numbers.turn(scalar, tag.enter_shift, fits)
-            value = Signal(len(step), name=f"turned_{lane}", reset_less=True)
-            with m.If(rows.ready):
-                m.d.sync += value.eq(step)
-            m.d.comb += incoming.payload.data[lane].eq(
-                numbers.place(value, turned.enter_shift, from_shift))
+        return m

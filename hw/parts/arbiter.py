@@ -13,13 +13,13 @@ class RoundRobin(wiring.Component):
     its turn before its own request is ready.
 
     A request that stays is granted within ``count`` grants, so nobody starves. ``advance``: this cycle's grant was
-    used; only then does the turn pass on.
+    used; only then does the turn pass on. ``keeps``: a request whose grant was not used keeps it.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, keeps: bool = False) -> None:
         super().__init__({"requests": In(count), "grant": Out(count), "open": Out(count),
                           "advance": In(1)})
-        self.count = count
+        self.count, self._keeps = count, keeps
 
     @staticmethod
     def reference(requests: int, last: int, count: int) -> int:
@@ -42,4 +42,7 @@ class RoundRobin(wiring.Component):
         with m.If(self.advance & self.grant.any()):
             above = [self.grant[:index].any() if index else 0 for index in range(self.count)]
             m.d.sync += later.eq(Cat(*above))
+        if self._keeps:
+            with m.If(~self.advance & self.grant.any()):
+                m.d.sync += later.eq(Cat(*(self.grant[:index + 1].any() for index in range(self.count))))
         return m

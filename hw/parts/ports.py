@@ -12,6 +12,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
+from weft.hw.parts.operations import shift_width
 
 
 def vector_layout(arch: Arch) -> data.ArrayLayout:
@@ -22,6 +23,11 @@ def vector_layout(arch: Arch) -> data.ArrayLayout:
 def accumulator_layout(arch: Arch) -> data.ArrayLayout:
     """A row of the accumulators: array_size scalars of accumulator_width bits."""
     return data.ArrayLayout(signed(arch.accumulator_bits), arch.array_size)
+
+
+def rounded_layout(arch: Arch) -> data.ArrayLayout:
+    """A row that still has to be clipped (``fixed_point.clip``), a LUT's work for who takes it."""
+    return data.ArrayLayout(unsigned(arch.number.width + 2), arch.array_size)
 
 
 def partial_sum_width(arch: Arch) -> int:
@@ -54,12 +60,39 @@ class WritePort(wiring.Signature):
 
 
 class AccumulatePort(wiring.Signature):
-    """``request``: address, row, and whether to add to what is there (saturating) instead of replacing it."""
+    """``request``: address, and whether to add to what is there (saturating) instead of replacing it. ``data``: the
+    row, ACCUMULATE_DATA_LATENCY cycles after the request was taken."""
 
     def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
         super().__init__({
+            "request": Out(stream.Signature(data.StructLayout({"address": address_width, "accumulate": 1}))),
+            "data": Out(row),
+        })
+
+
+class LeavePort(wiring.Signature):
+    """A unit's reads of the accumulators. ``request``: address and leave shift; ``response``: the row rounded off
+    (:func:`rounded_layout`), ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
+
+    def __init__(self, arch: Arch) -> None:
+        super().__init__({
             "request": Out(stream.Signature(data.StructLayout(
-                {"address": address_width, "accumulate": 1, "data": row}))),
+                {"address": arch.accumulator_address_width, "leave_shift": shift_width(arch)}))),
+            "response": In(stream.Signature(rounded_layout(arch), always_ready=True)),
+        })
+
+
+class EnterPort(wiring.Signature):
+    """A unit's writes to the accumulators. ``request``: address, scalars, their enter shift, whether to ``accumulate``,
+    and ``last``, the unit's own mark. Later, in order, ``written`` pulses when the accumulators took a request, with
+    its mark ``written_last``."""
+
+    def __init__(self, arch: Arch) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(data.StructLayout({
+                "address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
+                "enter_shift": shift_width(arch), "data": vector_layout(arch)}))),
+            "written": In(1), "written_last": In(1),
         })
 
 

@@ -10,9 +10,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.memory.leave import rounded_layout
 from weft.hw.parts import fixed_point
-from weft.hw.parts.ports import vector_layout
+from weft.hw.parts.ports import rounded_layout, vector_layout
 from weft.hw.simd.lut import values_layout
 from weft.hw.simd.micro import Source, register_width, slot_count
 

@@ -11,18 +11,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode as Op
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
-from weft.hw.memory.leave import Leave
-from weft.hw.parts import fixed_point
-from weft.hw.parts.numbers import circuits
-from weft.hw.parts.operations import shift_width, simd_layout
-from weft.hw.parts.ports import (
-    accumulator_layout,
-    accumulator_read_port,
-    accumulator_write_port,
-    local_read_port,
-    vector_layout,
-)
+from weft.hw.contract.timing import ENTER_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
+from weft.hw.parts.operations import simd_layout
+from weft.hw.parts.ports import EnterPort, LeavePort, local_read_port
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.issue import Issue
@@ -49,20 +40,19 @@ class SimdUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         self.register_latency = register_latency(arch)
-        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 3  # queue, two stages of entering
+        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 1 + ENTER_LATENCY  # one in the queue
         self.memory_latency = after_issue + 1
         self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
             "operation": In(stream.Signature(simd_layout(arch))), "done": Out(1),
-            "accumulator_read": Out(accumulator_read_port(arch)),
-            "accumulator_write": Out(accumulator_write_port(arch)),
+            "accumulator_read": Out(LeavePort(arch)), "accumulator_write": Out(EnterPort(arch)),
         }
         if arch.lut_count:
             members["local_read"] = Out(local_read_port(arch))
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        # operation -> sequencer -> issue -> (read, leave) -> registers -> ALU, tables -> queue -> enter -> write
+        # operation -> sequencer -> issue -> (read) -> registers -> ALU, tables -> queue -> (enter)
         m = Module()
         arch = self._arch
         m.submodules.sequencer = sequencer = Sequencer(arch)
@@ -77,17 +67,17 @@ class SimdUnit(wiring.Component):
                          for name in ("load_valid", "load_table", "load_entry", "load_vector")]
         connect(m, flipped(self.operation), sequencer.i)
         connect(m, sliced(m, arch, "micro", sequencer.o), issue.i)
-        connect(m, issue.request, flipped(self.accumulator_read.request))
         m.d.comb += sequencer.drained.eq(issue.drained)
 
         stages = self._stages(m, issue)
-        m.submodules.leave = leave = Leave(arch)
+        read = self.accumulator_read
         m.d.comb += [
-            leave.row.eq(self.accumulator_read.response.payload),
-            leave.shift.eq(stages[ACCUMULATOR_READ_LATENCY - 1][1].leave_shift), registers.input.eq(leave.rounded),
+            read.request.valid.eq(issue.request.valid), issue.request.ready.eq(read.request.ready),
+            read.request.payload.address.eq(issue.request.payload),
+            read.request.payload.leave_shift.eq(issue.o.leave_shift), registers.input.eq(read.response.payload),
         ]
         result = self._execute(m, registers, stages[ROUNDED_READ_LATENCY - 1], stages[ROUNDED_READ_LATENCY], stages[-1])
-        m.d.comb += issue.retired.eq(self._write_back(m, result, stages[-2][1].enter_shift, *stages[-1]))
+        m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))
         return m
 
     def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
@@ -130,52 +120,26 @@ class SimdUnit(wiring.Component):
         ]
         return result
 
-    def _write_back(self, m: Module, result: Value, coming_shift: Value, valid: Value, micro: Any) -> Value:
-        """Queue, entering, write request. ``coming_shift``: micro's enter shift, a cycle before it. Returns when an
-        operation is over."""
-        arch, request = self._arch, self.accumulator_write.request
-        fields = data.StructLayout({
-            "address": arch.accumulator_address_width, "write": 1, "accumulate": 1, "done": 1,
-            "enter_shift": shift_width(arch), "fits": arch.number.width - 1,
-        })
-        entry = data.StructLayout({"fields": fields, "row": vector_layout(arch)})
-        queued, first, head = Signal(entry), Signal(entry), Signal(fields, reset_less=True)
-        fits = Signal(arch.number.width - 1, reset_less=True)
-        m.d.sync += fits.eq(fixed_point.fitting(coming_shift, arch.number.width, arch.accumulator_bits))
-        m.submodules.queue = queue = SyncFIFO(width=entry.size, depth=Issue.IN_FLIGHT)
+    def _write_back(self, m: Module, result: Value, valid: Value, micro: Any) -> Value:
+        """The queue of results, and requests to enter. Returns when an operation is over."""
+        enter = self.accumulator_write
+        kind = data.StructLayout({"write": 1, "done": 1})
+        queued, head = (Signal(data.StructLayout({"kind": kind, "request": enter.request.payload.shape()}), name=name)
+                        for name in ("queued", "head"))
+        m.submodules.queue = queue = SyncFIFO(width=len(queued.as_value()), depth=Issue.IN_FLIGHT)
+        # What comes behind a write that is under way to the accumulators waits here, so that all end in order.
+        passing = stage(m, self._arch, "passing", kind)
+        leaves = passing.o.valid & passing.o.ready
         m.d.comb += [
-            queued.fields.address.eq(micro.write_address), queued.row.eq(result),
-            *(queued.fields[name].eq(micro[name]) for name in ("write", "accumulate", "done", "enter_shift")),
-            queued.fields.fits.eq(fits),
+            queued.request.address.eq(micro.write_address), queued.request.data.eq(result),
+            *(queued.request[name].eq(micro[name]) for name in ("accumulate", "enter_shift")),
+            queued.kind.write.eq(micro.write), queued.kind.done.eq(micro.done),
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
-            first.eq(queue.r_data),
+            head.eq(queue.r_data), enter.request.payload.eq(head.request), passing.i.payload.eq(head.kind),
+            enter.request.valid.eq(queue.r_rdy & head.kind.write & passing.i.ready),
+            passing.i.valid.eq(queue.r_rdy & (~head.kind.write | enter.request.ready)),
+            queue.r_en.eq(passing.i.ready & (~head.kind.write | enter.request.ready)),
+            passing.o.ready.eq(~passing.o.payload.write | enter.written),
+            self.done.eq(leaves & passing.o.payload.done),
         ]
-        head_valid = Signal()
-        target = data.StructLayout({name: fields[name].shape for name in ("address", "write", "accumulate", "done")})
-        out = stage(m, arch, "out", data.StructLayout(
-            {"data": accumulator_layout(arch), "target": target}), "target")
-        leaving, leaves = out.o.payload.target, out.o.valid & out.o.ready
-        m.d.comb += [
-            queue.r_en.eq(~head_valid | out.i.ready), out.i.valid.eq(head_valid),
-            *(out.i.payload.target[name].eq(head[name]) for name in target.members),
-            request.valid.eq(out.o.valid & leaving.write), request.payload.data.eq(out.o.payload.data),
-            request.payload.address.eq(leaving.address), request.payload.accumulate.eq(leaving.accumulate),
-            out.o.ready.eq(~leaving.write | request.ready), self.done.eq(leaves & leaving.done),
-        ]
-        with m.If(queue.r_en):
-            m.d.sync += [head_valid.eq(queue.r_rdy), head.eq(first.fields)]
-        # Entering: the first step on the way to the head, the second on the way out.
-        shifts, width = (first.fields.enter_shift, head.enter_shift), arch.accumulator_bits
-        numbers = circuits(arch)
-        from_shift = Signal(width, reset_less=True)
-        with m.If(queue.r_en):
-            m.d.sync += from_shift.eq(fixed_point.reached(shifts[0], width))
-        for lane in range(arch.lane_count):
-            scalar = first.row[lane]
-            step = numbers.turn(scalar, shifts[0], first.fields.fits)
-            turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
-            with m.If(queue.r_en):
-                m.d.sync += turned.eq(step)
-            m.d.comb += out.i.payload.data[lane].eq(
-                numbers.place(turned, shifts[1], from_shift))
         return leaves

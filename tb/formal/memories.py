@@ -8,10 +8,10 @@ from amaranth.hdl import Const, Mux, Signal, Value
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
-from weft.hw.memory.accumulators import Accumulators
 from weft.hw.memory.local import LocalMemory
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.fixed_point import resize, saturate
+from weft.tb.bench.on_accumulators import RowsAtOnce
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, is_zero, ones
 from weft.tb.formal.prove import BOUNDED, Proof
@@ -102,7 +102,7 @@ def local(broken: Broken | None = None) -> Harness:
 def accumulator_ports(broken: Broken | None = None) -> Harness:
     """Two readers, the array and two writers on two banks."""
     harness = Harness()
-    block = Accumulators(CELLS, ("r0", "r1"), ("w0", "w1"))
+    block = RowsAtOnce(CELLS, ("r0", "r1"), ("w0", "w1"))
     harness.block(block, leave=("mat_mul.request.ready",), broken=broken)
     writes, reads = [block.mat_mul, block.w0, block.w1], [block.r0, block.r1]
     one_bank_one_port(harness, "writes", [port.request for port in writes], lambda request: request.payload.address[0])
@@ -121,7 +121,7 @@ def accumulators(arch: Arch) -> Any:
     """Lane 0 of any cell, written and accumulated by the array and a writer, back to back as they like."""
     def build(broken: Broken | None = None) -> Harness:
         harness = Harness()
-        block = Accumulators(arch, ("r0",), ("w0",))
+        block = RowsAtOnce(arch, ("r0",), ("w0",))
         harness.block(block, broken=broken)
         width = arch.accumulator_bits
         cell = Seen(harness, arch.accumulator_address_width, width)
@@ -146,8 +146,8 @@ PROOFS = [
           "local memory: one client a bank and port, the first at once; reads see the last write to any address", local,
           {"read0.grant": lambda *_: 0b11}, 8, BOUNDED),
     Proof("accumulator_ports", "accumulators: one client a bank and port, the array never waits", accumulator_ports,
-          {"writes0.open": lambda *_: 0b11}, 2),
+          {"accumulators.writes0.open": lambda *_: 0b11}, 2),
     Proof("accumulators", "accumulators: reads see every write and accumulate taken before, back to back",
           accumulators(CELLS.replace(accumulator_depth=2, accumulator_banks=1, accumulator_width=4)),
-          {"bank0.hit1": is_zero}, 10, BOUNDED, fast=False),
+          {"accumulators.bank0.hit1": is_zero}, 10, BOUNDED, fast=False),
 ]

@@ -17,10 +17,13 @@ from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
     LOCAL_READ_LATENCY,
     READ_STREAM_SPARE,
+    ROUNDED_READ_LATENCY,
     WRITER_VECTORS_AHEAD,
 )
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
+from weft.hw.memory.enter import Enter
+from weft.hw.memory.leave import Leave
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
@@ -58,15 +61,19 @@ def buffered_fifo(harness: Harness, inside: Inside, path: str) -> Any:
     return level + shown
 
 
-def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str,
-                       between: tuple[str, ...] = ()) -> None:
-    """Everything requested is under way in the memory, ``between`` it and the FIFO, or there; each has its tag."""
+def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str) -> None:
+    """Everything requested is under way in the memory or in the FIFO; each has its tag."""
     rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
-    under_way, stages = inside(f"{path}under_way"), [harness.under_way[request], *(inside(valid) for valid in between)]
-    harness.always(under_way == rows + sum(ones(stage) for stage in stages), "rows_under_way")
+    under_way, requested = inside(f"{path}under_way"), harness.under_way[request]
+    harness.always(under_way == rows + ones(requested), "rows_under_way")
     harness.always(under_way == tags, "a_tag_each")
-    depth = sum(len(stage) for stage in stages) + READ_STREAM_SPARE
-    harness.always(inside(f"{path}room") == (under_way != depth), "room_for_what_is_under_way")
+    harness.always(inside(f"{path}room") == (under_way != len(requested) + READ_STREAM_SPARE),
+                   "room_for_what_is_under_way")
+
+
+def leave_keeps(harness: Harness, block: Leave, inside: Inside) -> None:
+    """The turns of two readers: a row of ones from one place on, that is none, the upper one or both."""
+    harness.always(inside("turns.later") != 1, "turns_are_a_row_of_ones")
 
 
 def writer_places(harness: Harness, block: DramWriter, inside: Inside) -> None:
@@ -120,14 +127,17 @@ PROOFS = [
           latency=LOCAL_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
               h, None, inside, "rows.", "local_read_request")),
     rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
-          latency=ACCUMULATOR_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
-              h, None, inside, "rows.", "accumulator_read_request", ("rounded_valid",))),
+          latency=ROUNDED_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
+              h, None, inside, "rows.", "accumulator_read_request")),
+    rules("leave", "the reads of Leave", lambda: Leave(SMALL, ("simd", "move_out")), {"turns.later": toggles},
+          latency=ACCUMULATOR_READ_LATENCY, invariants=leave_keeps),
+    rules("enter", "the writes of Enter", lambda: Enter(SMALL, ("simd", "move_in")), {"held.o__valid": toggles}),
     rules("mat_mul", "reads of the MatMulUnit", lambda: MatMulUnit(SMALL), {"walker.o__valid": toggles},
           latency=LOCAL_READ_LATENCY, leave=("accumulator_write",)),
     rules("load_weight", "reads of the LoadWeightUnit", lambda: LoadWeightUnit(SMALL), {"bias_row": toggles},
           latency=LOCAL_READ_LATENCY),
     rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
-          latency=ACCUMULATOR_READ_LATENCY, invariants=simd_waits),
+          latency=ROUNDED_READ_LATENCY, invariants=simd_waits),
     rules("dram_reader", "ar and local writes of the DramReader", lambda: DramReader(SMALL),
           {"burst_len": lambda inside, _: inside("splitter.number")}),
     rules("dram_writer", "aw, w and local reads of the DramWriter", lambda: DramWriter(SMALL),

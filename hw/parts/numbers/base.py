@@ -39,6 +39,8 @@ class Circuits(ABC):
         """A processing element's sum, ``width`` bits."""
 
     @abstractmethod
-    def add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[Any]) -> Value:
-        """Column ``j``'s result: ``column`` are its processing elements from top to bottom, with ``partial_sum_i`` of
-        the first and ``partial_sum_o`` of the last. ``bias`` and ``enter_shift`` come with the wave's first row."""
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+                   columns: list[list[Any]]) -> list[Value]:
+        """Each column's result: ``columns`` are its processing elements from top to bottom, with ``partial_sum_i`` of
+        the first and ``partial_sum_o`` of the last. A column's bias is there a cycle behind its first row's activation;
+        ``enter`` and ``enter_shift`` come with the first column's (:class:`SystolicArray`)."""

@@ -30,8 +30,10 @@ class EveryStepCircuits(Circuits):
         return fixed_point.saturate(fixed_point.round_half_even(
             product + Cat(Const(0, point), partial_sum).as_signed(), point), width)
 
-    def add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[Any]) -> Value:
-        start = Signal(signed(self.arch.number.width), name=f"start_{j}", reset_less=True)
-        m.d.sync += start.eq(bias)
-        m.d.comb += column[0].partial_sum_i.eq(start)
-        return column[-1].partial_sum_o
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+                   columns: list[list[Any]]) -> list[Value]:
+        for j, (bias, column) in enumerate(zip(biases, columns, strict=True)):
+            start = Signal(signed(self.arch.number.width), name=f"start_{j}", reset_less=True)
+            m.d.sync += start.eq(bias)
+            m.d.comb += column[0].partial_sum_i.eq(start)
+        return [column[-1].partial_sum_o for column in columns]

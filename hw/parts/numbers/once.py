@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numbers import FixedPointOnce
 from weft.hw.parts import fixed_point
-from weft.hw.parts.delay import delayed
+from weft.hw.parts.delay import DelayLine
 from weft.hw.parts.numbers.base import Circuits
 from weft.hw.parts.operations import shift_width
-from weft.hw.parts.ports import partial_sum_width
+from weft.hw.parts.ports import accumulator_layout, partial_sum_width, vector_layout
 
 
 class OnceCircuits(Circuits):
@@ -35,43 +35,57 @@ class OnceCircuits(Circuits):
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
         return (partial_sum + product)[:width]
 
-    def add_bias(self, m: Module, j: int, bias: Value, enter_shift: Value, column: list[Any]) -> Value:
-        m.submodules[f"bias_adder_{j}"] = adder = BiasAdder(self.arch)
-        m.d.comb += [
-            adder.bias.eq(delayed(m, bias, self.arch.array_size - 1, name=f"bias_wave_{j}")),
-            adder.enter_shift.eq(enter_shift), adder.sum_i.eq(column[-1].partial_sum_o),
-        ]
-        return adder.sum_o
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+                   columns: list[list[Any]]) -> list[Value]:
+        m.submodules.bias_enterer = enterer = BiasEnterer(self.arch)
+        m.d.comb += [enterer.enter.eq(enter), enterer.enter_shift.eq(enter_shift),
+                     enterer.biases.as_value().eq(Cat(biases))]
+        totals = [Signal(signed(partial_sum_width(self.arch)), name=f"total_{j}", reset_less=True)
+                  for j in range(len(columns))]
+        m.d.sync += [total.eq(column[-1].partial_sum_o + entered)
+                     for total, column, entered in zip(totals, columns, enterer.entered, strict=True)]
+        return list(totals)
 
 
-class BiasAdder(wiring.Component):
-    """Below a column with mac_rounding ``once``: adds the bias to the sum of its products.
-
-    The sum_i of cycle t + 2 plus the ``bias`` of cycle t, entered by the ``enter_shift`` of cycle t, is ``sum_o`` at
-    t + LATENCY.
+class BiasEnterer(wiring.Component):
+    """Enters the biases of all columns, one after another, as the wave of a vector that was given with ``enter`` passes
+    them: bias j, there from cycle j + 1 on, is ``entered[j]`` from cycle array_size + j + 2 on, where this vector's
+    sum of products leaves column j. The next ``enter`` comes array_size cycles later at the earliest.
     """
-
-    LATENCY = 3
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "bias": In(signed(arch.number.width)), "enter_shift": In(unsigned(shift_width(arch))),
-            "sum_i": In(signed(arch.numbers.row_sum_width(arch.array_size - 1))),
-            "sum_o": Out(signed(partial_sum_width(arch))),
+            "enter": In(1), "enter_shift": In(unsigned(shift_width(arch))),
+            "biases": In(vector_layout(arch)), "entered": Out(accumulator_layout(arch)),
         })
 
     def elaborate(self, platform: Any) -> Module:
+        # the wave's column: its bias -> turned -> placed, into this column's register
         m = Module()
-        width = self._arch.accumulator_bits
-        step = fixed_point.turn(self.bias, self.enter_shift, fixed_point.fitting(
-            self.enter_shift, len(self.bias), width))
-        turned, shift = Signal(len(step), reset_less=True), Signal.like(self.enter_shift, reset_less=True)
-        from_shift, entered = Signal(width, reset_less=True), Signal(signed(width), reset_less=True)
-        total = Signal(self.sum_o.shape(), reset_less=True)
+        size, width, bits = self._arch.array_size, self._arch.number.width, self._arch.accumulator_bits
+        passes = DelayLine(m, self.enter, 2 * size, name="passes", reset=True)  # tap k + size - 1: it takes bias k
+        column = Signal(range(size))
+        m.d.sync += column.eq(Mux(passes.tap(size - 1), 1, Mux(column == size - 1, 0, column + (column != 0))))
+        given, shift, place_shift = (Signal.like(self.enter_shift, reset_less=True, name=name)
+                                     for name in ("given_shift", "shift", "place_shift"))
+        fits, from_shift = (Signal(length, reset_less=True, name=name) for length, name in (
+            (width - 1, "fits"), (bits, "from_shift")))
+        with m.If(self.enter):
+            m.d.sync += given.eq(self.enter_shift)
+        with m.If(passes.tap(size - 1)):
+            m.d.sync += [shift.eq(given), fits.eq(fixed_point.fitting(given, width, bits))]
+        bias = Signal(signed(width), reset_less=True)
+        step = fixed_point.turn(bias, shift, fits)
+        turned = Signal(len(step), reset_less=True)
+        placed = fixed_point.place(turned, place_shift, from_shift)
         m.d.sync += [
-            turned.eq(step), shift.eq(self.enter_shift), from_shift.eq(fixed_point.reached(self.enter_shift, width)),
-            entered.eq(fixed_point.place(turned, shift, from_shift)), total.eq(self.sum_i + entered),
+            bias.eq(Array(self.biases[k] for k in range(size))[column]), turned.eq(step), place_shift.eq(shift),
+            from_shift.eq(fixed_point.reached(shift, bits)),
         ]
-        m.d.comb += self.sum_o.eq(total)
+        for k in range(size):
+            entered = Signal(signed(bits), reset_less=True, name=f"entered_{k}")
+            with m.If(passes.tap(size + k + 1)):
+                m.d.sync += entered.eq(placed)
+            m.d.comb += self.entered[k].eq(entered)
         return m

@@ -18,7 +18,9 @@ from amaranth.sim import Simulator
 
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.flow import ecp5
+from weft.hw.parts.delay import delayed
 from weft.tb.bench import ecp5_cells
 
 SIZE = 4
@@ -157,7 +159,9 @@ class Exercise(wiring.Component):
         count = len(inputs)
         state = Signal(count, init=0xFEDC_BA98_7654_3210_0123_4567_89AB_CDEF % (1 << count))
         m.d.sync += state.eq(Cat(state[7:], state[:7] ^ state[5:12] ^ state[count // 2:count // 2 + 7]))
-        m.d.comb += [inputs.eq(state), self.result.eq(array.result), self.valid.eq(array.result_valid)]
+        coming = delayed(m, array.result_coming, ACCUMULATE_DATA_LATENCY, name="coming", reset=True)
+        m.d.comb += [inputs.eq(state), self.result.eq(array.result), self.valid.eq(coming),
+                     array.enter_bias.eq(array.swap)]  # oftener than it may; any netlist must do the same then
         return m
 
 

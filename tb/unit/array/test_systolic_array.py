@@ -10,7 +10,7 @@ from amaranth.sim import Simulator
 from weft.hw.array.systolic_array import SystolicArray, SystolicArrayReference
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import array_latency
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, bias_interval
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
@@ -37,7 +37,19 @@ class Schedule:
         point = arch.number.point
         self.enter_shift = np.full(cycles, point) if arch.numbers.fixed_shift is not None else \
             rng.integers(0, arch.accumulator_bits, cycles)
-        self.valid, self.swap, self.shift = np.zeros((3, cycles), bool)
+        self.valid, self.swap, self.shift, self.enter = np.zeros((4, cycles), bool)
+
+    def settle(self) -> None:
+        """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
+        since = bias_interval(self.arch)
+        shift = 0 if self.arch.numbers.has_points else int(self.enter_shift[0])
+        for cycle in range(len(self.valid)):
+            may = self.valid[cycle] and since >= bias_interval(self.arch)
+            self.swap[cycle] &= may or not self.valid[cycle]
+            self.enter[cycle] = may and (self.swap[cycle] or self.enter_shift[cycle] > self.arch.accumulator_bits // 2)
+            shift = int(self.enter_shift[cycle]) if self.enter[cycle] else shift
+            self.enter_shift[cycle] = shift if self.valid[cycle] else self.enter_shift[cycle]
+            since = 1 if self.enter[cycle] else since + 1
 
     def expected(self) -> dict[int, list[int]]:
         """Cycle -> result, for the cycles with a valid result."""
@@ -53,7 +65,8 @@ class Schedule:
     def check(self) -> None:
         """Run the hardware; every result must come in its cycle and in no other."""
         dut, arch = SystolicArray(self.arch), self.arch
-        expected, seen = self.expected(), {}
+        self.settle()
+        expected, seen, coming = self.expected(), {}, set()
 
         async def bench(ctx) -> None:
             for cycle in range(len(self.valid) + array_latency(arch) + 1):
@@ -64,8 +77,11 @@ class Schedule:
                 ctx.set(dut.enter_shift, int(self.enter_shift[given]))
                 ctx.set(dut.activation_valid, int(live and self.valid[given]))
                 ctx.set(dut.swap, int(live and self.swap[given]))
+                ctx.set(dut.enter_bias, int(live and self.enter[given]))
                 ctx.set(dut.shift, int(live and self.shift[given]))
-                if ctx.get(dut.result_valid):
+                if ctx.get(dut.result_coming):
+                    coming.add(cycle + ACCUMULATE_DATA_LATENCY)
+                if cycle in coming:
                     seen[cycle] = [ctx.get(dut.result[j]) for j in range(arch.array_size)]
                 await ctx.tick()
 
@@ -154,9 +170,11 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
     dut, reset = SystolicArray(arch), Signal()
 
     async def results(ctx, cycles: int) -> list[list[int]]:
-        seen = []
-        for _ in range(cycles):
-            if ctx.get(dut.result_valid):
+        seen, coming = [], set()
+        for cycle in range(cycles):
+            if ctx.get(dut.result_coming):
+                coming.add(cycle + ACCUMULATE_DATA_LATENCY)
+            if cycle in coming:
                 seen.append([ctx.get(dut.result[j]) for j in range(2)])
             await ctx.tick()
         return seen
@@ -165,6 +183,7 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
         ctx.set(dut.activation, [3, 5])
         ctx.set(dut.activation_valid, 1)
         ctx.set(dut.swap, int(swap))
+        ctx.set(dut.enter_bias, int(swap))
         await ctx.tick()
         ctx.set(dut.activation_valid, 0)
 

@@ -11,10 +11,11 @@ import pytest
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
-from weft.hw.memory.accumulators import FORWARDING_DEPTH, Accumulators
+from weft.hw.memory.accumulators import FORWARDING_DEPTH
 from weft.hw.parts.ports import accumulator_layout, partial_sum_width, sum_layout
 from weft.tb.bench.block_bench import Bench, Source, from_bits, to_bits
 from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
+from weft.tb.bench.on_accumulators import RowsAtOnce
 
 READERS, WRITERS, SUMS = ("simd_read", "move_out"), ("simd_write", "move_in"), "mat_mul"
 Request = tuple[int, bool, list[int]]
@@ -34,8 +35,8 @@ class Sums(PortWriter):
 
 
 @cache
-def build(arch: Arch) -> tuple[Accumulators, Bench]:
-    dut = Accumulators(arch, READERS, WRITERS)
+def build(arch: Arch) -> tuple[RowsAtOnce, Bench]:
+    dut = RowsAtOnce(arch, READERS, WRITERS)
     return dut, Bench(dut)
 
 

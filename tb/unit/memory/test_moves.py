@@ -10,11 +10,17 @@ import pytest
 
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.hw.contract.timing import (
+    ACCUMULATE_DATA_LATENCY,
+    ACCUMULATOR_READ_LATENCY,
+    ENTER_LATENCY,
+    LOCAL_READ_LATENCY,
+)
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.parts.walker import Walker
-from weft.tb.bench.block_bench import Bench, Pulses, ReadServer, Sink, Source, from_bits, to_bits
+from weft.tb.bench.block_bench import Bench, Model, Ports, Pulses, ReadServer, Sink, Source, from_bits, to_bits
+from weft.tb.bench.on_accumulators import OnAccumulators
 from weft.tb.random.random_operations import random_tile
 
 MACHINES = {
@@ -39,8 +45,27 @@ def shift(rng: Random, arch: Arch) -> int:
 
 @cache
 def build(kind: type, arch: Arch) -> tuple[Any, Bench]:
-    dut = kind(arch)
+    dut = OnAccumulators(arch, kind(arch))
     return dut, Bench(dut)
+
+
+class LateRows(Model):
+    """The rows that follow the accumulators' writes."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self.due: list[int] = []
+
+    def watch(self, ports: Ports) -> None:
+        if self.due and self.due[0] == ports.cycle:
+            self.due.pop(0)
+            self.rows.append(ports.get("accumulator_write.data"))
+        if ports["accumulator_write.request.valid"] and ports["accumulator_write.request.ready"]:
+            self.due.append(ports.cycle + ACCUMULATE_DATA_LATENCY)
+
+    @property
+    def finished(self) -> bool:
+        return not self.due
 
 
 class Move:
@@ -83,9 +108,13 @@ class Move:
         source = Source("operation", [to_bits(layout, operation) for operation in operations], rng, ask)
         raw = [to_bits(getattr(self.dut, self.read).response.payload.shape(), row) for row in self.rows]
         sink, done = Sink(f"{self.write}.request", rng, sum(map(len, right)), take), Pulses("done")
-        self.bench.run(source, ReadServer(self.read, raw, self.latency, rng, serve), sink, done)
+        late = [LateRows()] if self.kind is INWARD else []
+        self.bench.run(source, ReadServer(self.read, raw, self.latency, rng, serve), *late, sink, done)
         written = getattr(self.dut, self.write).request.payload.shape()
-        assert [from_bits(written, item) for item in sink.items] == [each for part in right for each in part]
+        items = [from_bits(written, item) for item in sink.items]
+        if late:
+            items = [{**item, "data": row} for item, row in zip(items, late[0].rows, strict=True)]
+        assert items == [each for part in right for each in part]
         ends = [sum(len(part) for part in right[:k + 1]) - 1 for k in range(len(right))]
         assert done.cycles == [sink.taken[end] for end in ends]
         return source, sink
@@ -103,7 +132,7 @@ def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, 
 def test_one_vector_a_cycle_operation_after_operation(kind: Any) -> None:
     move = Move(MACHINES["2"], kind, Random(22))
     source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
-    first = source.taken[0] + kind.LATENCY
+    first = source.taken[0] + kind.LATENCY + (ENTER_LATENCY if kind is INWARD else 0)
     assert sink.taken == list(range(first, first + len(sink.items)))
 
 

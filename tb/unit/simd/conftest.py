@@ -13,10 +13,11 @@ from amaranth.sim import Simulator
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode as Op
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 from weft.hw.parts.operations import SimdKind
 from weft.hw.simd.reference import SimdLoop, SimdOperation, SimdProgram, SimdReference, TableLoad
 from weft.hw.simd.simd_unit import SimdUnit
+from weft.tb.bench.on_accumulators import OnAccumulators
 
 
 def machine(**changes) -> Arch:
@@ -61,10 +62,12 @@ class Bench:
     done: list[int] = field(default_factory=list)    # done pulsed,
     reads: list[int] = field(default_factory=list)   # reads were taken, and
     writes: list[int] = field(default_factory=list)  # writes
+    late: deque = field(default_factory=deque)       # (due, what to do) when the row of a write is there
 
     def run(self, program: SimdProgram) -> None:
         """Until everything is done, and some cycles more."""
-        self.dut, entries = SimdUnit(self.arch), deque(queue_entries(program))
+        self.unit = SimdUnit(self.arch)
+        self.dut, entries = OnAccumulators(self.arch, self.unit), deque(queue_entries(program))
         rng, count = np.random.default_rng(self.seed), len(entries)
         ports = [(self.dut.accumulator_read, self.accumulators, ACCUMULATOR_READ_LATENCY, self.reads)]
         if self.arch.lut_count:
@@ -115,21 +118,29 @@ class Bench:
             self.taken.append(cycle)
 
     def _read_port(self, ctx, port, memory, pipe: deque, log: list, cycle: int) -> None:
-        """Reads see the writes of earlier cycles."""
+        """Reads see the writes of earlier cycles, so they look when the rows of these are there."""
         if ctx.get(port.request.valid) and ctx.get(port.request.ready):
-            pipe.append(memory[ctx.get(port.request.payload)].copy())
+            row, address = np.zeros_like(memory[0]), ctx.get(port.request.payload)
+            self.late.append((cycle + ACCUMULATE_DATA_LATENCY, lambda: np.copyto(row, memory[address])))
+            pipe.append(row)
             log.append(cycle)
         else:
             pipe.append(None)
 
     def _write_port(self, ctx, cycle: int) -> None:
-        request = self.dut.accumulator_write.request
-        if ctx.get(request.valid) and ctx.get(request.ready):
-            row = np.array([ctx.get(request.payload.data[lane]) for lane in range(self.arch.lane_count)])
-            address = ctx.get(request.payload.address)
-            if ctx.get(request.payload.accumulate):
-                row = numerics.saturate(self.accumulators[address] + row, self.arch.accumulator_bits)
-            self.accumulators[address] = row
+        """What is due happens in the order in which it was asked for: of one cycle first the reads."""
+        write = self.dut.accumulator_write
+        while self.late and self.late[0][0] == cycle:
+            self.late.popleft()[1]()
+        if ctx.get(write.request.valid) and ctx.get(write.request.ready):
+            address, adds = ctx.get(write.request.payload.address), ctx.get(write.request.payload.accumulate)
+
+            def put() -> None:
+                row = np.array([ctx.get(write.data[lane]) for lane in range(self.arch.lane_count)])
+                old = self.accumulators[address] if adds else np.zeros_like(row)
+                self.accumulators[address] = numerics.saturate(old + row, self.arch.accumulator_bits)
+
+            self.late.append((cycle + ACCUMULATE_DATA_LATENCY, put))
             self.writes.append(cycle)
 
 

@@ -83,7 +83,7 @@ def test_loop_runs_one_instruction_a_cycle(simd: SimpleNamespace, iterations: in
              SimdOperation(opcode=Op.MIN, left=2, right=3, write=0, enter_shift=4)]
     bench = simd.check(arch, [SimdLoop(iterations, chain)])
     total = bench.done[len(chain)] - bench.taken[len(chain)]
-    assert total <= iterations * len(chain) + bench.dut.latency + 4
+    assert total <= iterations * len(chain) + bench.unit.latency + 4
 
 
 def test_dependent_iterations_run_in_order(simd: SimpleNamespace) -> None:

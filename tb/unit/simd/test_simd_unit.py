@@ -11,8 +11,10 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.simd.reference import SimdOperation
 from weft.hw.simd.simd_unit import SimdUnit
+from weft.tb.bench.on_accumulators import OnAccumulators
 
 
 @pytest.mark.parametrize("stall", (0.0, 0.3, 0.8))
@@ -30,9 +32,9 @@ def test_random_instructions(simd: SimpleNamespace, changes: dict, stall: float)
 def test_latency_of_one_instruction(simd: SimpleNamespace) -> None:
     arch = simd.machine()
     bench = simd.check(arch, [SimdOperation(read=5, write=6)])
-    assert bench.writes[0] == bench.taken[0] + bench.dut.latency == bench.done[0]
+    assert bench.writes[0] == bench.taken[0] + bench.unit.latency == bench.done[0]
     no_write = simd.check(arch, [SimdOperation(opcode=Op.MOVE, destination=1)])
-    assert no_write.done[0] == no_write.taken[0] + no_write.dut.latency
+    assert no_write.done[0] == no_write.taken[0] + no_write.unit.latency
 
 
 def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
@@ -47,13 +49,13 @@ def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace, addres
     there, back = (SimdOperation(opcode=Op.INCREMENT, read=read, write=write, enter_shift=4, leave_shift=4)
                    for read, write in (addresses, addresses[::-1]))
     bench = simd.check(simd.machine(), [there, back] * 2)
-    assert np.array_equal(np.diff(bench.reads), [bench.dut.memory_latency] * 3)
+    assert np.array_equal(np.diff(bench.reads), [bench.unit.memory_latency] * 3)
 
 
 def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace) -> None:
     step = SimdOperation(opcode=Op.INCREMENT, left=1, destination=1, write=0)
     bench = simd.check(simd.machine(), [step, *[replace(step, write=k) for k in range(10, 14)]])
-    assert np.array_equal(np.diff(bench.writes[:5]), [bench.dut.register_latency] * 4)
+    assert np.array_equal(np.diff(bench.writes[:5]), [bench.unit.register_latency] * 4)
 
 
 @pytest.mark.parametrize("changes", ({}, {"lut_count": 2, "lut_depth": 6, "local_depth": 64}), ids=str)
@@ -65,7 +67,7 @@ def test_a_register_is_read_as_soon_as_it_is_written_at_every_distance(
                *[SimdOperation(opcode=Op.MOVE, left=2, destination=3)] * between,
                SimdOperation(opcode=Op.MOVE, left=1, write=40)]
     bench = simd.check(simd.machine(**changes), program)
-    unit = bench.dut
+    unit = bench.unit
     assert bench.writes[0] == bench.taken[0] + max(unit.register_latency, between + 1) + unit.latency
 
 
@@ -80,7 +82,8 @@ def test_edges_of_entering_and_leaving(simd: SimpleNamespace, data_type: str) ->
 
 def test_reset_clears_registers_and_what_is_under_way(simd: SimpleNamespace) -> None:
     arch = simd.machine()
-    dut, reset = SimdUnit(arch), Signal()
+    unit, reset = SimdUnit(arch), Signal()
+    dut = OnAccumulators(arch, unit)
     operations = [simd.fields(SimdOperation(opcode=Op.INCREMENT, destination=1, write=5, enter_shift=0)),
                   simd.fields(SimdOperation(opcode=Op.MOVE, left=1, write=6))]
 
@@ -93,23 +96,25 @@ def test_reset_clears_registers_and_what_is_under_way(simd: SimpleNamespace) -> 
         for _ in range(limit):
             request = dut.accumulator_write.request
             if ctx.get(request.valid):
-                return ctx.get(request.payload.address), ctx.get(request.payload.data[0])
+                address = ctx.get(request.payload.address)
+                await ctx.tick().repeat(ACCUMULATE_DATA_LATENCY)
+                return address, ctx.get(dut.accumulator_write.data[0])
             await ctx.tick()
         return None
 
     async def bench(ctx) -> None:
         ctx.set(dut.accumulator_write.request.ready, 1)
-        assert await write_of(ctx, operations[0], dut.latency) == (5, arch.number.one)
+        assert await write_of(ctx, operations[0], unit.latency) == (5, arch.number.one)
         await ctx.tick()
-        assert await write_of(ctx, operations[1], dut.latency - 3) is None  # under way
+        assert await write_of(ctx, operations[1], unit.latency - 3) is None  # under way
         ctx.set(reset, 1)
         await ctx.tick()
         ctx.set(reset, 0)
-        for _ in range(dut.latency):
+        for _ in range(unit.latency):
             assert not ctx.get(dut.accumulator_write.request.valid)
             assert not ctx.get(dut.done)
             await ctx.tick()
-        assert await write_of(ctx, operations[1], dut.latency) == (6, 0)
+        assert await write_of(ctx, operations[1], unit.latency) == (6, 0)
 
     simulator = Simulator(ResetInserter(reset)(dut))
     simulator.add_clock(1e-6)
