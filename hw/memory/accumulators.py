@@ -199,7 +199,10 @@ class AccumulatorBank(wiring.Component):
         for lane in range(self._arch.array_size):
             rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
             old = select(Cat(add_result, add_fetched), rows).as_signed()
-            m.d.sync += result[lane].eq(saturate(~(complement[lane] - old), self._arch.accumulator_bits))
+            difference = complement[lane] - old
+            total = Signal(difference.shape(), name=f"total{lane}")  # else written out for each bit that saturates
+            m.d.comb += total.eq(~difference)
+            m.d.sync += result[lane].eq(saturate(total, self._arch.accumulator_bits))
         m.d.comb += self.result.eq(result)
 
 
