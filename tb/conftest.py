@@ -13,8 +13,8 @@ from weft.tb import progress, shared
 
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
-FIRST = ("e2e", "formal", "system")
-"""Folders whose tests build simulators or prove: first, so that workers side by side end together."""
+FIRST = ("e2e", "system")
+"""Folders whose tests build simulators, a minute each: first, so that workers side by side end together."""
 
 
 def pytest_configure() -> None:
@@ -26,8 +26,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first; the rest stays as it is."""
-    items.sort(key=lambda item: not (item.get_closest_marker("slow") or item.path.parent.name in FIRST))
+    """What builds simulators comes first, then what takes long otherwise; the rest stays as it is."""
+    items.sort(key=lambda item: (item.path.parent.name not in FIRST, not item.get_closest_marker("slow")))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -193,7 +193,10 @@ class AccumulatorBank(wiring.Component):
         for lane in range(self._arch.array_size):
             rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
             old = select(Cat(add_result, add_fetched), rows).as_signed()
-            m.d.sync += result[lane].eq(saturate(~(self.w_complement[lane] - old), self._arch.accumulator_bits))
+            difference = self.w_complement[lane] - old
+            total = Signal(difference.shape(), name=f"total{lane}")  # else written out for each bit that saturates
+            m.d.comb += total.eq(~difference)
+            m.d.sync += result[lane].eq(saturate(total, self._arch.accumulator_bits))
         m.d.comb += self.result.eq(result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Signal, Value, ValueLike
 
 
 class DelayLine:
@@ -12,16 +12,14 @@ class DelayLine:
     """
 
     def __init__(self, m: Module, value: ValueLike, cycles: int, *, name: str, reset: bool = False) -> None:
-        value = Value.cast(value)
-        self._width = len(value)
-        self._line: Value = value
+        self._value = value = Value.cast(value)
+        self._past = Signal(len(value) * cycles, reset_less=not reset, name=name) if cycles else Const(0, 0)
         if cycles:
-            line = Signal(len(value) * cycles, reset_less=not reset, name=name)
-            self._line = Cat(value, line)
-            m.d.sync += line.eq(self._line[:len(line)])
+            m.d.sync += self._past.eq(Cat(value, self._past)[:len(self._past)])
 
     def tap(self, cycles: int) -> Value:
-        return self._line[cycles * self._width:(cycles + 1) * self._width]
+        width = len(self._value)
+        return self._past[(cycles - 1) * width:cycles * width] if cycles else self._value[:]
 
 
 def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset: bool = False) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -64,16 +65,19 @@ def assert_rtl_equals_golden(model: TModel, image: dict[str, np.ndarray], settin
     return result
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("preset", ["arty", "pynq"])
-@pytest.mark.parametrize(("network", "input_name"), [("mlperf_tiny_resnet8", "input"), ("resnet20_cifar10", "input")])
-def test_network_leaves_every_word_as_golden(network: str, input_name: str, preset: str, settings: str,
-                                             tmp_path: Path) -> None:
-    inputs = np.load(shared(f"models/{network}.npz"))[input_name]
+QUICK = {("mlperf_tiny_resnet8", "arty", "stalls"), ("mlperf_tiny_resnet8", "pynq", "undisturbed"),
+         ("resnet20_cifar10", "arty", "undisturbed"), ("resnet20_cifar10", "pynq", "stalls")}
+"""Of `make test`: each network, each preset and each setting, and each two of them together."""
+RUNS = [pytest.param(*run, marks=pytest.mark.slow if run in QUICK else pytest.mark.long)
+        for run in product(("mlperf_tiny_resnet8", "resnet20_cifar10"), ("arty", "pynq"), SETTINGS)]
+
+
+@pytest.mark.parametrize(("network", "preset", "settings"), RUNS)
+def test_network_leaves_every_word_as_golden(network: str, preset: str, settings: str, tmp_path: Path) -> None:
+    inputs = np.load(shared(f"models/{network}.npz"))["input"]
     report = compile_model(shared(f"models/{network}.onnx"), Arch.load(preset), tmp_path,
-                           calibration={input_name: inputs}, host_fallback=True)
-    result = assert_rtl_equals_golden(TModel.load(report.model_path), {input_name: inputs[:1]}, SETTINGS[settings])
+                           calibration={"input": inputs}, host_fallback=True)
+    result = assert_rtl_equals_golden(TModel.load(report.model_path), {"input": inputs[:1]}, SETTINGS[settings])
     print(f"{network} on {preset}, {settings}: {result.cycles} cycles, {result.seconds:.1f} s")
 
 

@@ -319,7 +319,7 @@ PROOFS = [
           {"simd_queue.waits0": toggles}, 2, fast=False),
     *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
             + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
-            {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "simd") for unit in UNIT_NAMES),
+            {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "dram0_write") for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
             progress(unit), {f"{watched_by(machine_of(unit), unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),
