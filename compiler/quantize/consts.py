@@ -60,8 +60,13 @@ class OutputBlock:
 
     def piece(self, inputs: tuple[int, int], taps: tuple[int, int]) -> tuple[int, int]:
         """Offsets [start, end) of a choice, with the bias where it belongs to it."""
-        tiles = self.chosen(inputs, taps)
-        first, last = (tiles[0].offset, tiles[-1].offset + tiles[-1].rows) if tiles else (self.bias + 1, self.bias + 1)
+        parts = self.tiles[inputs[0]:inputs[1]]
+        head = next((part[taps[0]] for part in parts if len(part) > taps[0]), None)
+        if head is None:
+            first = last = self.bias + 1
+        else:
+            tail = next(part[taps[0]:taps[1]][-1] for part in reversed(parts) if len(part) > taps[0])
+            first, last = head.offset, tail.offset + tail.rows
         return (self.bias, last) if self.starts(inputs, taps) else (first, last)
 
     @cached_property

@@ -16,7 +16,8 @@ from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
 from weft.compiler.scheduler.stages import layer_steps
-from weft.compiler.tiling.search import Plan, finished_together
+from weft.compiler.tiling.costs import finished_together
+from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans
 from weft.runtime.window import Size

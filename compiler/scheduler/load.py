@@ -12,7 +12,7 @@ from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.stages import TileStep
-from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
