@@ -66,19 +66,21 @@ class Tilings(NamedTuple):
 def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tuple[int, int, int]]) -> Tilings:
     """Every grain with all ``groups`` (output, input and weight tiles), one buffer of each kind."""
     count = len(groups)
-    cuts = np.array([shape.cut(grain, *group) for grain in grains for group in groups], np.int64).reshape(-1, 6)
+    cuts = [shape.cut(grain, *group) for grain in grains for group in groups]
+    whole = np.array([cut[:-1] for cut in cuts], np.int64).reshape(-1, 5)
     weights = np.array([shape.weight_vectors(*group) for group in groups], np.int64)
     outputs, inputs, taps = np.tile(np.array(groups, np.int64).reshape(-1, 3), (len(grains), 1)).T
     pixels = np.array([grain.rows * grain.columns for grain in grains], np.int64)
     once = np.ones(len(outputs), np.int64)
     return Tilings(tuple(grains), np.repeat(np.arange(len(grains)), count), outputs, inputs, taps, once, once,
-                   once == 0, np.repeat(pixels, count), *_columns(cuts), np.tile(weights, len(grains)))
+                   once == 0, np.repeat(pixels, count), *_columns(whole),
+                   np.array([cut.array for cut in cuts]), np.tile(weights, len(grains)))
 
 
-def _columns(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Those of [rows, 6]."""
-    first, second, third, fourth, fifth, sixth = table.T
-    return first, second, third, fourth, fifth, sixth
+def _columns(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Those of [rows, 5]."""
+    first, second, third, fourth, fifth = table.T
+    return first, second, third, fourth, fifth
 
 
 def single(shape: LayerShape, tiling: Tiling) -> Tilings:

@@ -44,7 +44,7 @@ class Cut(NamedTuple):
     """The output cut into regions: pixels of the core's result and of one channel tile of its input.
 
     ``array`` is the modelled cycles of one weight tile over all regions: its pixels, or its own load where that
-    takes longer.
+    takes longer; of tiles that share a load, the average.
     """
 
     regions: int
@@ -52,7 +52,7 @@ class Cut(NamedTuple):
     core_total: int
     strip_largest: int
     strip_total: int
-    array: int
+    array: float
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class LayerShape:
             load = self.arch.array_size + 1 + LOAD_OVERHEAD_CYCLES
             largest, total = (rows * columns).T
             self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),
-                                  core.cycles(load, TILE_OVERHEAD_CYCLES))
+                                  core.cycles(load, TILE_OVERHEAD_CYCLES, min(taps, self.tiles.alike)))
         return self._cuts[key]
 
     def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
@@ -268,7 +268,8 @@ class _Lengths(NamedTuple):
         """Pixels of all regions."""
         return math.prod(sum(size * count for size, count in axis.items()) for axis in self)
 
-    def cycles(self, least: int, more: int) -> int:
-        """Of the array: each region its pixels, ``least`` at least, and ``more``."""
-        return sum((max(height * width, least) + more) * many * often
-                   for height, many in self.rows.items() for width, often in self.columns.items())
+    def cycles(self, least: int, more: int, alike: int) -> float:
+        """Of the array for one of so many weight tiles: each region its pixels for all of them, ``least`` at least, and
+        ``more``."""
+        return sum((max(height * width * alike, least) + more) * many * often
+                   for height, many in self.rows.items() for width, often in self.columns.items()) / alike

@@ -54,6 +54,14 @@ class WeightTiles:
         last[..., 2] += rows
         return first, last
 
+    @cached_property
+    def alike(self) -> int:
+        """How many weight tiles behind each other share their rows, as those of an average pool do: one load and one
+        walk serve them all."""
+        offsets = self._table[0][..., 2]
+        count = int((offsets != NOWHERE).sum())
+        return max(1, count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
+
     def window_of(self, outputs: Pair, inputs: Pair, taps: Pair) -> Window | None:
         """The part of the kernel that some weight tiles are (half-open ranges); None when there are none."""
         if self.is_whole(taps[1] - taps[0]):
