@@ -18,6 +18,7 @@ from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.places import Place, first_fit
 from weft.compiler.memory.variables import Lifetime, place_variables
+from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
 from weft.compiler.tiling.candidates import Tiling
@@ -103,7 +104,7 @@ def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, 
 def planned(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
     """Residents and tilings. Raises CompileError when local memory or the accumulators are too small."""
     planner = Planner(layers, consts, arch)
-    for life in lives:
+    for life in each(lives):
         if not life.fixed:
             planner.try_resident(life)
     planner.finish()
@@ -134,13 +135,13 @@ class Planner:
         forms: dict[Hashable, int] = {}
         self.shapes: list[LayerShape] = []
         self.users: dict[str, list[int]] = {}
-        for number, (layer, own) in enumerate(zip(layers, consts.layers, strict=True)):
+        for number, (layer, own) in enumerate(zip(each(layers), consts.layers, strict=True)):
             shape = LayerShape(layer, own, arch, frozenset(), arch.local_depth)
             form = forms.setdefault(shape.structure, len(forms))
             self.shapes.append(replace(shape, form=form))
             for root in {var.root: None for var in (*layer.inputs, *layer.outputs)}:
                 self.users.setdefault(root, []).append(number)
-        plans = [self.search.plan(shape) for shape in self.shapes]
+        plans = [self.search.plan(self.shapes[number]) for number, _ in enumerate(each(layers))]
         if None in plans:
             raise too_small(self.shapes, arch)
         self.plans = [plan for plan in plans if plan is not None]

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Product
+from weft.compiler.progress import each
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -111,7 +112,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
     placed: list[LayerConsts] = []
     base = 0
-    for layer, numbers in zip(layers, points.layers, strict=True):
+    for layer, numbers in zip(each(layers), points.layers, strict=True):
         vectors: list[np.ndarray] = []
         blocks: tuple[OutputBlock, ...] = ()
         if isinstance(layer.core, Convolution):
