@@ -29,7 +29,8 @@ WANTED_DECIBELS = 45
 @contextlib.contextmanager
 def progress() -> Iterator[Tell]:
     """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    stage = TextColumn("{task.description}", markup=False)  # a layer's name may look like markup
+    columns = (SpinnerColumn(), stage, BarColumn(bar_width=20), TimeElapsedColumn())
     error = Console(file=getattr(sys.stderr, "raw", sys.stderr))  # a bar is control characters
     with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
         task = bars.add_task("", total=None)

@@ -24,6 +24,7 @@ from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.products import Products, Step, checked
+from weft.compiler.progress import told_to
 from weft.compiler.quantize.calibrate import calibrate
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import interleaved, schedule
@@ -70,7 +71,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
     ArgMax and what else is refused, and all that reads it; without it they are refused. ``progress`` hears each step's
-    name, ``watch`` sees what each step left.
+    name, and in steps that take long the layer that they are at; ``watch`` sees what each step left.
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
@@ -89,12 +90,18 @@ def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
         if progress is not None:
             progress(step.name)
         before = products
-        products = _run(step, products)
+        with told_to(_within(step, progress)):
+            products = _run(step, products)
         if dump_dir is not None:
             _dump(Path(dump_dir), f"{number:02}_{step.name}", step, products, before)
         if watch is not None:
             watch(step, products)
     return products
+
+
+def _within(step: Step, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:
+    """Who hears what a step is at."""
+    return None if progress is None else lambda what: progress(f"{step.name} {what}")
 
 
 def _run(step: Step, products: Products) -> Products:

@@ -73,3 +73,20 @@ class Window:
         (top, bottom), (left, right) = spans
         return replace(self, kernel=(bottom - top + 1, right - left + 1),
                        pads=(self.pads[0] - top * self.dilations[0], self.pads[1] - left * self.dilations[1]))
+
+
+@dataclass(frozen=True)
+class Enlargement(Window):
+    """Not a kernel: each pixel becomes ``factors`` (height, width) of them. It reads input y // factor for output y."""
+
+    factors: Size = (1, 1)
+
+    def inputs(self, axis: int, low: int, high: int, size: int) -> tuple[int, int]:
+        factor = self.factors[axis]
+        return low // factor, max(-(-high // factor), low // factor)
+
+    def work(self, size: Size, output: Size) -> int:
+        return output[0] * output[1]
+
+    def only(self, taps: Iterable[Size]) -> Window:
+        return self

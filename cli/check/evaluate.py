@@ -112,7 +112,7 @@ class Real:
             case Product():
                 return convolve(tensors.read(operation.input), as_weights(operation, tensors), operation)
             case Load():
-                return tensors.read(operation.input)
+                return enlarged(tensors.read(operation.input), operation)
             case Add():
                 return value + tensors.read(operation.input)
             case Multiply():
@@ -177,7 +177,7 @@ class Fixed:
     def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
         if isinstance(core, Load):
-            return self._enter(tensors.read(core.input), numbers.core_shift)
+            return self._enter(enlarged(tensors.read(core.input), core), numbers.core_shift)
         weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
         assert weights is not None
         bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
@@ -212,6 +212,11 @@ class Fixed:
 
     def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
         return np.asarray(self.arch.numbers.leave(value, shift)).astype(np.int64)
+
+
+def enlarged(image: np.ndarray, load: Load) -> np.ndarray:
+    """[channels, height, width], each pixel as often as a load repeats it."""
+    return image.repeat(load.factors[0], axis=1).repeat(load.factors[1], axis=2)
 
 
 def as_weights(core: Product, tensors: Tensors) -> np.ndarray:

@@ -11,7 +11,7 @@ from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import Layout
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
-from weft.compiler.tiling.search import traffic
+from weft.compiler.tiling.costs import traffic
 from weft.hw.contract.arch import Arch
 from weft.runtime.host_part import HostPart
 

@@ -94,8 +94,15 @@ def _product(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[o
     return [helper.make_node("Einsum", node.inputs, node.outputs, name=node.output, equation="bkhw,bnko->bnhw")]
 
 
+def _enlarge(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    scales = f"{node.output}/export/scales"
+    weights[scales] = np.array([1, 1, *node.attributes["factors"]], np.float32)
+    return [helper.make_node("Resize", [node.input(0), "", scales], node.outputs, name=node.output, mode="nearest",
+                             coordinate_transformation_mode="asymmetric", nearest_mode="floor")]
+
+
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
-    "Assemble": _assemble, "Product": _product, "View": _view}
+    "Assemble": _assemble, "Enlarge": _enlarge, "Product": _product, "View": _view}
 
 
 def node_to_onnx(node: Node) -> onnx.NodeProto:

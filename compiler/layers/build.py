@@ -208,7 +208,14 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:
+    """Joins the layer that repeats one operand's pixels, if there is one: then only these few are read."""
     _need_registers(builder.arch, node)
+    for name, other in (node.inputs, node.inputs[::-1]):
+        layer = builder.made.get(name)
+        if layer is not None and len(layer.operations) == 1 and isinstance(layer.operations[0], Load):
+            taken = builder.take(name)
+            if taken is not None:
+                return taken.join(position, Multiply(builder.var(other), taken.temp))
     left, right = node.inputs
     return Open(node.name, position, (Load(builder.var(left), "%0"), Multiply(builder.var(right), "%0")))
 
@@ -229,10 +236,15 @@ def _need_registers(arch: Arch, node: Node) -> None:
                           f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
 
 
+def _enlarge(builder: Builder, position: int, node: Node) -> Open:
+    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0", node.attributes["factors"]),))
+
+
 HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Add": _add,
     "Clip": _clip,
     "Conv": _conv,
+    "Enlarge": _enlarge,
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
     "Mul": _mul,

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
 from weft.compiler.text_form import parse_value
-from weft.runtime.window import Size, Window
+from weft.runtime.window import Enlargement, Size, Window
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,19 @@ class Product:
 
 @dataclass(frozen=True)
 class Load:
-    """A Var into a Temp."""
+    """A Var into a Temp, each pixel ``factors`` times (height, width)."""
 
     input: Var
     output: str
+    factors: Size = (1, 1)
 
-    window = Window()
+    @property
+    def window(self) -> Window:
+        return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)
 
     @property
     def size(self) -> Size:
-        return self.input.size
+        return self.input.height * self.factors[0], self.input.width * self.factors[1]
 
 
 @dataclass(frozen=True)

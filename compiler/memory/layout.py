@@ -1,23 +1,29 @@
 """Where every Var lies while the program runs: in DRAM0, or resident in local memory between layers.
 
 Residents fill local memory from the top; below them each layer has its scratch. A Var becomes resident when the
-modelled cost of the layers that live beside it falls.
+modelled cost of the layers that live beside it falls. Only those are planned again that use the Var, or whose tiling
+does not fit into what is left beside it: for all others the cheapest tiling stays the cheapest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.places import Place, first_fit
 from weft.compiler.memory.variables import Lifetime, place_variables
+from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
-from weft.compiler.tiling.search import Need, Plan, Tiling, plan_layer, too_small, traffic
+from weft.compiler.tiling.candidates import Tiling
+from weft.compiler.tiling.costs import Need, traffic
+from weft.compiler.tiling.search import Plan, Search, too_small
 from weft.compiler.tiling.shape import Grain, LayerShape
 from weft.hw.contract.arch import Arch
 
@@ -89,16 +95,23 @@ def parse(content: str) -> Printed:
 
 def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Layout:
     """Choose residents and tilings. Raises CompileError when a memory is too small."""
-    planner = _Planner(layers, consts, arch)
-    for life in lives:
-        if not life.fixed:
-            planner.try_resident(life)
+    planner = planned(lives, layers, consts, arch)
     variables = place_variables(lives, frozenset(planner.local), arch)
     copy = _copy_of_consts(planner, len(consts.vectors), variables.values())
     return Layout(variables, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
 
 
-def _copy_of_consts(planner: _Planner, size: int, placed: Iterable[Place]) -> Place | None:
+def planned(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
+    """Residents and tilings. Raises CompileError when local memory or the accumulators are too small."""
+    planner = Planner(layers, consts, arch)
+    for life in each(lives):
+        if not life.fixed:
+            planner.try_resident(life)
+    planner.finish()
+    return planner
+
+
+def _copy_of_consts(planner: Planner, size: int, placed: Iterable[Place]) -> Place | None:
     """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has a port and room for them."""
     if planner.arch.shared_dram:
         return None
@@ -112,41 +125,65 @@ def _copy_of_consts(planner: _Planner, size: int, placed: Iterable[Place]) -> Pl
     return Place("%consts", base, size, -1, len(planner.plans))
 
 
-class _Planner:
-    """Shapes and plans of all layers for the residents accepted so far."""
+class Planner:
+    """Shapes and plans of all layers for the residents accepted so far. ``floors`` [layers]: the scratch of each.
+    ``needs`` [layers]: what its tiling takes of it."""
 
     def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
         self.arch = arch
+        self.search = Search()
         self.local: dict[str, Place] = {}
-        self.shapes = [LayerShape(layer, own, arch, frozenset(), arch.local_depth)
-                       for layer, own in zip(layers, consts.layers, strict=True)]
-        plans = [plan_layer(shape) for shape in self.shapes]
+        self.recent: list[Place] = []
+        forms: dict[Hashable, int] = {}
+        self.shapes: list[LayerShape] = []
+        self.users: dict[str, list[int]] = {}
+        for number, (layer, own) in enumerate(zip(each(layers), consts.layers, strict=True)):
+            shape = LayerShape(layer, own, arch, frozenset(), arch.local_depth)
+            form = forms.setdefault(shape.structure, len(forms))
+            self.shapes.append(replace(shape, form=form))
+            for root in {var.root: None for var in (*layer.inputs, *layer.outputs)}:
+                self.users.setdefault(root, []).append(number)
+        plans = [self.search.plan(self.shapes[number]) for number, _ in enumerate(each(layers))]
         if None in plans:
             raise too_small(self.shapes, arch)
         self.plans = [plan for plan in plans if plan is not None]
-
-    def _shape(self, number: int, local: Mapping[str, Place]) -> LayerShape:
-        floor = min((place.base for place in local.values() if place.meets(number, number)),
-                    default=self.arch.local_depth)
-        return replace(self.shapes[number], resident=frozenset(local), scratch=floor)
+        self.floors = np.full(len(layers), arch.local_depth, np.int64)
+        self.needs = np.array([plan.need.local_total for plan in self.plans], np.int64)
 
     def try_resident(self, life: Lifetime) -> None:
-        """Accept a Var as resident when the layers of its lifetime become cheaper."""
+        """Accept a Var as resident when the layers of its lifetime become cheaper. Vars come in the order in which they
+        are made."""
         size = life.var.vectors(self.arch.array_size)
         depth = self.arch.local_depth
-        mirrored = [Place(place.name, depth - place.base - place.size, place.size, place.first, place.last)
-                    for place in self.local.values()]
+        self.recent = [place for place in self.recent if place.last >= life.first]
+        mirrored = [replace(place, base=depth - place.base - place.size) for place in self.recent]
         base = depth - first_fit(mirrored, size, life.first, life.last) - size
         if base <= 0:
             return
-        local = {**self.local, life.var.name: Place(life.var.name, base, size, life.first, life.last)}
-        affected = range(life.first, life.last + 1)
-        shapes = [self._shape(number, local) for number in affected]
-        plans = [plan_layer(shape) for shape in shapes]
+        name, span = life.var.name, slice(life.first, life.last + 1)
+        crowded = life.first + np.flatnonzero(self.needs[span] > base)
+        affected = sorted({*crowded.tolist(), *self.users.get(name, ())})
+        shapes = [self._beside(number, name, base) for number in affected]
+        plans = [self.search.plan(shape) for shape in shapes]
         if None in plans:
             return
         found = [plan for plan in plans if plan is not None]
         if sum(plan.cost for plan in found) < sum(self.plans[number].cost for number in affected):
-            self.local = local
-            self.shapes[affected.start:affected.stop] = shapes
-            self.plans[affected.start:affected.stop] = found
+            self.local[name] = Place(name, base, size, life.first, life.last)
+            self.recent.append(self.local[name])
+            self.floors[span] = np.minimum(self.floors[span], base)
+            for number, shape, plan in zip(affected, shapes, found, strict=True):
+                self.shapes[number], self.plans[number] = shape, plan
+                self.needs[number] = plan.need.local_total
+
+    def _beside(self, number: int, name: str, base: int) -> LayerShape:
+        """A layer with a further Var resident, from ``base`` on."""
+        shape = self.shapes[number]
+        return replace(shape, resident=shape.resident | {name}, scratch=min(int(self.floors[number]), base))
+
+    def finish(self) -> None:
+        """Plans as they are with all residents: a layer that kept its tiling may have another runner-up now."""
+        everything = frozenset(self.local)
+        self.shapes = [replace(shape, resident=everything, scratch=int(floor))
+                       for shape, floor in zip(self.shapes, self.floors, strict=True)]
+        self.plans = [plan for shape in self.shapes if (plan := self.search.plan(shape)) is not None]

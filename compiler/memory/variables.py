@@ -21,6 +21,10 @@ class Lifetime:
     last: int
     fixed: bool
 
+    @property
+    def name(self) -> str:
+        return self.var.name
+
 
 def whole_var(graph: Graph, name: str) -> Var:
     _, channels, height, width = graph.shapes[name]

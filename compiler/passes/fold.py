@@ -1,4 +1,5 @@
-"""Pass: a factor and an offset for each channel, behind a convolution, go into its weights and bias."""
+"""Pass: a factor and an offset for each channel, behind a convolution, go into its weights and bias; so does one factor
+behind a product, into the convolution before the limits of one of its operands."""
 
 from __future__ import annotations
 
@@ -26,8 +27,41 @@ def fold_channelwise(graph: Graph) -> Graph:
         if before is not None and before.op == "Conv" and alone and is_channelwise(graph, node):
             node = _merge(before, node, constants)
             del made[before.output]
+        elif before is not None and before.op == "Mul" and alone and is_channelwise(graph, node):
+            node = _into_gate(graph, made, before, node, constants) or node
         made[node.output] = node
     return graph.with_nodes(made.values(), constants)
+
+
+def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node,
+               constants: dict[str, np.ndarray]) -> Node | None:
+    """c (x y) as x (c y), where y is a convolution limited to 0..m: c times that convolution, limited to 0..c m. So x *
+    clip(x + 3, 0, 6) / 6, a hard swish as networks spell it, has no layer that divides. Only for one c > 0 and no
+    offset."""
+    factor, offset = (constants[name].astype(np.float64).reshape(-1) for name in scaling.inputs[1:])
+    if offset.any() or factor[0] <= 0 or (factor != factor[0]).any():
+        return None
+    consumers, outputs = graph.consumers(), graph.output_tensors()
+
+    def own(name: str, *ops: str) -> Node | None:
+        """What makes a tensor for one reader, if it is one of these operators."""
+        maker = made.get(name)
+        lone = len(consumers.get(name, [])) == 1 and name not in outputs
+        return maker if maker is not None and maker.op in ops and lone else None
+
+    for gate in filter(None, (own(name, "Clip", "Relu") for name in product.inputs)):
+        conv = own(gate.input(0), "Conv")
+        if conv is None or product.inputs.count(gate.output) > 1:
+            continue
+        sources = *conv.inputs[1:], *gate.inputs[1:]
+        names = [f"{gate.output}/scaled.{number}" for number in range(len(sources))]
+        for name, source in zip(names, sources, strict=True):
+            constants[name] = (constants[source].astype(np.float64) * factor[0]).astype(np.float32)
+        made[conv.output] = conv.replace(inputs=(conv.input(0), *names[:2]))
+        made[gate.output] = gate.replace(inputs=(gate.input(0), *names[2:]))
+        del made[product.output]
+        return product.replace(outputs=scaling.outputs)
+    return None
 
 
 def _merge(conv: Node, scaling: Node, constants: dict[str, np.ndarray]) -> Node:

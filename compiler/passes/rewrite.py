@@ -1,9 +1,10 @@
 """The graph while it is rewritten: what every tensor of the model has become, and how canonical nodes are made.
 
 Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
-MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1) and two
-nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset + y * pitch + x * step`` of its input) and
-``Assemble`` (parts written into one tensor at ``places``: first channel, offset, pitch, step).
+MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1),
+``Enlarge`` (every pixel ``factors`` times) and two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset +
+y * pitch + x * step`` of its input) and ``Assemble`` (parts written into one tensor at ``places``: first channel,
+offset, pitch, step).
 """
 
 from __future__ import annotations
@@ -135,6 +136,12 @@ class Rewrite:
         self.constants.update(zip(names, np.array((0, maximum), np.float32), strict=True))
         self.nodes[-1] = self.nodes[-1].replace(inputs=(source, *names))
         return name
+
+    def enlarge(self, node: Node, source: str, factors: tuple[int, int], part: str = "") -> str:
+        """Every pixel ``factors`` (height, width) times."""
+        _, channels, height, width = self.shapes[source]
+        return self.emit(node, "Enlarge", [source], {"factors": factors},
+                         (1, channels, height * factors[0], width * factors[1]), part)
 
     def view(self, node: Node, source: str, size: Sequence[int], offset: int, pitch: int, step: int) -> str:
         """``size`` pixels (height, width) of ``source`` as another tensor, or the source itself where it is the

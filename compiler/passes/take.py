@@ -122,12 +122,10 @@ def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str
 
 
 def _repeat(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> str:
-    """Axes of one pixel become ``size``: a kernel of ones as large, of which every output sees one tap."""
-    _, channels, *own = state.shapes[tensor]
-    kernel = [size[axis] if own[axis] == 1 else 1 for axis in range(2)]
-    pads = (kernel[0] - 1, kernel[1] - 1, kernel[0] - 1, kernel[1] - 1)
-    return state.conv(node, tensor, np.ones((channels, 1, *kernel)), np.zeros(1), size, "repeated", group=channels,
-                      pads=pads)
+    """Axes of one pixel become ``size``."""
+    _, _, *own = state.shapes[tensor]
+    rows, columns = (size[axis] if own[axis] == 1 else 1 for axis in range(2))
+    return state.enlarge(node, tensor, (rows, columns), "repeated")
 
 
 def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channels: np.ndarray, fill: float) -> str:

@@ -8,7 +8,7 @@ the kernel. Per output tile: one bias vector, then the rows of every tile that i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Product
+from weft.compiler.progress import each
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -60,8 +61,13 @@ class OutputBlock:
 
     def piece(self, inputs: tuple[int, int], taps: tuple[int, int]) -> tuple[int, int]:
         """Offsets [start, end) of a choice, with the bias where it belongs to it."""
-        tiles = self.chosen(inputs, taps)
-        first, last = (tiles[0].offset, tiles[-1].offset + tiles[-1].rows) if tiles else (self.bias + 1, self.bias + 1)
+        parts = self.tiles[inputs[0]:inputs[1]]
+        head = next((part[taps[0]] for part in parts if len(part) > taps[0]), None)
+        if head is None:
+            first = last = self.bias + 1
+        else:
+            tail = next(part[taps[0]:taps[1]][-1] for part in reversed(parts) if len(part) > taps[0])
+            first, last = head.offset, tail.offset + tail.rows
         return (self.bias, last) if self.starts(inputs, taps) else (first, last)
 
     @cached_property
@@ -106,7 +112,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
     placed: list[LayerConsts] = []
     base = 0
-    for layer, numbers in zip(layers, points.layers, strict=True):
+    for layer, numbers in zip(each(layers), points.layers, strict=True):
         vectors: list[np.ndarray] = []
         blocks: tuple[OutputBlock, ...] = ()
         if isinstance(layer.core, Convolution):
@@ -145,11 +151,10 @@ def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
 def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,
                     ) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
     lanes = arch.array_size
-    tiles = tile_weights(arch.number.quantize(constants[core.weights], numbers.weights), core.group, lanes)
-    outputs, inputs = tiles.shape[:2]
+    weights = arch.number.quantize(constants[core.weights], numbers.weights)
+    outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
     bias = np.zeros((outputs * lanes,), np.int64)
     bias[:len(constants[core.bias])] = arch.number.quantize(constants[core.bias], numbers.bias)
-    used = np.asarray(tiles.any(axis=(4, 5)))
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = [min(lanes, core.input.channels - tile * lanes) for tile in range(inputs)]
     vectors: list[np.ndarray] = []
@@ -159,15 +164,16 @@ def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numb
         start = offset
         vectors.append(bias[None, output * lanes:(output + 1) * lanes])
         offset += 1
-        entries = []
-        for tile in range(inputs):
-            present = [tap for tap in taps if used[output, tile, tap[0], tap[1]]]
-            stored = [tiles[output, tile, tap[0], tap[1], :rows[tile]] for tap in present]
-            offsets, kept = _share_repeats(stored, offset)
-            entries.append(tuple(WeightTile(tile, tap, place, rows[tile])
-                                 for tap, place in zip(present, offsets, strict=True)))
-            vectors += kept
-            offset += len(kept) * rows[tile]
+        entries: list[tuple[WeightTile, ...]] = [()] * inputs
+        for tile, dense in output_tile(weights, core.group, lanes, output):
+            used = np.asarray(dense.any(axis=(2, 3)))
+            present = [tap for tap in taps if used[tap]]
+            stored = dense[tuple(np.array(present, np.int64).reshape(-1, 2).T)][:, :rows[tile]]
+            places, kept = _share_repeats(stored, offset)
+            entries[tile] = tuple(WeightTile(tile, tap, place, rows[tile])
+                                  for tap, place in zip(present, places, strict=True))
+            vectors.append(kept)
+            offset += len(kept)
         first = next((group[0] for group in entries if group), None)
         blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap)))
     return vectors, tuple(blocks)
@@ -184,15 +190,14 @@ def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
     return tuple(blocks)
 
 
-def _share_repeats(stored: list[np.ndarray], base: int) -> tuple[list[int], list[np.ndarray]]:
-    """Offsets of weight tiles from ``base`` on, a tile that repeats the one before (average pools) stored once."""
-    offsets: list[int] = []
-    kept: list[np.ndarray] = []
-    for tile in stored:
-        if not kept or not np.array_equal(tile, kept[-1]):
-            kept.append(tile)
-        offsets.append(base + (len(kept) - 1) * len(tile))
-    return offsets, kept
+def _share_repeats(stored: np.ndarray, base: int) -> tuple[list[int], np.ndarray]:
+    """Offsets of weight tiles [tiles, rows, lanes] from ``base`` on, a tile that repeats the one before (average pools)
+    stored once; and what is stored, [vectors, lanes]."""
+    count, rows, lanes = stored.shape
+    fresh = np.ones(count, bool)
+    fresh[1:] = (stored[1:] != stored[:-1]).any(axis=(1, 2))
+    places = base + (np.cumsum(fresh) - 1) * rows
+    return places.tolist(), stored[fresh].reshape(-1, lanes)
 
 
 def covers(core: Convolution, tap: Size) -> bool:
@@ -201,15 +206,19 @@ def covers(core: Convolution, tap: Size) -> bool:
                for axis in range(2))
 
 
-def tile_weights(weights: np.ndarray, group: int, lanes: int) -> np.ndarray:
-    """[out, in / group, h, w] -> [output tiles, input tiles, h, w, input lanes, output lanes], padded with zeros."""
+def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Of [out, in / group, h, w] the weights of one output tile, by the input tiles that its groups read: the input
+    tile, and [h, w, input lanes, output lanes], padded with zeros."""
     channels_out, per_group, height, width = weights.shape
-    channels_in = per_group * group
-    outputs, inputs = -(-channels_out // lanes), -(-channels_in // lanes)
-    dense = np.zeros((outputs * lanes, inputs * lanes, height, width), np.int64)
-    out_group = channels_out // group
-    for index in range(group):
-        rows = slice(index * out_group, (index + 1) * out_group)
-        dense[rows, index * per_group:(index + 1) * per_group] = weights[rows]
-    split = dense.reshape(outputs, lanes, inputs, lanes, height, width)
-    return split.transpose(0, 2, 4, 5, 3, 1)
+    per_output = channels_out // group
+    first, end = output * lanes, min((output + 1) * lanes, channels_out)
+    parts = [(number * per_group, max(number * per_output, first), min((number + 1) * per_output, end))
+             for number in range(first // per_output, (end - 1) // per_output + 1)]  # input channel, output channels
+    for tile in range(parts[0][0] // lanes, (parts[-1][0] + per_group - 1) // lanes + 1):
+        dense = np.zeros((height, width, lanes, lanes), np.int64)
+        for start, left, right in parts:
+            low, high = max(start, tile * lanes), min(start + per_group, (tile + 1) * lanes)
+            if low < high:
+                dense[:, :, low - tile * lanes:high - tile * lanes, left - first:right - first] = (
+                    weights[left:right, low - start:high - start].transpose(2, 3, 1, 0))
+        yield tile, dense

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Saved
+from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.lir import Address, Space
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.points import LayerPoints
 from weft.compiler.scheduler.load import Loader, Prepared
-from weft.compiler.scheduler.moves import move, whole
+from weft.compiler.scheduler.moves import enlarge, move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
 from weft.compiler.scheduler.stages import layer_steps
-from weft.compiler.tiling.search import Plan, finished_together
+from weft.compiler.tiling.costs import finished_together
+from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
-from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans
+from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, repeated, spans
 from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
@@ -77,8 +78,7 @@ class LayerEmitter:
         if self.loader.preloads and step.begins:
             yield from self._add(prepared, result, overwrite=True)
         if self.shape.loads:
-            yield from move(False, core, prepared.strip, result, Space.ACCUMULATORS, self.arch,
-                            self.points.core_shift)
+            yield from self._load(core, prepared.strip, result)
         else:
             for output in range(*tiles):
                 yield from self._mat_muls(prepared, output, result)
@@ -100,6 +100,12 @@ class LayerEmitter:
             result = pooled
         if step.last:
             yield from self._finish(prepared, result, before_pool=False)
+
+    def _load(self, core: Box, strip: View, result: View) -> Operations:
+        assert isinstance(self.layer.core, Load)
+        if self.layer.core.factors == (1, 1):
+            return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.points.core_shift)
+        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.points.core_shift)
 
     def _add(self, prepared: Prepared, result: View, *, overwrite: bool) -> Operations:
         """The other Vars into the accumulators; the first of them may overwrite what was there."""

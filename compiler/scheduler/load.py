@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from weft.compiler import lir
@@ -12,7 +12,7 @@ from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.stages import TileStep
-from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
@@ -66,6 +66,7 @@ class Loader:
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
         self.buffers = Buffers(pool)
+        self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
     def operands(self, base: int, shift: int) -> Iterator[lir.Operation]:
@@ -91,9 +92,10 @@ class Loader:
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
         """For each step the buffers to release after it, whose content no later step finds."""
-        found = [[key for key in self._sizes(step) if key.kind not in KEPT] for step in steps]
+        keys = [[*self._sizes(step)] for step in steps]
+        found = [[key for key in own if key.kind not in KEPT] for own in keys]
         for kind, count in zip(KEPT, (self.tiling.buffers, self.tiling.weight_slots), strict=True):
-            used = [(number, key) for number, step in enumerate(steps) for key in self._sizes(step) if key.kind == kind]
+            used = [(number, key) for number, own in enumerate(keys) for key in own if key.kind == kind]
             for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
                 if not stays:
                     found[number].append(key)
@@ -127,8 +129,12 @@ class Loader:
         return step.begins if self.preloads else step.complete
 
     def _pieces(self, step: TileStep) -> list[tuple[int, int]]:
-        """Offsets of the weights of each output tile."""
-        return [block.piece(step.inputs, step.taps) for block in self.shape.consts.blocks[slice(*step.region.tiles)]]
+        """Offsets of the weights of each output tile; remembered."""
+        key = step.region.tiles, step.inputs, step.taps
+        if key not in self.pieces:
+            self.pieces[key] = [block.piece(step.inputs, step.taps)
+                                for block in self.shape.consts.blocks[slice(*step.region.tiles)]]
+        return self.pieces[key]
 
     # -- loads -----------------------------------------------------------------------------------------------------
     def prepare(self, step: TileStep) -> Prepared:

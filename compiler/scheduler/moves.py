@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import Address, Space
-from weft.compiler.tiling.spans import Box, View, between, spans
+from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
+from weft.runtime.window import Size
 
 
 def whole(var: Var, base: int, arch: Arch) -> View:
@@ -29,3 +31,27 @@ def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: A
         yield lir.DataMove(to_local, Address(Space.LOCAL, near_base + span.near), Address(space, far_base + span.far),
                            span.size, shift, accumulate, relu, span.near_stride, span.far_stride, span.rows,
                            span.near_pitch, span.far_pitch)
+
+
+def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch, shift: int) -> Iterator[lir.DataMove]:
+    """``box`` of the accumulators, of which each pixel of local memory makes ``factors`` (height, width)."""
+    lines = (_lines(box.rows, factors[0], local.pitch, result.pitch),
+             _lines(box.columns, factors[1], local.step, 1))
+    for (row, rows), (column, columns) in itertools.product(*lines):
+        near = local.address(box.tiles[0], row // factors[0], column // factors[1])
+        far = result.address(box.tiles[0], row, column)
+        tiles = Axis(box.tiles[1] - box.tiles[0], local.tile_pitch, result.tile_pitch)
+        for span in spans([tiles, rows, columns], arch):
+            yield lir.DataMove(False, Address(Space.LOCAL, near + span.near),
+                               Address(Space.ACCUMULATORS, far + span.far), span.size, shift, False, False,
+                               span.near_stride, span.far_stride, span.rows, span.near_pitch, span.far_pitch)
+
+
+def _lines(outputs: tuple[int, int], factor: int, near: int, far: int) -> list[tuple[int, Axis]]:
+    """Outputs of one axis as walks, each with its first output: all of them where they are the same pixel, else those
+    at one position among the ``factor`` that a pixel makes."""
+    low, high = outputs
+    if low // factor == (high - 1) // factor:
+        return [(low, Axis(high - low, 0, far))]
+    phases = (range(first, high, factor) for first in range(low, min(low + factor, high)))
+    return [(phase[0], Axis(len(phase), near, factor * far)) for phase in phases]

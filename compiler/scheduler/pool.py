@@ -37,6 +37,8 @@ class Pool:
             return Buffer(0, 0)
         base, best = None, self._now + 1
         for first, segment in enumerate(self._segments):
+            if segment.released is None or segment.released >= best:
+                continue
             latest = self._latest(first, size, best)
             if latest < best:
                 base, best = segment.base, latest

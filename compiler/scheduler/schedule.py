@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.memory.layout import Layout
+from weft.compiler.progress import each
 from weft.compiler.quantize.points import Points
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
@@ -33,7 +34,8 @@ def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
     copy = layout.copy.base if layout.copy is not None else None
-    for number, (shape, plan) in enumerate(zip(layout.shapes, layout.plans, strict=True)):
+    layers = each([shape.layer for shape in layout.shapes])
+    for number, (_, shape, plan) in enumerate(zip(layers, layout.shapes, layout.plans, strict=True)):
         for place in layout.local.values():
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))

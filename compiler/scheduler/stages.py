@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.compiler.tiling.search import Tiling
+from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, groups
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups
+from weft.compiler.tiling.weight_tiles import Parts, WeightTiles
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Size, Window
+from weft.runtime.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""
@@ -38,12 +40,11 @@ class Grain(NamedTuple):
         return self.rows, self.columns
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """The output cut into regions: pixels of the core's result and of one channel tile of its input.
 
     ``array`` is the modelled cycles of one weight tile over all regions: its pixels, or its own load where that
-    takes longer.
+    takes longer; of tiles that share a load, the average.
     """
 
     regions: int
@@ -51,7 +52,7 @@ class Cut:
     core_total: int
     strip_largest: int
     strip_total: int
-    array: int
+    array: float
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,27 @@ class LayerShape:
     arch: Arch
     resident: frozenset[str]
     scratch: int
+    form: int = 0
+    """Layers of one form have the same candidates; see :attr:`structure`."""
     _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
-    _kernels: dict[tuple[int, int, int], tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
-    _weights: dict[tuple[int, int, int], int] = field(default_factory=dict, compare=False, repr=False)
+    _parts: dict[tuple[int, int, int], Parts] = field(default_factory=dict, compare=False, repr=False)
+    _strips: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
+                                                                             repr=False)
+    _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def structure(self) -> Hashable:
+        """All that tilings depend on, but for what is resident and for the scratch."""
+        layer, core, consts = self.layer, self.layer.core, self.consts
+        return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
+                layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
+                tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands, consts.local_vectors)
+
+    @property
+    def streams(self) -> Hashable:
+        """What goes to DRAM and comes from there: the rest that costs depend on."""
+        return (self.input_is_resident, self.weights_are_resident, self.streamed_adds,
+                tuple(save.before_pool for save in self.streamed_outputs))
 
     @cached_property
     def input_tiles(self) -> int:
@@ -81,9 +100,13 @@ class LayerShape:
         return isinstance(self.layer.core, Load)
 
     @cached_property
+    def tiles(self) -> WeightTiles:
+        return WeightTiles(self.consts.blocks, self.layer.core.window)
+
+    @property
     def most_taps(self) -> int:
         """The most weight tiles that any output tile has for one input tile."""
-        return max((block.most_taps for block in self.consts.blocks), default=1) or 1
+        return self.tiles.most_taps
 
     @cached_property
     def weight_tile_count(self) -> int:
@@ -109,8 +132,9 @@ class LayerShape:
         """Outputs that go to DRAM0."""
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 
-    def written(self, core_pixels: int, output_pixels: int) -> int:
-        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output."""
+    def written(self, core_pixels: Any, output_pixels: Any) -> Any:
+        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output;
+        of arrays element by element."""
         return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
 
     @cached_property
@@ -157,35 +181,12 @@ class LayerShape:
 
     def input_region(self, core: Box, inputs: tuple[int, int], taps: tuple[int, int]) -> Box:
         """Pixels of the core's input that a region of its result needs for some weights."""
-        source, window = self.layer.core, self._window(core.tiles, inputs, taps)
+        source, window = self.layer.core, self.tiles.window_of(core.tiles, inputs, taps)
         if window is None:
             return Box(inputs, (0, 0), (0, 0))
         rows, columns = (window.inputs(axis, *span, source.input.size[axis])
                          for axis, span in enumerate((core.rows, core.columns)))
         return Box(inputs, rows, columns)
-
-    def _window(self, outputs: tuple[int, int], inputs: tuple[int, int], taps: tuple[int, int]) -> Window | None:
-        """The part of the kernel that some weights are; None when there are none among them."""
-        window = self.layer.core.window
-        if self._is_whole_kernel(taps[1] - taps[0]):
-            return window
-        chosen = {tile.tap for block in self.consts.blocks[slice(*outputs)] for tile in block.chosen(inputs, taps)}
-        return window.only(chosen) if chosen else None
-
-    def _is_whole_kernel(self, taps: int) -> bool:
-        """Whether so many weight tiles of an input tile are every tap, as far as any output tile has that many."""
-        return taps >= self.most_taps == len(self.layer.core.window.taps())
-
-    def _windows(self, outputs: int, inputs: int, taps: int) -> tuple[Window, ...]:
-        """All parts of the kernel that come up in steps of so many output, input and weight tiles; remembered."""
-        if self._is_whole_kernel(taps):
-            return (self.layer.core.window,)
-        key = outputs, inputs, taps
-        if key not in self._kernels:
-            found = (self._window(out, into, part) for out in groups(self.output_tiles, outputs)
-                     for into in groups(self.input_tiles, inputs) for part in groups(self.most_taps, taps))
-            self._kernels[key] = tuple(dict.fromkeys(window for window in found if window is not None))
-        return self._kernels[key] or (self.layer.core.window,)
 
     def regions(self, grain: Grain) -> Iterator[Box]:
         """The layer's output cut into regions, row by row."""
@@ -195,18 +196,32 @@ class LayerShape:
 
     def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
         """What cutting pixels like this means, for groups of output, input and weight tiles; remembered."""
-        key = (grain, 0, 0, taps) if self._is_whole_kernel(taps) else (grain, outputs, inputs, taps)
+        steps = (0, 0, 0) if self.tiles.is_whole(taps) else (outputs, inputs, taps)
+        key = grain, *steps
         if key not in self._cuts:
-            axes = [self._core_spans(axis, grain) for axis in range(2)]
-            core = _pixels(*axes)
-            strips = [_pixels(*([window.inputs(axis, *span, self.layer.core.input.size[axis]) for span in axes[axis]]
-                                for axis in range(2))) for window in self._windows(outputs, inputs, taps)]
+            core = _Lengths.of(*(self._core_spans(axis, grain) for axis in range(2)))
+            if steps not in self._parts:
+                self._parts[steps] = self.tiles.parts(*steps) if any(steps) else self.tiles.everything
+            found = self._parts[steps]
+            rows, columns = (np.array([self._strip(axis, grain, span) for span in found.spans[axis]],
+                                      np.int64)[found.chosen[axis]] for axis in range(2))
             load = self.arch.array_size + 1 + LOAD_OVERHEAD_CYCLES
-            array = (np.maximum(core, load) + TILE_OVERHEAD_CYCLES).sum()
-            self._cuts[key] = Cut(core.size, int(core.max()), int(core.sum()),
-                                  max(int(strip.max()) for strip in strips),
-                                  sum(int(strip.sum()) for strip in strips), int(array))
+            largest, total = (rows * columns).T
+            self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),
+                                  core.cycles(load, TILE_OVERHEAD_CYCLES, min(taps, self.tiles.alike)))
         return self._cuts[key]
+
+    def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
+        """Pixels of the core's input along one axis that a part of the kernel needs: the most of any region, and of all
+        regions; remembered."""
+        key = axis, grain.size[axis], grain.part, taps
+        if key not in self._strips:
+            core = self.layer.core
+            window = core.window.only([(taps[0],) * 2, (taps[1],) * 2])
+            lengths = [high - low for low, high in (window.inputs(axis, *span, core.input.size[axis])
+                                                    for span in self._core_spans(axis, grain))]
+            self._strips[key] = max(lengths), sum(lengths)
+        return self._strips[key]
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
         """Pixels of the core's result along one axis, region by region and part by part."""
@@ -218,23 +233,43 @@ class LayerShape:
             return found
         return [piece for low, high in found for piece in groups(high, grain.part[axis], low)]
 
-    def _sizes(self, inputs: tuple[int, int], taps: tuple[int, int]) -> list[int]:
-        """Vectors of one choice of weights, by output tile."""
-        return [end - start for start, end in (block.piece(inputs, taps) for block in self.consts.blocks)]
-
     def weight_vectors(self, outputs: int, inputs: int, taps: int) -> int:
-        """The most vectors of weights and biases that a step loads, for groups of these sizes; remembered."""
-        if self.loads or self.weights_are_resident:
+        """The most vectors of weights and biases that a step loads, for groups of these sizes."""
+        if self.loads:
             return 0
-        key = (outputs, inputs, taps)
-        if key not in self._weights:
-            self._weights[key] = max((sum(sizes[slice(*out)]) for into in groups(self.input_tiles, inputs)
-                                      for part in groups(self.most_taps, taps) for sizes in [self._sizes(into, part)]
-                                      for out in groups(self.output_tiles, outputs)), default=0)
-        return self._weights[key]
+        if (inputs, taps) not in self._groups:
+            self._groups[inputs, taps] = self.tiles.vectors(inputs, taps)
+        sizes = self._groups[inputs, taps]
+        return int(np.add.reduceat(sizes, np.arange(0, len(sizes), outputs), axis=0).max())
 
 
-def _pixels(rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> np.ndarray:
-    """[rows, columns]: how many pixels each pair of half-open ranges spans."""
-    heights, widths = ([high - low for low, high in axis] for axis in (rows, columns))
-    return np.outer(heights, widths)
+class _Lengths(NamedTuple):
+    """Regions as their heights x widths; each size with how often it comes."""
+
+    rows: Counter[int]
+    columns: Counter[int]
+
+    @classmethod
+    def of(cls, rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> _Lengths:
+        """Of half-open ranges."""
+        return cls(*(Counter(high - low for low, high in axis) for axis in (rows, columns)))
+
+    @property
+    def regions(self) -> int:
+        return self.rows.total() * self.columns.total()
+
+    @property
+    def largest(self) -> int:
+        """Pixels of the largest region."""
+        return max(self.rows) * max(self.columns)
+
+    @property
+    def total(self) -> int:
+        """Pixels of all regions."""
+        return math.prod(sum(size * count for size, count in axis.items()) for axis in self)
+
+    def cycles(self, least: int, more: int, alike: int) -> float:
+        """Of the array for one of so many weight tiles: each region its pixels for all of them, ``least`` at least, and
+        ``more``."""
+        return sum((max(height * width * alike, least) + more) * many * often
+                   for height, many in self.rows.items() for width, often in self.columns.items()) / alike

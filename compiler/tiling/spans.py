@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
+
+import numpy as np
 
 from weft.hw.contract.arch import Arch
 
@@ -134,8 +136,16 @@ def between(box: Box, near: View, far: View) -> list[Axis]:
             Axis(box.columns[1] - box.columns[0], near.step, far.step)]
 
 
-def part_count(count: int, size: int) -> int:
-    """Number of groups of ``size`` that ``count`` things make."""
+@overload
+def part_count(count: int, size: int) -> int: ...
+
+
+@overload
+def part_count(count: int | np.ndarray, size: np.ndarray) -> np.ndarray: ...
+
+
+def part_count(count: Any, size: Any) -> Any:
+    """Number of groups of ``size`` that ``count`` things make, of arrays element by element."""
     return -(-count // size)
 
 

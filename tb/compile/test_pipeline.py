@@ -65,7 +65,11 @@ def test_name_and_progress(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     heard: list[str] = []
     report = compiled(path, samples, tmp_path / "deep" / "folder", name="other", progress=heard.append)
-    assert heard == [step.name for step in STEPS]
+    assert [told for told in heard if " " not in told] == [step.name for step in STEPS]
+    layers = [row["name"] for row in report.layers]
+    for step in ("memory", "schedule"):
+        assert [told for told in heard if told.startswith(f"{step} ")][:len(layers)] == [
+            f"{step} {number} of {len(layers)}, {name}" for number, name in enumerate(layers, 1)]
     assert report.model_path == tmp_path / "deep" / "folder" / "other.tmodel"
     assert TModel.load(report.model_path).name == "other"
 

@@ -1,0 +1,158 @@
+"""Candidates: the ways to cut a layer that are looked at, as columns of arrays, so that one formula scores them all."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.spans import part_count
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Pixels (``grain``), tiles in a group, buffers of each kind, loop order.
+
+    ``taps`` weight tiles of an input tile are in local memory at a time. With ``outputs_outer`` the groups of output
+    tiles are the outer loop and regions the inner one.
+    """
+
+    grain: Grain
+    outputs: int
+    inputs: int
+    taps: int
+    buffers: int
+    weight_slots: int
+    outputs_outer: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Flat: the grain's fields stand beside the others."""
+        return {**self.grain._asdict(), **{key: value for key, value in vars(self).items() if key != "grain"}}
+
+
+class Tilings(NamedTuple):
+    """Candidates as columns, [tilings] each, in the order of their preference. ``grain`` indexes ``grains``; then the
+    fields of :class:`Tiling`; then those of the :class:`Cut`; ``weights``: the most vectors that a step loads."""
+
+    grains: tuple[Grain, ...]
+    grain: np.ndarray
+    outputs: np.ndarray
+    inputs: np.ndarray
+    taps: np.ndarray
+    buffers: np.ndarray
+    weight_slots: np.ndarray
+    outputs_outer: np.ndarray
+    output_pixels: np.ndarray
+    regions: np.ndarray
+    core_largest: np.ndarray
+    core_total: np.ndarray
+    strip_largest: np.ndarray
+    strip_total: np.ndarray
+    array: np.ndarray
+    weights: np.ndarray
+
+    def tiling(self, row: int) -> Tiling:
+        outputs, inputs, taps, buffers, slots = (int(column[row]) for column in (
+            self.outputs, self.inputs, self.taps, self.buffers, self.weight_slots))
+        return Tiling(self.grains[self.grain[row]], outputs, inputs, taps, buffers, slots,
+                      bool(self.outputs_outer[row]))
+
+
+def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tuple[int, int, int]]) -> Tilings:
+    """Every grain with all ``groups`` (output, input and weight tiles), one buffer of each kind."""
+    count = len(groups)
+    cuts = [shape.cut(grain, *group) for grain in grains for group in groups]
+    whole = np.array([cut[:-1] for cut in cuts], np.int64).reshape(-1, 5)
+    weights = np.array([shape.weight_vectors(*group) for group in groups], np.int64)
+    outputs, inputs, taps = np.tile(np.array(groups, np.int64).reshape(-1, 3), (len(grains), 1)).T
+    pixels = np.array([grain.rows * grain.columns for grain in grains], np.int64)
+    once = np.ones(len(outputs), np.int64)
+    return Tilings(tuple(grains), np.repeat(np.arange(len(grains)), count), outputs, inputs, taps, once, once,
+                   once == 0, np.repeat(pixels, count), *_columns(whole),
+                   np.array([cut.array for cut in cuts]), np.tile(weights, len(grains)))
+
+
+def _columns(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Those of [rows, 5]."""
+    first, second, third, fourth, fifth = table.T
+    return first, second, third, fourth, fifth
+
+
+def single(shape: LayerShape, tiling: Tiling) -> Tilings:
+    """A single candidate."""
+    found = tilings_of(shape, [tiling.grain], [(tiling.outputs, tiling.inputs, tiling.taps)])
+    return found._replace(buffers=np.array([tiling.buffers]), weight_slots=np.array([tiling.weight_slots]),
+                          outputs_outer=np.array([tiling.outputs_outer]))
+
+
+def weight_sets(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """How many different sets of weights the steps of a layer use."""
+    if shape.loads:
+        return np.ones_like(tilings.outputs)
+    return (part_count(shape.output_tiles, tilings.outputs) * part_count(shape.input_tiles, tilings.inputs)
+            * part_count(shape.most_taps, tilings.taps))
+
+
+def _divisions(count: int) -> list[int]:
+    """Sizes of equal parts: all, a half, a third, ... one; each once, about a dozen."""
+    parts = {math.ceil(count / number) for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)}
+    return sorted(parts | {1}, reverse=True)
+
+
+def _halvings(count: int) -> list[int]:
+    sizes = [count]
+    while sizes[-1] > 1:
+        sizes.append(math.ceil(sizes[-1] / 2))
+    return sizes
+
+
+def _whole_rows(shape: LayerShape) -> list[Grain]:
+    height, width = shape.layer.output.size
+    return [Grain(rows, width) for rows in _divisions(height)]
+
+
+def _parts_of_rows(shape: LayerShape) -> list[Grain]:
+    height, width = shape.layer.output.size
+    return [Grain(rows, columns) for rows, columns in itertools.product(_divisions(height), _divisions(width))]
+
+
+def _parts_of_windows(shape: LayerShape) -> list[Grain]:
+    """One pixel of the output, and some of those that its pool reads at a time: rows, or parts of one."""
+    if shape.layer.pool is None:
+        return []
+    rows, columns = shape.most_pooled
+    return [Grain(1, 1, part) for part in (*((size, columns) for size in _halvings(rows)),
+                                           *((1, size) for size in _halvings(columns)))]
+
+
+GRAINS: tuple[Callable[[LayerShape], list[Grain]], ...] = (_whole_rows, _parts_of_rows, _parts_of_windows)
+"""Ways to cut pixels; a finer one is tried where nothing of those before it fits."""
+
+
+def _groups(shape: LayerShape, split_taps: bool) -> Iterator[tuple[int, int, int]]:
+    """Output, input and weight tiles at a time. With ``split_taps`` also some taps at a time, of one input tile."""
+    inputs = [0] if shape.loads else _halvings(shape.input_tiles)
+    for outputs, group in itertools.product(_halvings(shape.output_tiles), inputs):
+        for taps in _halvings(shape.most_taps) if split_taps and group == 1 else [shape.most_taps]:
+            yield outputs, group or outputs, taps
+
+
+def candidates(shape: LayerShape, level: int) -> Tilings:
+    """All of one way to cut pixels, each with the buffers and loop orders that make a difference."""
+    found = tilings_of(shape, GRAINS[level](shape), list(_groups(shape, level > 0)))
+    sets = weight_sets(shape, found)
+    one_region = np.array([grain.size == shape.layer.output.size for grain in found.grains], bool)[found.grain]
+    reorders = ~one_region & (found.outputs < shape.output_tiles)
+    buffers, all_sets, outer = (axis.ravel() for axis in np.meshgrid([2, 1], [0, 1], [0, 1], indexing="ij"))
+    slots = np.where(all_sets, sets[:, None], np.minimum(sets[:, None], buffers))
+    used = ~(all_sets & (slots == np.minimum(sets[:, None], buffers))).astype(bool) & (
+        reorders[:, None] | (outer == 0))
+    row, variant = np.nonzero(used)
+    spread = [column[row] for column in found[1:]]
+    return Tilings(found.grains, *spread)._replace(
+        buffers=buffers[variant], weight_slots=slots[row, variant], outputs_outer=outer[variant] == 1)

@@ -1,0 +1,140 @@
+"""What tilings take of the memories, what they move, and a small model of the cycles that they cost.
+
+The cost counts cycles of the array and of the DRAM channels, as if transfers overlapped with computing where there is
+room for two buffers of everything: then the next step's loads run while a step computes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import part_count
+
+FINISH_VECTORS = 64
+"""Output tiles leave the accumulators together up to this size."""
+
+MOVE_OVERHEAD_CYCLES = 16
+"""What a step without MatMuls costs beyond its vectors: decoding its moves, and waiting for each other's ends."""
+
+UNEVEN = 0.05
+"""Of every unit's cycles, what does not overlap with the busiest one's."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
+    ``accumulators`` that holds the core's result."""
+
+    strip: int
+    weights: int
+    staging: int
+    residual: int
+    core: int
+    accumulators: int
+    local_total: int
+    accumulator_total: int
+
+
+def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
+    """What tilings take of local memory and accumulators: the fields of :class:`Need`."""
+    core_pixels, output_pixels = tilings.core_largest, tilings.output_pixels
+    strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
+    weights = tilings.weights * (not shape.weights_are_resident)
+    staging = shape.written(core_pixels, output_pixels) * tilings.outputs
+    residual = shape.streamed_adds * core_pixels * tilings.outputs
+    second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
+    core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
+    buffers = tilings.buffers * (strip + staging + residual) + tilings.weight_slots * weights
+    return [strip, weights, staging, residual, core, accumulators,
+            np.maximum(buffers, shape.consts.local_vectors),
+            tilings.buffers * accumulators + shape.consts.operands]
+
+
+def need(shape: LayerShape, tiling: Tiling) -> Need:
+    """What a tiling takes of local memory and accumulators."""
+    return Need(*(int(column[0]) for column in needs(shape, single(shape, tiling))))
+
+
+class Traffic(NamedTuple):
+    """Vectors of a layer through the array (or into the accumulators), from and to DRAM0, and from DRAM1."""
+
+    array: int
+    dram0_read: int
+    dram0_write: int
+    dram1: int
+
+
+def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
+    """What a tiling moves."""
+    return Traffic(*(int(column[0]) for column in _traffic(shape, single(shape, tiling))))
+
+
+def _traffic(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
+    """What tilings move: the fields of :class:`Traffic`."""
+    nothing = np.zeros_like(tilings.outputs)
+    read = shape.streamed_adds * tilings.core_total * shape.output_tiles
+    pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
+    write = nothing + shape.written(*pixels) * shape.output_tiles
+    if not shape.input_is_resident:
+        read = read + _strip_loads(shape, tilings) * tilings.strip_total * shape.input_tiles
+    if shape.loads:
+        steps = tilings.regions * part_count(shape.output_tiles, tilings.outputs)
+        return [shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES, read, write, nothing]
+    weights = nothing if shape.weights_are_resident else shape.weight_total * _weight_loads(shape, tilings)
+    loads = (read + weights, write, nothing) if shape.weights_are_vars else (read, write, weights)
+    return [shape.weight_tile_count * tilings.array, *loads]
+
+
+def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """Modelled cycles of the layer: of its busiest unit, or of all one after another where one buffer must do for what
+    is loaded and what is used; and what is left at its ends, where units wait for the layer before it or after it."""
+    beats = shape.arch.vector_beats
+    array, read, write, weights = _traffic(shape, tilings)
+    moved = (read + weights, write) if shape.arch.shared_dram else (read, write, weights)
+    parts = [array, *(vectors * beats for vectors in moved)]
+    busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
+    kept = _strips_kept(shape, tilings)
+    full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
+    # kept strips leave no room for those of the next region
+    return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
+
+
+def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
+    """Cycles until the first strip is there, and from the last MatMul to the last vector that it made."""
+    first = tilings.strip_largest * tilings.inputs * beats * (not shape.input_is_resident)
+    together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
+    last = tilings.core_largest * np.minimum(tilings.outputs, together)
+    return np.asarray(first + last * (1 + beats * len(shape.streamed_outputs)))
+
+
+def finished_together(pixels: int) -> int:
+    """Output tiles of so many pixels that leave the accumulators together."""
+    return part_count(FINISH_VECTORS, max(1, pixels))
+
+
+def _weight_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """How often each weight is read."""
+    sets = weight_sets(shape, tilings)
+    inner = sets // part_count(shape.output_tiles, tilings.outputs)
+    kept = np.where(tilings.outputs_outer, inner, sets)
+    return np.where(kept <= tilings.weight_slots, 1, tilings.regions)
+
+
+def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """How often each strip of input is read."""
+    if shape.loads:
+        return np.ones_like(tilings.outputs)
+    again = part_count(shape.output_tiles, tilings.outputs)
+    return np.where(_strips_kept(shape, tilings) <= tilings.buffers, 1, again)
+
+
+def _strips_kept(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """Strips that have to stay for a group of output tiles to find those of the group before it."""
+    return (part_count(shape.input_tiles, tilings.inputs) * part_count(shape.most_taps, tilings.taps)
+            * np.where(tilings.outputs_outer, tilings.regions, 1))
