@@ -14,7 +14,7 @@ from weft.compiler.backend.report import CompileReport, layer_table, total_vecto
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.division import HOST, Division, Part
+from weft.compiler.passes.division import BESIDE, HOST, Division, Part
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.consts import Consts
@@ -105,7 +105,7 @@ def _share_warnings(division: Division) -> list[str]:
     share = division.machine_share
     if share >= LEAST_SHARE:
         return []
-    first = next(place for place in division.places if place.where == HOST)
+    first = next(place for place in division.places if place.where == HOST and place.why != BESIDE)
     return [f"only {100 * share:.1f} % of the network's multiply-accumulates run on the machine; the first node on the "
             f"host is {first.node!r} ({first.operator}): {first.why}"]
 

@@ -89,6 +89,20 @@ def test_parts_run_in_order(network: Callable[[ModelMaker], None], tmp_path: Pat
         assert signal_to_noise(expected[0], value) >= 50
 
 
+def test_a_join_in_front_of_the_host_is_its_own(tmp_path: Path) -> None:
+    """On the machine lines of two lanes' channels would be thousands of layers; a join that it reads stays there."""
+    maker = ModelMaker((1, 6, 9, 8))
+    both = maker.node("Concat", maker.conv("x", 6, 3, (1, 1)), maker.conv("x", 6, 2, (1, 1)), axis=1)
+    made = maker.conv(both, 5, 4, (1, 1))
+    boxes = maker.node("Concat", made, maker.conv(both, 5, 3, (1, 1)), axis=1)
+    path = maker.save(tmp_path / "model.onnx", boxes, maker.node("Cos", made))
+    places = compile_model(path, BASE, tmp_path, host_fallback=True).division.places
+    assert [place.where for place in places if place.operator == "Concat"] == ["machine", "host"]
+    assert len({place.part for place in places}) == 2
+    without = compile_model(path, BASE, tmp_path, host_fallback=True, outputs=(boxes,)).division
+    assert not without.hosts, "no part of its own for it"
+
+
 def test_a_network_in_parts_is_one_set_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     maker = ModelMaker((1, 6, 9, 8))
     middle(maker)
