@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from weft.cli.places import places_object, print_places
+
 if TYPE_CHECKING:
     from weft.cli.check.checker import Verdict
     from weft.compiler.backend.report import CompileReport
     from weft.runtime.devices import Progress as Tell
-    from weft.runtime.manifest import TModel
+    from weft.runtime.network import Network
     from weft.runtime.session import RunResult
 
 
 NO_CHECKSUMS = "no checksums in the .tmodel: it does not say which program and constants belong to it"
 """Said of the files of the original tools."""
+SCHEMA = 1
+"""Of every object that --json prints: a key changes its meaning, or goes, only with another number."""
 WANTED_DECIBELS = 45
 """Signal to noise below which a report gives advice."""
 
@@ -70,6 +74,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
     """What ``weft run --json`` prints. ``cycles`` and ``utilization`` are null on golden."""
     check = result.comparison
     return {
+        "schema": SCHEMA,
         "cycles": result.cycles,
         "instructions": result.instructions,
         "macs": result.macs,
@@ -84,7 +89,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
     }
 
 
-def print_run(model: TModel, on: str, result: RunResult) -> None:
+def print_run(model: Network, on: str, result: RunResult) -> None:
     """The same for a person."""
     rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
     if result.macs is not None:
@@ -121,9 +126,9 @@ def print_compiled(report: CompileReport) -> None:
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
         "instructions": f"{report.instructions:,}",
-        **({} if report.host is None else {"on the host": report.host.text()}),
-        **{path.suffix[1:]: str(path) for path in (report.model_path, report.program_path, report.data_path)},
+        **{path.name[len(report.name) + 1:]: str(path) for path in (report.model_path, *report.files)},
     })
+    print_places(report.division)
 
 
 def print_layers(rows: Sequence[dict[str, Any]]) -> None:
@@ -134,12 +139,12 @@ def print_layers(rows: Sequence[dict[str, Any]]) -> None:
         table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
                       str(row["points"]["output"]), str(row["saturations"]),
                       "exact" if decibels is None else f"{decibels:.1f}"))
-    _print_columns(table)
+    print_columns(table)
     for text in advice(rows):
         print(text)
 
 
-def _print_columns(table: Sequence[Sequence[str]]) -> None:
+def print_columns(table: Sequence[Sequence[str]]) -> None:
     """Rows of as many columns each, each column as wide as its widest."""
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for line in table:
@@ -152,7 +157,7 @@ def print_check(verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         decibels = "equal" if verdict.decibels is None else f"{verdict.decibels:.1f}"
         table.append((verdict.step, verdict.runs, decibels, verdict.allowed, "DIFFERS" if verdict.problem else "ok"))
-    _print_columns(table)
+    print_columns(table)
 
 
 def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
@@ -160,11 +165,10 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
     """What ``weft compile --json`` prints: ``check`` is null without ``--check``."""
     first = next((verdict.step for verdict in verdicts if verdict.problem), None)
     check = {"first_difference": first, "steps": [verdict.to_json() for verdict in verdicts]}
+    places = places_object(report.division)
     return {
-        "name": report.name, "macs": report.macs, "instructions": report.instructions,
-        "files": [str(path) for path in (report.model_path, report.program_path, report.data_path)],
-        "host": None if report.host is None else {
-            "nodes": report.host.nodes, "operators": report.host.operators, "inputs": report.host.inputs},
+        "schema": SCHEMA, "name": report.name, **places, "macs": report.macs, "instructions": report.instructions,
+        "files": [str(path) for path in (report.model_path, *report.files)],
         "warnings": report.warnings, "layers": rows,
         "check": check if verdicts else None,
     }

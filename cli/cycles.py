@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from rich.table import Table
 from weft.cli.console import plain_console
 from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.waits import CAUSES, NO_LAYER, Waits, analyse
+from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
 
 TABLE_WIDTH = 150
@@ -54,6 +56,18 @@ def cycles_object(model: TModel, waits: Waits) -> dict[str, Any]:
         "tail": waits.tail, "dram0_bytes": int(waits.dram_bytes[:, 0].sum()),
         "dram1_bytes": int(waits.dram_bytes[:, 1].sum()), "program_bytes": len(model.program), "layers": rows,
     }
+
+
+def joined(objects: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
+    """One object of several programs, which run one after another."""
+    if len(objects) == 1:
+        return objects[0]
+    totals = {key: sum(found[key] for found in objects)
+              for key in ("cycles", "macs", "vectors", "tail", "dram0_bytes", "dram1_bytes", "program_bytes")}
+    used = totals["macs"] / (arch.array_size**2 * totals["cycles"]) if totals["macs"] and totals["cycles"] else None
+    return {**totals, "utilization": used,
+            "waits": {cause: sum(found["waits"][cause] for found in objects) for cause in CAUSES},
+            "layers": [row for found in objects for row in found["layers"]]}
 
 
 def print_cycles(found: dict[str, Any]) -> None:

@@ -5,30 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text
-from weft.cli.cycles import cycles_object, print_cycles, waits_of
+from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import Estimate
 from weft.compiler.estimator.replay import estimate as replay
 from weft.golden.legality import first_stop
 from weft.runtime.devices import Progress
-from weft.runtime.session import Session
+from weft.runtime.session import Loaded, Session
 
 
-def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[Estimate, dict[str, Any]]:
-    """When every operation of the model's program runs, and the object of ``--json``.
+def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
+    """When every operation of each of the network's programs runs, and the object of ``--json`` for all of them.
 
     Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter.
     """
-    model = session.model
+    found, objects, preload = [], [], None
+    for machine in session.machines:
+        one, where, loaded = _program(machine, dram, progress)
+        found.append(one)
+        objects.append(where)
+        if loaded is not None:
+            preload = {"instructions": loaded.program.instructions, "cycles": loaded.cycles}
+    return found, {**joined(objects, session.arch), "preload": preload, "checksums": session.network.checksums}
+
+
+def _program(machine: Loaded, dram: DramTiming,
+             progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
+    """The program's operations, where its cycles went, and what copies its constants to local memory."""
+    model = machine.model
     progress("checking the program", 0, 0)
-    stop = first_stop(model.program, session.arch)
+    stop = first_stop(model.program, machine.arch)
     if stop is not None:
         raise stop
-    loaded = replay(session.preload, session.arch, dram) if session.preload else None
-    found = replay(model.program, session.arch, dram, lambda done, total: progress("estimating", done, total))
-    preload = None if loaded is None else {"instructions": loaded.program.instructions, "cycles": loaded.cycles}
-    where = cycles_object(model, waits_of(model, found.cycles, found.operations))
-    return found, {**where, "preload": preload, "checksums": model.checksums}
+    loaded = replay(machine.preload, machine.arch, dram) if machine.preload else None
+    found = replay(model.program, machine.arch, dram, lambda done, total: progress("estimating", done, total))
+    return found, cycles_object(model, waits_of(model, found.cycles, found.operations)), loaded
 
 
 def print_estimate(where: dict[str, Any]) -> None:

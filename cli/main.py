@@ -10,18 +10,31 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
-import numpy as np
 import typer
 
 from weft.cli import console, streams
+from weft.cli.archs import archs_command
+from weft.cli.compiling import compile_command
+from weft.cli.inspecting import inspect_command
+from weft.cli.options import (
+    ArchOption,
+    FolderOption,
+    SetOption,
+    TraceOption,
+    load,
+    make_folder,
+    need_simulation,
+    override,
+    verilog_of,
+    version,
+)
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
@@ -30,19 +43,26 @@ from weft.runtime.errors import Mismatch
 from weft.runtime.files import read_bytes, reason, write_text
 
 FINE, MISMATCH = 0, 2
-INTEGER = re.compile("-?[0-9]{1,20}")
-"""Of --set: longer ones are out of every key's range, and say so as text."""
 
 app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 
-ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
-FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write into.")]
-TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "
-                                                  "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
-                                                     help="Override an architecture key; may be repeated.")]
+app.command("compile")(compile_command)
+app.command("inspect")(inspect_command)
+app.command("archs")(archs_command)
+
+
+@app.callback()
+def weft(show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.",
+                                                    is_eager=True, callback=lambda on: _version(on))] = False) -> None:
+    """Machine-learning accelerators: hardware, compiler, and the proof that both agree."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"weft {version()}")
+        raise typer.Exit
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -60,73 +80,6 @@ def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None)
     for name, content in files.items():
         write_text(output / name, content)
         print(output / name)
-
-
-@app.command("compile")
-def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a frozen TensorFlow graph (.pb).",
-                                          show_default=False)],
-    arch: ArchOption,
-    folder: Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")],
-    output: Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
-                                        "network ends at; needed for a .pb.")] = "",
-    calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
-                                                   "the values' ranges; without it random ones.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
-    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="Softmax, ArgMax, whatever else is refused, "
-                                                "and all behind it, run on the host (onnxruntime).")] = False,
-    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
-                                                     help="Run some calibration inputs on golden; print and "
-                                                     "write range, point, saturations, SNR of layers.")] = None,
-    dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
-                                                  help="Write what every step leaves there.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
-                                        "changes the result (exit code 2).")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    overrides: SetOption = None,
-) -> None:
-    """Compile a network into .tmodel, .tprog and .tdata."""
-    from weft.cli.check.checker import Checker
-    from weft.compiler.pipeline import compile_model
-
-    checker = Checker() if check else None
-    machine = override(Arch.load(arch), overrides)
-    outputs = tuple(filter(None, map(str.strip, output.split(","))))
-    if output and not outputs:
-        raise WeftError(explain("--output", repr(output), "NAME[,NAME]", "name a tensor, or leave --output out"))
-    calibration = calibration_inputs(calibrate, model, outputs) if calibrate else None
-    for path in filter(None, (folder, dump_dir)):
-        make_folder(path)
-    with console.progress() as progress:
-        try:
-            report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
-                                   host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
-                                   watch=checker.after if checker else None,
-                                   progress=lambda step: progress(f"compiling: {step}", 0, 0))
-        except WeftError:
-            if checker:
-                checker.insist()  # a step that went wrong before says more than what came of it
-            raise
-        rows = list(report.layers)
-        if report_file:
-            from weft.cli.check.probe import layer_signals
-
-            progress("running every layer on golden", 0, 0)
-            signals = layer_signals(model, machine, calibration, plain, host_fallback, outputs)
-            rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
-            write_text(report_file, json.dumps(rows, indent=1) + "\n")
-    verdicts = checker.verdicts if checker else []
-    if as_json:
-        print(json.dumps(console.compiled_object(report, rows, verdicts)))
-    else:
-        console.print_compiled(report)
-        if report_file:
-            console.print_layers(rows)
-        if checker:
-            console.print_check(verdicts)
-    if checker:
-        checker.insist()
 
 
 @app.command()
@@ -147,15 +100,15 @@ def run(
                                          "went.")] = False,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
-    from weft.runtime import GOLDEN, RTL, Session, TModel
+    from weft.runtime import GOLDEN, RTL, Session
 
     if on not in (GOLDEN, RTL):
         raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
     for option in [name for name, given in (("--trace", trace), ("--layers", layers)) if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
-    loaded = TModel.load(model)
+    loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
-    arrays = read_arrays(inputs, [spec.name for spec in loaded.inputs])
+    arrays = read_arrays(inputs, [tensor.name for tensor in loaded.signature.inputs])
     if on == RTL:
         need_simulation()
     with console.progress() as progress:
@@ -171,9 +124,10 @@ def run(
         write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
     where = None
     if layers:
-        from weft.cli.cycles import cycles_object, print_cycles, waits_of
+        from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
 
-        where = cycles_object(loaded, waits_of(loaded, *result.operations[0]))
+        where = joined([cycles_object(program, waits_of(program, *ran)) for program, ran in
+                        zip(loaded.machines, result.operations, strict=True)], loaded.arch)
     if as_json:
         print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
                           **({"where": where} if where else {})}))
@@ -197,18 +151,18 @@ def estimate(
     """How many cycles a compiled model takes and where they go, without simulating the hardware."""
     from weft.cli.estimate import estimated, print_estimate
     from weft.compiler.estimator.machine import DramTiming
-    from weft.runtime import Session, TModel
+    from weft.runtime import Session
 
-    loaded = TModel.load(model)
+    loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     with console.progress() as progress:
         found, where = estimated(session, DramTiming(latency, latency), progress)
     if trace:
         from weft.simulate.trace import chrome_trace
 
-        write_text(trace, json.dumps(chrome_trace([(found.cycles, found.operations)])) + "\n")
+        write_text(trace, json.dumps(chrome_trace([(each.cycles, each.operations) for each in found])) + "\n")
     if as_json:
-        print(json.dumps(where))
+        print(json.dumps({"schema": console.SCHEMA, **where}))
     else:
         print_estimate(where)
 
@@ -252,55 +206,6 @@ def disassemble(
     content = read_bytes(program, "program", "name a .tprog file")
     for number, instruction in enumerate(instructions.disassemble(content)):
         print(f"{number:6d}  {instructions.text(instruction)}")
-
-
-# -- helpers -----------------------------------------------------------------------------------------------------------
-def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
-    """The machine with ``key=value`` settings applied. Raises WeftError."""
-    values: dict[str, Any] = {}
-    for setting in settings or ():
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise WeftError(explain("--set", setting, "KEY=VALUE", "for example --set mac_rounding=every_step"))
-        values[key] = int(value) if INTEGER.fullmatch(value) else value
-    return arch.replace(**values) if values else arch
-
-
-def calibration_inputs(path: Path, model: Path, outputs: Sequence[str]) -> dict[str, np.ndarray]:
-    """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
-    from weft.compiler.frontend.reader import read_model
-
-    return read_arrays(path, [port.name for port in read_model(model, outputs).inputs], "calibration file")
-
-
-def make_folder(path: Path) -> None:
-    """Raises WeftError when it cannot be there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WeftError(explain(f"output folder {path}", reason(error),
-                                "a folder that can be made", "choose another place")) from None
-
-
-def need_simulation() -> None:
-    """Raises WeftError when the packages of the extra ``sim`` are not there."""
-    try:
-        from weft.simulate import toolchain
-    except ModuleNotFoundError as error:
-        raise WeftError(explain("simulation", f"no Python package {error.name}", "an installation with the extra sim",
-                                "pip install 'weft[sim]'")) from None
-    try:
-        toolchain.setup()
-    except toolchain.ToolchainError as error:
-        raise WeftError(str(error)) from None
-
-
-def verilog_of(arch: Arch) -> str:
-    """The Verilog of a machine, with yosys found."""
-    need_simulation()
-    from weft.hw.flow.verilog import verilog_text
-
-    return verilog_text(arch)
 
 
 # -- exit codes --------------------------------------------------------------------------------------------------------

@@ -6,17 +6,19 @@ from typing import Protocol
 
 from weft.hw.contract.errors import WeftError, explain
 
-ON_HOST = "run the network from here on the host (--host-fallback)"
+ON_HOST = "run it on the host (--host-fallback), or end the network before it (--output)"
 USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
 class CompileError(WeftError):
     """A model that cannot be compiled, or files of a compiled model that cannot be used.
 
-    ``node`` is the node of the model that is to blame, empty when there is none.
+    ``node`` is the node of the model that is to blame, empty when there is none; ``why`` says of what of it what was
+    found.
     """
 
     node = ""
+    why = ""
 
 
 class Fault(CompileError):
@@ -48,4 +50,5 @@ def refuse_node(node: Named, detail: str, found: object, allowed: str, way_out: 
     what = f"node {node.name!r}, operator {node.op}" + (f", {detail}" if detail else "")
     error = refuse(what, found, allowed, way_out)
     error.node = node.name
+    error.why = f"{detail}: {found}" if detail else str(found)
     return error

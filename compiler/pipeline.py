@@ -6,7 +6,8 @@ Each step is a function from the products that it needs, by their types, to one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from weft.compiler.errors import Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
+from weft.compiler.passes.division import Part
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
@@ -34,13 +36,14 @@ from weft.runtime.files import file_name, replacing
 
 STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("frontend", steps.read),                                   # model file -> Graph
-    Step("split_host", steps.split_host),                           # -> OnHost, Graph
+    Step("samples", steps.samples),                                 # -> Samples of the network's inputs
+    Step("divide", steps.division),                                 # -> Division: parts of the machine and of the host
+    # What follows is done for each of the machine's parts, with its own Graph and Samples.
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("pool_parts", pool_parts),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
-    Step("samples", steps.samples),                                 # -> Samples of the network's inputs
     Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
@@ -57,12 +60,16 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
 ))
 """The compiler, in order."""
 
+OF_ALL = [step.name for step in STEPS].index("divide") + 1
+"""So many steps are done once."""
+
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
                   calibration: Mapping[str, np.ndarray] | None = None, plain: bool = False,
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
                   progress: Callable[[str], None] | None = None,
-                  watch: Callable[[Step, Products], None] | None = None) -> CompileReport:
+                  watch: Callable[[Step, Products], None] | None = None,
+                  shapes: Mapping[str, Sequence[int]] | None = None) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     A ``.pb`` is a frozen TensorFlow graph, everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes)
@@ -70,50 +77,71 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
-    ArgMax and what else is refused, and all that reads it; without it they are refused. ``progress`` hears each step's
-    name, and in steps that take long the layer that they are at; ``watch`` sees what each step left.
+    ArgMax and what else is refused; without it they are refused. ``progress`` hears each step's name, and in steps that
+    take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: of inputs whose sizes the file
+    leaves open.
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
-    request = Request(model, calibration, plain, host_fallback, tuple(outputs))
-    made = run_steps(request, arch, dump_dir, progress, watch)
-    return write(made, Path(output), name)
+    request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes or {}))
+    front, made = run_parts(request, arch, dump_dir, progress, watch)
+    return write(front, made, Path(output), name)
 
 
 def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
-              progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None) -> Products:
-    """All products. The last three as of :func:`compile_model`."""
-    products = Products({Request: request, Arch: arch})
-    for number, step in enumerate(STEPS):
-        if progress is not None:
-            progress(step.name)
-        before = products
-        with told_to(_within(step, progress)):
-            products = _run(step, products)
-        if dump_dir is not None:
-            _dump(Path(dump_dir), f"{number:02}_{step.name}", step, products, before)
-        if watch is not None:
-            watch(step, products)
+    """All products of a network that the machine computes in one part."""
+    _, (products,) = run_parts(request, arch, dump_dir, watch=watch)
     return products
 
 
-def _within(step: Step, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:
+def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
+              progress: Callable[[str], None] | None = None,
+              watch: Callable[[Step, Products], None] | None = None) -> tuple[Products, list[Products]]:
+    """The products of the whole network, and all products of each of the machine's parts. The last three as of
+    :func:`compile_model`."""
+    def run_all(numbers: range, products: Products, prefix: str = "") -> Products:
+        for number in numbers:
+            step = STEPS[number]
+            name = prefix + step.name
+            if progress is not None:
+                progress(name)
+            with told_to(_within(name, progress)):
+                before, products = products, _run(step, products)
+            if dump_dir is not None:
+                _dump(Path(dump_dir), f"{prefix}{number:02}_{step.name}", step, products, before)
+            if watch is not None:
+                watch(step, products)
+        return products
+
+    front = run_all(range(OF_ALL), Products({Request: request, Arch: arch}))
+    with _blamed("divide", request):
+        parts = steps.parts(front)
+    return front, [run_all(range(OF_ALL, len(STEPS)), products,
+                           f"part{products[Part].number}_" if products[Part].count > 1 else "") for products in parts]
+
+
+def _within(name: str, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:
     """Who hears what a step is at."""
-    return None if progress is None else lambda what: progress(f"{step.name} {what}")
+    return None if progress is None else lambda what: progress(f"{name} {what}")
 
 
 def _run(step: Step, products: Products) -> Products:
+    with _blamed(step.name, products[Request]):
+        return step.run(products)
+
+
+@contextlib.contextmanager
+def _blamed(name: str, request: Request) -> Iterator[None]:
     """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault."""
     try:
-        return step.run(products)
+        yield
     except WeftError:
         raise
     except Exception as error:
-        request = products[Request]
-        must_run(request.model, request.outputs)
-        raise Fault(explain(f"step {step.name!r}", f"{type(error).__name__} {error}", "a result, for onnxruntime runs "
+        must_run(request.model, request.outputs, request.shapes)
+        raise Fault(explain(f"step {name!r}", f"{type(error).__name__} {error}", "a result, for onnxruntime runs "
                             "this model", "report it with the model; --dump-dir keeps the steps before")) from error
 
 

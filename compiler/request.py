@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ class Request:
     """``calibration``: input name -> [samples, ...], None for random ones; ``plain``: the data type's own point for
     everything; ``outputs``: tensors that the network ends at, none for those that the file declares.
 
+    ``shapes``: by input, sizes that the file leaves open.
+
     ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
     """
 
@@ -23,3 +25,4 @@ class Request:
     host_fallback: bool = False
     outputs: tuple[str, ...] = ()
     keep_tensors: bool = False
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)

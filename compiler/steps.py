@@ -15,13 +15,20 @@ from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.layout import Layout, lay_out
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
+from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
-from weft.compiler.passes.host import OnHost, fall_back, refuse_host
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.sizes import check_sizes
-from weft.compiler.quantize.calibrate import Calibration, Samples, channel_ranges, choose_samples
+from weft.compiler.products import Products
+from weft.compiler.quantize.calibrate import (
+    Calibration,
+    Samples,
+    channel_ranges,
+    choose_samples,
+    samples_of_parts,
+)
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.points import HEADROOM, Points, choose_points
 from weft.compiler.request import Request
@@ -31,16 +38,33 @@ from weft.hw.contract.arch import Arch
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
 def read(request: Request) -> Graph:
-    return read_model(request.model, request.outputs)
+    return read_model(request.model, request.outputs, request.shapes)
 
 
-def split_host(request: Request, graph: Graph, arch: Arch) -> tuple[OnHost, Graph]:
+def samples(request: Request, graph: Graph) -> Samples:
+    return choose_samples(graph, request.calibration)
+
+
+def division(request: Request, graph: Graph, arch: Arch) -> Division:
     """The host gets what the machine does not compute, where that is asked for; else such a part is an error."""
     if not request.host_fallback:
-        refuse_host(graph)
-        return OnHost(None), graph
-    rest, host = fall_back(graph, lambda tried: build_layers(canonical(supported(tried, arch), arch), arch))
-    return OnHost(host), rest
+        return whole(graph)
+    return divided(graph, arch)
+
+
+def divided(graph: Graph, arch: Arch | None) -> Division:
+    """What ``arch`` computes and what is left for the host; without one only operators decide."""
+    if arch is None:
+        return divide(graph, check_supported)
+    return divide(graph, lambda part: build_layers(canonical(supported(part, arch), arch), arch))
+
+
+def parts(front: Products) -> list[Products]:
+    """The products that the steps for each of the machine's parts begin with."""
+    graphs = front[Division].graphs
+    given = samples_of_parts(front[Graph], front[Samples], graphs)
+    return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs})
+            for number, (graph, inputs) in enumerate(zip(graphs, given, strict=True), 1)]
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:
@@ -50,10 +74,6 @@ def supported(graph: Graph, arch: Arch) -> Graph:
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
     return normalise(graph, arch.array_size)
-
-
-def samples(request: Request, graph: Graph) -> Samples:
-    return choose_samples(graph, request.calibration)
 
 
 def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:

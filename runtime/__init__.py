@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from weft.runtime.devices import GOLDEN, RTL, Device
     from weft.runtime.errors import Mismatch, ModelError
     from weft.runtime.manifest import TModel
+    from weft.runtime.network import Network
     from weft.runtime.session import RunResult, Session
 
-__all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "RunResult", "Session", "TModel"]
+__all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "Network", "RunResult", "Session", "TModel"]
 
 _HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "devices", "Mismatch": "errors", "ModelError": "errors",
-          "TModel": "manifest", "RunResult": "session", "Session": "session"}
+          "Network": "network", "TModel": "manifest", "RunResult": "session", "Session": "session"}
 
 
 def __getattr__(name: str) -> Any:

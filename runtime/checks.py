@@ -10,14 +10,14 @@ import base64
 import binascii
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.runtime.model_set import is_plain
 from weft.runtime.ports import layer_runs, packing_of
-from weft.runtime.schema import ConstEntry, HostEntry, Manifest, PackingEntry, PortEntry
+from weft.runtime.schema import ConstEntry, HostEntry, Manifest, PackingEntry, Parts, PortEntry, Program
 
 MOST_ELEMENTS = 1 << 25
 """Of all inputs and outputs, unused lanes too: they are handled as 64-bit numbers, some times over."""
@@ -47,10 +47,62 @@ def check(manifest: Manifest, arch: Arch) -> None:
     _instruction_layers(manifest, arch)
     if manifest.host is not None:
         _host(manifest.host, {port.name for port in manifest.outputs})
+    if manifest.network is not None:
+        _network(manifest)
+
+
+def check_parts(parts: Parts, arch: Arch) -> list[Manifest | HostEntry]:
+    """The same of a network in parts. Each program as a manifest of its own, each host's part as it is, in order."""
+    found = [part.host or _alone(parts, part.program) for part in parts.parts]
+    programs = [part for part in found if isinstance(part, Manifest)]
+    if not programs:
+        raise ValueError("parts without a program")
+    for program in programs:
+        check(program, arch)
+    files = set().union(*map(file_names, programs))
+    if set(parts.files) != files:
+        raise ValueError(f"checksums of {sorted(parts.files)} for the files {sorted(files)}")
+    if sum(entry.bytes for entry in parts.files.values()) > MOST_DATA_BYTES:
+        raise ValueError(f"files of more than {MOST_DATA_BYTES} bytes")
+    _unique("inputs", [tensor.name for tensor in parts.network.inputs])
+    _unique("outputs", [tensor.name for tensor in parts.network.outputs])
+    _flow(parts, found)
+    return found
+
+
+def _alone(parts: Parts, program: Program | None) -> Manifest:
+    assert program is not None, "one of the two"
+    files = {name: parts.files[name] for name in file_names(program) if name in parts.files}
+    return Manifest(name=parts.name, arch=parts.arch, files=files,
+                    **{key: getattr(program, key) for key in Program.__struct_fields__})
+
+
+def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
+    """Whatever is read must have been made before, once."""
+    known = {tensor.name for tensor in parts.network.inputs}
+    for number, part in enumerate(found):
+        if isinstance(part, HostEntry):
+            host_model(part)
+            reads, makes = list(part.inputs), list(part.outputs)
+        else:
+            if any(port.shape is None for port in (*part.inputs, *part.outputs)):
+                raise ValueError(f"parts[{number}] with an input or output without a shape")
+            reads, makes = [port.name for port in part.inputs], [port.name for port in part.outputs]
+        for name in reads:
+            if name not in known:
+                raise ValueError(f"parts[{number}] reads {name!r}, which nothing before it makes")
+        _unique(f"outputs of parts[{number}]", makes)
+        twice = known.intersection(makes)
+        if twice:
+            raise ValueError(f"parts[{number}] makes {min(twice)!r}, which is there before")
+        known.update(makes)
+    for tensor in parts.network.outputs:
+        if tensor.name not in known:
+            raise ValueError(f"network with the output {tensor.name!r}, which no part makes")
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-def file_names(manifest: Manifest) -> set[str]:
+def file_names(manifest: Program) -> set[str]:
     """The program's file and the constants'."""
     return {manifest.prog.file_name, *(entry.file_name for entry in manifest.consts)}
 
@@ -60,13 +112,18 @@ def _names(manifest: Manifest) -> None:
         if not is_plain(name):
             raise ValueError(f"the file name {name!r}, which is not a plain name in the model's own folder")
     for kind, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
-        if not ports:
-            raise ValueError(f"no {kind}")
-        name, count = Counter(port.name for port in ports).most_common(1)[0]
-        if count > 1:
-            raise ValueError(f"{count} {kind} of the name {name!r}")
+        _unique(kind, [port.name for port in ports])
     if manifest.files is not None and set(manifest.files) != file_names(manifest):
         raise ValueError(f"checksums of {sorted(manifest.files)} for the files {sorted(file_names(manifest))}")
+
+
+def _unique(kind: str, names: Sequence[str]) -> None:
+    """At least one, each once."""
+    if not names:
+        raise ValueError(f"no {kind}")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{count} {kind} of the name {name!r}")
 
 
 # -- memories ----------------------------------------------------------------------------------------------------------
@@ -201,6 +258,17 @@ def _host(host: HostEntry, outputs: set[str]) -> None:
             raise ValueError(f"host with {name!r}, which is no output of the machine")
     if host.nodes is not None and len(host.nodes) != len(host.operators):
         raise ValueError(f"host with {len(host.nodes)} nodes and {len(host.operators)} operators")
+
+
+def _network(manifest: Manifest) -> None:
+    """What the user sees is what the ports and the host's part give."""
+    assert manifest.network is not None
+    made = [port.name for port in manifest.outputs] if manifest.host is None else [*manifest.host.passes,
+                                                                                  *manifest.host.outputs]
+    for kind, tensors, there in (("input", manifest.network.inputs, [port.name for port in manifest.inputs]),
+                                 ("output", manifest.network.outputs, made)):
+        if [tensor.name for tensor in tensors] != there:
+            raise ValueError(f"network with {kind}s {[tensor.name for tensor in tensors]}, of a model with {there}")
 
 
 def host_model(host: HostEntry) -> bytes:

@@ -68,7 +68,7 @@ def file_name(name: str, option: str) -> str:
 
 
 def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: bool) -> np.ndarray:
-    """[images, *shape] from one image or many; ``batched``: shape has a leading 1 that counts images.
+    """[images, *shape] from one image or many; ``batched``: shape has a leading 1, which images may have or leave out.
 
     Raises WeftError for another shape, for what is no number, and for values that are not finite.
     """
@@ -76,8 +76,10 @@ def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: b
     if array.dtype.kind not in "iufb":
         raise WeftError(explain(f"input {name}", f"values of type {array.dtype}", "integers or floats",
                                 "convert the array"))
-    if array.shape == shape:
-        array = array[None]
+    if array.shape in (shape, rest):
+        array = array.reshape(1, *shape)
+    elif array.shape[1:] == shape and len(array):
+        pass
     elif array.ndim == len(rest) + 1 and array.shape[1:] == rest and len(array):
         array = array[:, None] if batched else array
     else:

@@ -10,33 +10,47 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import split_batch
 from weft.runtime.manifest import TModel
-from weft.runtime.ports import Port
+from weft.runtime.network import Network
+from weft.runtime.tensors import Tensor
+
+Values = dict[str, np.ndarray]
+"""By name, in the network's shapes."""
 
 Vectors = dict[str, np.ndarray]
 """By input or output, integers [size, lanes]."""
-
 
 MOST_IMAGES = 1 << 16
 """In one run: a small file may claim millions, and each is packed and kept."""
 
 
-def packed_images(model: TModel, arch: Arch, inputs: Mapping[str, np.ndarray], raw: bool,
-                  most: int | None = None) -> tuple[list[Vectors], bool]:
-    """The vectors of each of the first ``most`` images; and whether the caller counts images with an axis of its own.
+def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None) -> list[Values]:
+    """The arrays of each of the first ``most`` images. Raises WeftError for arrays that do not fit, and for more than
+    MOST_IMAGES."""
+    arrays = {}
+    for tensor in network.signature.inputs:
+        given, shape = _given(inputs, tensor.name), _shape(network.name, tensor)
+        arrays[tensor.name] = tensor.given(split_batch(tensor.name, given, shape, batched=shape[:1] == (1,)))
+    return _apart(arrays, most)
 
-    ``raw``: ``inputs`` are vectors [size, lanes] or [images, size, lanes]. Raises WeftError for arrays that do not fit,
-    and for more than MOST_IMAGES.
-    """
+
+def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | None) -> tuple[list[Vectors], bool]:
+    """The same of vectors [size, lanes] or [images, size, lanes]; and whether there was an axis that counts images."""
     arrays, many = {}, False
     for port in model.inputs:
-        given = inputs[port.name]
-        if raw:
-            shape: tuple[int, ...] = (port.size, arch.array_size)
-            many = many or given.ndim == len(shape) + 1
-            arrays[port.name] = _stored(port.name, split_batch(port.name, given, shape, batched=False), arch)
-        else:
-            user = _shape(model, port)
-            arrays[port.name] = split_batch(port.name, given, user, batched=user[:1] == (1,))
+        given, shape = _given(inputs, port.name), (port.size, model.arch.array_size)
+        many = many or given.ndim == len(shape) + 1
+        arrays[port.name] = _stored(port.name, split_batch(port.name, given, shape, batched=False), model.arch)
+    return _apart(arrays, most), many
+
+
+def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in inputs:
+        raise WeftError(explain(f"input {name!r}", f"arrays {', '.join(map(repr, inputs)) or 'none'}",
+                                "an array for each input", "name the arrays after the network's inputs"))
+    return np.asarray(inputs[name])
+
+
+def _apart(arrays: Mapping[str, np.ndarray], most: int | None) -> list[Values]:
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name} with {count} images" for name, count in counts.items())
@@ -45,15 +59,14 @@ def packed_images(model: TModel, arch: Arch, inputs: Mapping[str, np.ndarray], r
     if count > MOST_IMAGES:
         raise WeftError(explain("inputs", f"{max(counts.values())} images", f"at most {MOST_IMAGES} in one run",
                                 f"add --images {MOST_IMAGES}, or cut the array"))
-    return [{name: array[i] if raw else model.pack_input(name, array[i]) for name, array in arrays.items()}
-            for i in range(count)], many
+    return [{name: array[i] for name, array in arrays.items()} for i in range(count)]
 
 
-def _shape(model: TModel, port: Port) -> tuple[int, ...]:
-    if port.shape is None:
-        raise WeftError(explain(f"model {model.name}", "no tensor shapes (made by the original tools)",
+def _shape(model: str, tensor: Tensor) -> tuple[int, ...]:
+    if tensor.shape is None:
+        raise WeftError(explain(f"model {model}", "no tensor shapes (made by the original tools)",
                                 "fixed-point vectors", "use --raw"))
-    return tuple(port.shape)
+    return tuple(tensor.shape)
 
 
 def _stored(name: str, array: np.ndarray, arch: Arch) -> np.ndarray:
@@ -74,10 +87,6 @@ def stored_outputs(model: TModel, images: Sequence[Vectors], many: bool) -> dict
     return stacked if many else {name: array[0] for name, array in stacked.items()}
 
 
-def real_outputs(model: TModel, images: Sequence[Vectors]) -> dict[str, np.ndarray]:
-    """What the network gives, the host's part included, images along the first axis."""
-    results = []
-    for image in images:
-        tensors = {port.name: model.unpack_output(port.name, image[port.name]) for port in model.outputs}
-        results.append(model.run_host(tensors))
-    return {name: np.concatenate([np.asarray(result[name]) for result in results]) for name in results[0]}
+def together(images: Sequence[Values]) -> Values:
+    """Every output, images along the first axis; what has no axis gets one."""
+    return {name: np.concatenate([np.atleast_1d(image[name]) for image in images]) for name in images[0]}

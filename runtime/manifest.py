@@ -6,8 +6,6 @@ In memory a tensor is channel tiles x height x width vectors; lanes beyond the l
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,15 +19,34 @@ import numpy as np
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.strict_json import read_object
-from weft.runtime.checks import check, file_sizes, host_model
+from weft.runtime.checks import check, file_sizes
 from weft.runtime.elements import gather, pack, scatter, unpack
 from weft.runtime.errors import ModelError, refuse
 from weft.runtime.host_part import HostPart
 from weft.runtime.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
 from weft.runtime.ports import ConstFile, Port, layers_from_text, layers_to_text
-from weft.runtime.schema import HostEntry, Manifest, convert
+from weft.runtime.schema import Manifest, Parts, convert_any
+from weft.runtime.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
+
+
+def read_manifest(path: Path) -> tuple[Manifest | Parts, Arch]:
+    """What a ``.tmodel`` says, of the right types; what it says together is not checked. Raises ModelError."""
+    try:
+        values = read_object(path, "model file", AS_WRITTEN, "check the path, or compile the model first")
+    except WeftError as error:
+        raise ModelError(str(error)) from None
+    try:
+        manifest = convert_any(values)
+        return manifest, Arch.from_dict(manifest.arch)
+    except (ValueError, WeftError) as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: Exception) -> ModelError:
+    """The error for a ``.tmodel`` that says what no compiler writes."""
+    return refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +67,8 @@ class TModel:
     consts_to_local: bool = False
     """The driver copies DRAM1's constants to the same addresses of local memory when it loads the model."""
     host: HostPart | None = None
+    network: Signature | None = None
+    """What the user sees; files of the original tools do not say it."""
     macs: int = 0
     layers: tuple[dict[str, Any], ...] = ()
     instruction_layers: np.ndarray | None = None
@@ -61,20 +80,19 @@ class TModel:
         """Read a ``.tmodel`` and the files it names. Raises ModelError when one is missing, broken, of another
         compilation, or says what no compiler writes."""
         path = Path(path)
+        manifest, arch = read_manifest(path)
+        if not isinstance(manifest, Manifest):
+            raise refuse(f"model file {path}", f"a network in {len(manifest.parts)} parts, of host and machine",
+                         "a single program, and a host's part behind it", "load it with weft.runtime.Network.load")
         try:
-            values = read_object(path, "model file", AS_WRITTEN, "check the path, or compile the model first")
-        except WeftError as error:
-            raise ModelError(str(error)) from None
-        try:
-            manifest = convert(values)
-            arch = Arch.from_dict(manifest.arch)
             check(manifest, arch)
-        except (ValueError, WeftError) as error:
-            raise refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN) from None
-        return cls._of(manifest, arch, path)
+        except ValueError as error:
+            raise unreadable(path, error) from None
+        return cls.of(manifest, arch, path)
 
     @classmethod
-    def _of(cls, manifest: Manifest, arch: Arch, path: Path) -> TModel:
+    def of(cls, manifest: Manifest, arch: Arch, path: Path) -> TModel:
+        """Of a manifest that ``checks.py`` has checked, with the files that it names. Raises ModelError."""
         sums = manifest.files or {}
         contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
                     for name, size in file_sizes(manifest, arch).items()}
@@ -85,7 +103,8 @@ class TModel:
                               for entry in manifest.consts),
             inputs=tuple(map(Port.from_entry, manifest.inputs)), outputs=tuple(map(Port.from_entry, manifest.outputs)),
             contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
-            host=None if manifest.host is None else _host_part(manifest.host), macs=manifest.macs,
+            host=None if manifest.host is None else HostPart.from_entry(manifest.host),
+            network=None if manifest.network is None else Signature.from_entry(manifest.network), macs=manifest.macs,
             layers=manifest.layers, instruction_layers=None if layers is None else layers_from_text(layers))
 
     def save(self) -> None:
@@ -120,19 +139,26 @@ class TModel:
                      for entry in self.const_files if entry.memory == memory)
 
     def to_json(self) -> dict[str, Any]:
+        """The whole file."""
+        program = self.program_json()
+        places = {key: program.pop(key) for key in ("prog", "consts", "inputs", "outputs")}
+        values: dict[str, Any] = {"name": self.name, **places, "arch": self.arch.to_dict(),
+                                  "load_consts_to_local": self.consts_to_local, "files": files_json(self.contents)}
+        if self.host is not None:
+            values["host"] = self.host.to_json()
+        if self.network is not None:
+            values["network"] = self.network.to_json()
+        return {**values, **program}
+
+    def program_json(self) -> dict[str, Any]:
+        """What it says of the program."""
         values: dict[str, Any] = {
-            "name": self.name,
             "prog": {"file_name": self.program_file, "size": self.program_size},
             "consts": [entry.to_json() for entry in self.const_files],
             "inputs": [port.to_json() for port in self.inputs],
             "outputs": [port.to_json() for port in self.outputs],
-            "arch": self.arch.to_dict(),
-            "load_consts_to_local": self.consts_to_local,
-            "files": {name: msgspec.to_builtins(file_entry(content)) for name, content in self.contents.items()},
             "macs": self.macs,
         }
-        if self.host is not None:
-            values["host"] = {**dataclasses.asdict(self.host), "model": base64.b64encode(self.host.model).decode()}
         if self.instruction_layers is not None:
             values["instruction_layers"] = layers_to_text(self.instruction_layers)
         return {**values, "layers": self.layers}
@@ -185,18 +211,10 @@ class TModel:
         """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
         if self.host is None:
             return dict(outputs)
-        from weft.runtime.onnx_engine import run_model  # onnxruntime is needed only here
-
-        feed = {name: np.asarray(outputs[name], np.float32) for name in self.host.inputs}
-        try:
-            made = run_model(self.host.model, feed)
-        except Exception as error:  # its errors have no common type
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise refuse(f"host part of model {self.name}", f"an ONNX model that does not run ({reason})",
-                         "what the compiler writes", COMPILE_AGAIN) from None
+        made = self.host.run({name: np.asarray(outputs[name]) for name in self.host.inputs}, self.name)
         return {**{name: outputs[name] for name in self.host.passes}, **made}
 
 
-def _host_part(entry: HostEntry) -> HostPart:
-    return HostPart(host_model(entry), entry.inputs, entry.outputs, entry.passes, entry.operators,
-                    entry.operators if entry.nodes is None else entry.nodes)
+def files_json(contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Length and checksum of every file."""
+    return {name: msgspec.to_builtins(file_entry(content)) for name, content in contents.items()}

@@ -25,7 +25,7 @@ from pathlib import Path
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.strict_json import parse_object
 from weft.runtime.errors import ModelError, refuse
-from weft.runtime.schema import FileEntry, convert
+from weft.runtime.schema import FileEntry, convert_any
 
 COMPILE_AGAIN = "compile the model again, and keep its files together"
 SHOWN_DIGITS = 16
@@ -95,7 +95,7 @@ def settle(folder: Path, name: str, others: Mapping[str, object]) -> None:
 def _entries(path: Path) -> Mapping[str, FileEntry]:
     """The checksums in a ``.tmodel``; none where it cannot be read."""
     try:
-        return convert(parse_object(path.read_bytes())).files or {}
+        return convert_any(parse_object(path.read_bytes())).files or {}
     except (OSError, ValueError, WeftError):
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
@@ -41,8 +41,8 @@ def _check_bytes(model: bytes) -> None:
                                 "as the compiler writes it", "compile the model again")) from None
 
 
-def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by name: on onnxruntime, or ONNX's own evaluator for an opset that the former does not know.
+def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
 
     Bytes come from a file: raises WeftError where they are no model, or one too large to be run.
     """
@@ -52,6 +52,11 @@ def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -
         engine = session(model)
     except Exception:  # its errors have no common type
         evaluator = ReferenceEvaluator(model)
-        return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
+        return lambda given: dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
     names = [entry.name for entry in engine.get_outputs()]
-    return dict(zip(names, engine.run(names, dict(given)), strict=True))
+    return lambda given: dict(zip(names, engine.run(names, dict(given)), strict=True))
+
+
+def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All outputs by name; see :func:`runner`."""
+    return runner(model)(given)

@@ -10,7 +10,11 @@ The original tools write ``name`` to ``load_consts_to_local``. The rest are addi
   ``source`` [channels, height, width], of which the host makes ``layout``;
 * ``files``: length and SHA-256 of the program and of the constants;
 * ``host``: a small ONNX model which runs behind the machine; ``macs``; ``layers`` (the report);
-  ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run.
+  ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run;
+* ``network``: name, type and shape of the inputs and outputs that the user sees.
+
+A network that host and machine run in any other order has ``parts`` instead of a program (``Parts``). Each is a program
+with its ports, or an ONNX model for the host; they run in this order, and hand on tensors by their names.
 
 An unknown key is an error that names the known ones: what it asks for would not happen.
 """
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -35,6 +39,8 @@ Point = Annotated[int, Meta(ge=-1022, le=1023)]
 Name = Annotated[str, Meta(min_length=1, max_length=4096)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Type = Literal["float32", "float16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+               "uint64"]
 Shape3 = tuple[Dimension, Dimension, Dimension]
 Pair = tuple[Dimension, Dimension]
 Axes = Meta(max_length=32)
@@ -44,6 +50,9 @@ Few = Meta(max_length=1024)
 
 class Keys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """An object in which no other keys may stand."""
+
+
+T = TypeVar("T", bound=Keys)
 
 
 class ProgramEntry(Keys):
@@ -103,6 +112,19 @@ class HostEntry(Keys):
     nodes: tuple[str, ...] | None = None
 
 
+class TensorEntry(Keys):
+    """An input or output of the network."""
+
+    name: Name
+    type: Type
+    shape: Annotated[tuple[Dimension, ...], Axes]
+
+
+class NetworkEntry(Keys):
+    inputs: Annotated[tuple[TensorEntry, ...], Few]
+    outputs: Annotated[tuple[TensorEntry, ...], Few]
+
+
 class LayerEntry(msgspec.Struct):
     """What is read of a row of the report; the rest is for people."""
 
@@ -111,40 +133,88 @@ class LayerEntry(msgspec.Struct):
     macs: Count
 
 
-class Manifest(Keys):
-    """A whole ``.tmodel``. ``arch`` is checked by the architecture itself."""
+class Program(Keys):
+    """What one program of the machine needs; see above."""
 
-    name: Name
     prog: ProgramEntry
     consts: Annotated[tuple[ConstEntry, ...], Few]
     inputs: Annotated[tuple[PortEntry, ...], Few]
     outputs: Annotated[tuple[PortEntry, ...], Few]
-    arch: dict[str, Any]
-    load_consts_to_local: bool = False
-    files: dict[FileName, FileEntry] | None = None
     macs: Count = 0
-    host: HostEntry | None = None
     instruction_layers: str | None = None
     layers: tuple[dict[str, Any], ...] = ()
 
 
+class Manifest(Program, kw_only=True, forbid_unknown_fields=True):
+    """A whole ``.tmodel`` of one program. ``arch`` is checked by the architecture itself."""
+
+    name: Name
+    arch: dict[str, Any]
+    load_consts_to_local: bool = False
+    files: dict[FileName, FileEntry] | None = None
+    host: HostEntry | None = None
+    network: NetworkEntry | None = None
+
+
+class PartEntry(Keys):
+    """One of the two."""
+
+    program: Program | None = None
+    host: HostEntry | None = None
+
+
+class Parts(Keys):
+    """A whole ``.tmodel`` of several parts."""
+
+    name: Name
+    arch: dict[str, Any]
+    network: NetworkEntry
+    parts: Annotated[tuple[PartEntry, ...], Few]
+    files: dict[FileName, FileEntry]
+
+
+PROGRAM: dict[str, type[Keys]] = {
+    "": Program, ".prog": ProgramEntry, ".consts[]": ConstEntry, ".inputs[]": PortEntry, ".outputs[]": PortEntry,
+    ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry,
+}
 STRUCTS: dict[str, type[Keys]] = {
-    "$": Manifest, "$.prog": ProgramEntry, "$.consts[]": ConstEntry, "$.inputs[]": PortEntry,
-    "$.outputs[]": PortEntry, "$.inputs[].packing": PackingEntry, "$.outputs[].packing": PackingEntry,
-    "$.files[...]": FileEntry, "$.host": HostEntry,
+    **{f"${where}": kind for where, kind in PROGRAM.items()},
+    **{f"$.parts[].program{where}": kind for where, kind in PROGRAM.items()},
+    "$": Manifest, "$.files[...]": FileEntry, "$.host": HostEntry, "$.parts[]": PartEntry, "$.parts[].host": HostEntry,
+    "$.network": NetworkEntry, "$.network.inputs[]": TensorEntry, "$.network.outputs[]": TensorEntry,
 }
 """Where in a ``.tmodel`` which object stands."""
 
 
 def convert(values: Mapping[str, Any]) -> Manifest:
-    """The checked content of a ``.tmodel``. Raises ValueError, which says what was found where."""
+    """The checked content of a ``.tmodel`` of one program. Raises ValueError, which says what was found where."""
+    return _converted(values, Manifest)
+
+
+def convert_parts(values: Mapping[str, Any]) -> Parts:
+    """The same of several parts."""
+    parts = _converted(values, Parts)
+    for number, part in enumerate(parts.parts):
+        if (part.program is None) == (part.host is None):
+            raise ValueError(f"parts[{number}] with both or neither of program and host")
+    return parts
+
+
+def convert_any(values: Mapping[str, Any]) -> Manifest | Parts:
+    """Of either kind."""
+    return convert_parts(values) if "parts" in values else convert(values)
+
+
+def _converted(values: Mapping[str, Any], kind: type[T]) -> T:
     try:
-        manifest = msgspec.convert(values, Manifest)
-        for number, row in enumerate(manifest.layers):
-            _layer(number, row)
+        found = msgspec.convert(values, kind)
+        programs = [found] if isinstance(found, Program) else [part.program for part in getattr(found, "parts", ())]
+        for program in filter(None, programs):
+            for number, row in enumerate(program.layers):
+                _layer(number, row)
     except msgspec.ValidationError as error:
-        raise ValueError(_with_known_keys(str(error))) from None
-    return manifest
+        raise ValueError(_with_known_keys(str(error), kind)) from None
+    return found
 
 
 def _layer(number: int, row: Mapping[str, Any]) -> None:
@@ -154,10 +224,11 @@ def _layer(number: int, row: Mapping[str, Any]) -> None:
         raise ValueError(f"layers[{number}]: {error}") from None
 
 
-def _with_known_keys(text: str) -> str:
+def _with_known_keys(text: str, whole: type[Keys]) -> str:
     """An unknown key is told which ones are known."""
     if "unknown field" not in text:
         return text
     _, _, path = text.partition(" - at `")
-    struct = STRUCTS[re.sub(r"\[\d+\]", "[]", path.rstrip("`")) or "$"]
+    where = re.sub(r"\[\d+\]", "[]", path.rstrip("`"))
+    struct = STRUCTS[where] if where else whole
     return f"{text}; known are {', '.join(struct.__struct_fields__)}"

@@ -17,11 +17,13 @@ from weft.hw.contract.isa import Cause, Isa
 from weft.runtime.compare import Comparison, compare
 from weft.runtime.devices import GOLDEN, RTL, Device, Done, Golden, Progress, Simulation, no_progress
 from weft.runtime.errors import Mismatch
-from weft.runtime.images import Vectors, packed_images, real_outputs, stored_outputs
+from weft.runtime.host_part import HostPart
+from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
 from weft.runtime.manifest import TModel
+from weft.runtime.network import Network
 from weft.runtime.programs import Batch, preload
 
-__all__ = ["GOLDEN", "RTL", "Progress", "RunResult", "Session", "no_progress"]
+__all__ = ["GOLDEN", "RTL", "Loaded", "Progress", "RunResult", "Session", "no_progress"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,45 +66,115 @@ class _Ran:
 
 
 class Session:
-    """A compiled model on a machine: ``arch`` by default the model's own, else one with the same instructions."""
+    """A compiled network on a machine: ``arch`` by default the model's own, else one with the same instructions."""
 
-    def __init__(self, model: TModel, arch: Arch | None = None) -> None:
-        """Raises WeftError where the program would mean something else on ``arch``."""
-        self.model, self.arch = model, arch or model.arch
-        _check_same_programs(model.arch, self.arch)
-        self.isa = Isa(self.arch)
-        self.batch = Batch(self.isa, model.program)
-        self.preload = preload(model, self.isa)
+    def __init__(self, model: TModel | Network, arch: Arch | None = None) -> None:
+        """Raises WeftError where a program would mean something else on ``arch``."""
+        self.network = model if isinstance(model, Network) else Network.of(model)
+        self.arch = arch or self.network.arch
+        _check_same_programs(self.network.arch, self.arch)
+        self.parts = [part if isinstance(part, HostPart) else Loaded(part, self.arch) for part in self.network.parts]
+
+    @property
+    def machines(self) -> list[Loaded]:
+        """The programs alone."""
+        return [part for part in self.parts if isinstance(part, Loaded)]
 
     def run(self, inputs: Mapping[str, np.ndarray], *, on: str = GOLDEN, raw: bool = False, check: bool = True,
             most: int | None = None, progress: Progress = no_progress, **rtl_options: Any) -> RunResult:
-        """Inputs by name, one image or many (at most ``most``); ``raw`` takes and gives vectors [size, array_size].
+        """Inputs by name, one image or many (at most ``most``); outputs in the network's own types, images along the
+        first axis. ``raw``, of a single program, takes and gives vectors [size, array_size].
 
         On ``rtl`` with ``check`` the golden machine runs too and all of DRAM0 is compared. Raises WeftError for
         inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
         refuses it or does not end; differences in memory are in the result.
         """
-        images, many = packed_images(self.model, self.arch, inputs, raw, most)
-        ran = [self._run_group(first, group, on, check, progress, rtl_options) for first, group in self._groups(images)]
+        how = _How(on, check, progress, rtl_options)
+        if raw:
+            return self._run_raw(inputs, most, how)
+        images, ran = user_images(self.network, inputs, most), []
+        for part in self.parts:
+            if isinstance(part, HostPart):
+                for values in images:
+                    values |= part.run(values, self.network.name)
+            else:
+                groups, made = part.run(images, how)
+                ran += groups
+                for values, outputs in zip(images, made, strict=True):
+                    values |= outputs
+        return self._result(together([self.network.signature.results(values) for values in images]), ran, len(images))
+
+    def _run_raw(self, inputs: Mapping[str, np.ndarray], most: int | None, how: _How) -> RunResult:
+        if len(self.machines) > 1 or not isinstance(self.parts[0], Loaded):
+            raise WeftError(explain("--raw", f"a network of {len(self.parts)} parts, of host and machine",
+                                    "a single program", "leave --raw out"))
+        machine, = self.machines
+        images, many = stored_images(machine.model, inputs, most)
+        ran = machine.run_stored(images, how)
         vectors = [image for group in ran for image in group.outputs]
-        outputs = stored_outputs(self.model, vectors, many) if raw else real_outputs(self.model, vectors)
-        return self._result(outputs, ran)
+        return self._result(stored_outputs(machine.model, vectors, many), ran, len(images))
+
+    def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int) -> RunResult:
+        done = [group.done for group in ran]
+        comparisons = [group.comparison for group in ran if group.comparison is not None]
+        loaded = [group.preload for group in ran if group.preload is not None][:1]
+        return RunResult(
+            outputs=outputs, images=images, instructions=sum(each.instructions for each in done),
+            cycles=None if done[0].cycles is None else sum(each.cycles or 0 for each in done),
+            macs=self.network.macs * images or None, seconds=sum(each.seconds for each in done),
+            array_size=self.arch.array_size,
+            comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
+            operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
+            preload_instructions=sum(each.instructions for each in loaded),
+            preload_cycles=loaded[0].cycles if loaded else None)
+
+
+@dataclass(frozen=True)
+class _How:
+    """Options of a run."""
+
+    on: str
+    check: bool
+    progress: Progress
+    rtl_options: dict[str, Any]
+
+
+class Loaded:
+    """A single program, ready to run."""
+
+    def __init__(self, model: TModel, arch: Arch) -> None:
+        self.model, self.arch = model, arch
+        self.isa = Isa(arch)
+        self.batch = Batch(self.isa, model.program)
+        self.preload = preload(model, self.isa)
+
+    def run(self, images: list[Values], how: _How) -> tuple[list[_Ran], list[Values]]:
+        """What each image's values are in the program's outputs, in single precision's range."""
+        packed = [{port.name: self.model.pack_input(port.name, values[port.name]) for port in self.model.inputs}
+                  for values in images]
+        ran = self.run_stored(packed, how)
+        return ran, [{name: self.model.unpack_output(name, vectors) for name, vectors in image.items()}
+                     for group in ran for image in group.outputs]
+
+    def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
+        """The same of vectors."""
+        return [self._run_group(first, group, how) for first, group in self._groups(images)]
 
     def _groups(self, images: list[Vectors]) -> Iterator[tuple[int, list[Vectors]]]:
         """Images that run as one program, and the number of the first."""
         for first in range(0, len(images), self.batch.most_images):
             yield first, images[first:first + self.batch.most_images]
 
-    def _run_group(self, first: int, images: list[Vectors], on: str, check: bool, progress: Progress,
-                   rtl_options: dict[str, Any]) -> _Ran:
+    def _run_group(self, first: int, images: list[Vectors], how: _How) -> _Ran:
         programs = [*filter(None, [self.preload]), self.batch.of(len(images))]
-        device: Golden | Simulation = Golden(self.arch) if on == GOLDEN else Simulation(self.arch, **rtl_options)
-        golden = Golden(self.arch) if check and on != GOLDEN else None
+        device: Golden | Simulation
+        device = Golden(self.arch) if how.on == GOLDEN else Simulation(self.arch, **how.rtl_options)
+        golden = Golden(self.arch) if how.check and how.on != GOLDEN else None
         if golden is not None:
             self._place(golden, images)
-            golden.run(programs, progress)
+            golden.run(programs, how.progress)
         self._place(device, images)
-        done = device.run(programs, progress)
+        done = device.run(programs, how.progress)
         _insist(done, golden is not None)
         comparison = None if golden is None else compare(
             self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
@@ -123,21 +195,6 @@ class Session:
     def _read(self, device: Device, image: int) -> Vectors:
         window = image * self.batch.window_blocks
         return {port.name: device.read("dram0", port.base, port.size, window) for port in self.model.outputs}
-
-    def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran]) -> RunResult:
-        done = [group.done for group in ran]
-        images = sum(len(group.outputs) for group in ran)
-        comparisons = [group.comparison for group in ran if group.comparison is not None]
-        loaded = ran[0].preload
-        return RunResult(
-            outputs=outputs, images=images, instructions=sum(each.instructions for each in done),
-            cycles=None if done[0].cycles is None else sum(each.cycles or 0 for each in done),
-            macs=self.model.macs * images or None, seconds=sum(each.seconds for each in done),
-            array_size=self.arch.array_size,
-            comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
-            operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
-            preload_instructions=0 if loaded is None else loaded.instructions,
-            preload_cycles=None if loaded is None else loaded.cycles)
 
 
 def _insist(programs: list[Done], checked: bool) -> None:

@@ -1,1 +1,28 @@
-"""The package: one link for each room of the project."""
+"""The package: one link for each room of the project, and what a Python program needs first.
+
+``compile(model, arch)`` makes a ``.tmodel``, ``Session(path).run(names, feeds)`` runs it as onnxruntime would, and
+``backend`` is the ONNX backend. They load what they need when they are first asked for: importing weft costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.cli import onnx_backend as backend
+    from weft.cli.api import Session, compile
+
+__all__ = ["Session", "backend", "compile"]
+
+_HOMES = {"Session": ("weft.cli.api", "Session"), "backend": ("weft.cli.onnx_backend", ""),
+          "compile": ("weft.cli.api", "compile")}
+"""Public name -> its module, and its name there; the module itself where that is empty."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home, inside = _HOMES[name]
+    module = importlib.import_module(home)
+    return getattr(module, inside) if inside else module

@@ -19,12 +19,14 @@ from onnx import helper
 from weft.cli.check.runners import RUNNERS, Results, Sample, newest
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.precision import is_half
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.division import Part
 from weft.compiler.products import Products, Step
-from weft.compiler.quantize.calibrate import check_inputs, random_inputs
+from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
 from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
@@ -35,6 +37,9 @@ from weft.runtime.onnx_engine import run_model
 
 FLOAT_DECIBELS = 80.0
 """Signal to noise that two ways of computing in single precision reach by far."""
+
+HALF_DECIBELS = 40.0
+"""The same of a file that computes in half precision, of which the compiler makes single precision."""
 
 DECIBELS_A_BIT = 2.0
 """Of the data type: what rounding everything to it leaves at least (32 dB at 16 bits)."""
@@ -80,17 +85,16 @@ class Checker:
         self._product: object = None
         self._kind: type = Graph
         self._rounding: Verdict | None = None
+        self._part: Part | None = None
 
     def after(self, step: Step, products: Products) -> None:
         """Run what the step left, and compare."""
-        if not self.verdicts:
-            self.sample = first_sample(products)
-            self._before = original(products[Request], self.sample)
+        name = self._begin(step, products)
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
         product: object = products[kind]
         if product is self._product:
-            self.verdicts.append(Verdict(step.name, runner.name, None, least))
+            self.verdicts.append(Verdict(name, runner.name, None, least))
             return
         try:
             found = runner.run(products, self.sample)
@@ -98,15 +102,30 @@ class Checker:
         except Exception as error:  # a broken step may leave anything; what it raises has no common type
             found, decibels = {}, -math.inf
             problem = f"cannot run: {reason(error)}"
-        self.verdicts.append(Verdict(step.name, runner.name, decibels, least, problem))
+        self.verdicts.append(Verdict(name, runner.name, decibels, least, problem))
         self._before, self._product, self._kind = found or self._before, product, kind
         if kind is Points:
             self._rounding = self.verdicts[-1]
 
+    def _begin(self, step: Step, products: Products) -> str:
+        """The step's name in verdicts. What comes first of the network, or of one of its parts, begins anew: with the
+        model file itself, or with the part's graph."""
+        part = products.get(Part)
+        if not self.verdicts:
+            self.sample = first_sample(products)
+            self._before = original(products[Request], self.sample)
+        elif part is not self._part and part is not None:
+            self.sample = {name: array[0] for name, array in products[Samples].arrays.items()}
+            self.sample = {port.name: self.sample[port.name].reshape(port.shape) for port in part.graph.inputs}
+            self._before = RUNNERS[Graph].run(products.plus({Graph: part.graph}), self.sample)
+            self._product, self._kind, self._rounding = None, Graph, None
+        self._part = part
+        return step.name if part is None or part.count == 1 else f"{step.name} of part {part.number}"
+
     def _least(self, kind: type, products: Products) -> float | None:
         """What is allowed between the last result and that of a product of this kind."""
         if not RUNNERS[kind].exact:
-            return FLOAT_DECIBELS
+            return HALF_DECIBELS if not self.verdicts and _is_half(products[Request]) else FLOAT_DECIBELS
         arch = products[Arch]
         enough = DECIBELS_A_BIT * arch.number.width
         if any(layer.lookup for layer in products[Layers]):
@@ -160,13 +179,17 @@ def _decibels(reference: np.ndarray, found: np.ndarray) -> float:
     return math.inf if distance is None else distance
 
 
+def _is_half(request: Request) -> bool:
+    return request.model.suffix != FROZEN and is_half(load_model(request.model, request.outputs, request.shapes))
+
+
 # -- the original ------------------------------------------------------------------------------------------------------
 def original(request: Request, sample: Sample) -> Results:
     """The model file itself, by the tool that it is made for."""
     if request.model.suffix == FROZEN:
         found = run_frozen(request.model, request.outputs, sample)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
-    model = load_model(request.model, request.outputs)
+    model = load_model(request.model, request.outputs, request.shapes)
     kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
              for value in model.graph.input if value.name in sample}
     found = run_model(model, {name: np.asarray(sample[name], kind) for name, kind in kinds.items()})

@@ -6,8 +6,7 @@ compiled one computes. The reference is the float network on the same inputs, te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.index import feed
-from weft.compiler.pipeline import run_steps
+from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import check_inputs, random_inputs
+from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
@@ -35,13 +34,15 @@ PROBES = 2
 """Calibration inputs that run, the first ones."""
 
 
-def layer_signals(model: Path, arch: Arch, inputs: Mapping[str, np.ndarray] | None, plain: bool,
-                  host_fallback: bool, outputs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
     """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
-    outputs at the ends of their range."""
-    products = run_steps(Request(model, inputs, plain, host_fallback, outputs, keep_tensors=True), _roomy(arch))
-    graph, number = products[Graph], products[Arch].number
-    samples = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
+    outputs at the ends of their range. Each of the machine's parts reads what the float network gives it."""
+    _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
+    return [signal for products in made for signal in _of_part(products)]
+
+
+def _of_part(products: Products) -> list[dict[str, Any]]:
+    graph, number, samples = products[Graph], products[Arch].number, products[Samples].arrays
     count = min(PROBES, *(len(array) for array in samples.values()))
     saved = [(index, var) for index, layer in enumerate(products[Layers]) for var in layer.outputs]
     engine = session(to_onnx(graph, [var.name for _, var in saved]))

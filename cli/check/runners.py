@@ -15,7 +15,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.variables import whole_var
-from weft.compiler.passes.host import OnHost
+from weft.compiler.passes.division import Division
 from weft.compiler.passes.index import feed
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
@@ -43,14 +43,22 @@ class Runner(NamedTuple):
 
 
 def _run_graph(products: Products, sample: Sample) -> Results:
-    """With the host's part behind it, where there is one."""
-    graph, host = products[Graph], products.get(OnHost)
+    graph = products[Graph]
     tensors = run_model(to_onnx(graph), feed(graph, sample))
     found = {port.name: gather(np.asarray(tensors[port.tensor]), port.order, port.shape) for port in graph.outputs}
-    if host is not None and host.part is not None:
-        given = {name: found[name].astype(np.float32) for name in host.part.inputs}
-        found |= run_model(host.part.model, given)
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+
+def _run_parts(products: Products, sample: Sample) -> Results:
+    """Every part of the network after those that it reads."""
+    graph = products[Graph]
+    values = {port.name: np.asarray(sample[port.name], graph.type(port.tensor)) for port in graph.inputs}
+    for part in products[Division].parts:
+        if isinstance(part, Graph):
+            values |= run_model(to_onnx(part), {port.tensor: values[port.name] for port in part.inputs})
+        else:
+            values |= part.run(values, graph.name)
+    return {port.name: np.asarray(values[port.name], np.float64) for port in graph.outputs}
 
 
 def _run_real(products: Products, sample: Sample) -> Results:
@@ -103,6 +111,7 @@ def _run_code(products: Products, sample: Sample) -> Results:
 
 RUNNERS: dict[type, Runner] = {
     Graph: Runner("graph on onnxruntime", False, _run_graph),
+    Division: Runner("parts on onnxruntime", False, _run_parts),
     Layers: Runner("layers in real numbers", False, _run_real),
     Points: Runner("layers in fixed point", True, _run_points),
     Consts: Runner("layers, stored constants", True, _run_consts),

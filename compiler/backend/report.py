@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.division import Division
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.points import Points
 from weft.compiler.tiling.costs import traffic
@@ -18,7 +19,8 @@ from weft.runtime.host_part import HostPart
 
 @dataclass(frozen=True)
 class CompileReport:
-    """``layers`` as in the ``.tmodel``; ``modelled_vectors`` through the array, DRAM0 and DRAM1, by name."""
+    """``layers`` as in the ``.tmodel``, of all programs; ``modelled_vectors`` through the array, DRAM0 and DRAM1, by
+    name. ``program_path`` and ``data_path`` are the first program's, ``files`` those of all."""
 
     name: str
     model_path: Path
@@ -30,7 +32,13 @@ class CompileReport:
     modelled_vectors: dict[str, int]
     saturated: int
     warnings: tuple[str, ...]
-    host: HostPart | None = None
+    division: Division
+    files: tuple[Path, ...]
+
+    @property
+    def host(self) -> HostPart | None:
+        """The host's last part, None where it computes nothing."""
+        return self.division.hosts[-1] if self.division.hosts else None
 
 
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from weft.compiler.backend.report import CompileReport, layer_table, total_vecto
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.host import OnHost
+from weft.compiler.passes.division import BESIDE, HOST, Division, Part
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.consts import Consts
@@ -21,42 +22,69 @@ from weft.compiler.quantize.points import Points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import TModel
+from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
+from weft.runtime.tensors import Signature, Tensor
 
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""
 
 
-def write(products: Products, folder: Path, name: str) -> CompileReport:
-    """``folder``/``name``.tmodel, .tprog and .tdata, from the products of all steps."""
+LEAST_SHARE = 0.5
+"""Of the network's multiply-accumulates on the machine, without a warning."""
+
+
+def write(front: Products, made: Sequence[Products], folder: Path, name: str) -> CompileReport:
+    """``folder``/``name``.tmodel and what it names, from the products of the whole network (``front``) and those of all
+    steps for each of the machine's parts: ``name``.tprog and .tdata, with several parts a number before the point."""
+    graph, division, arch = front[Graph], front[Division], front[Arch]
+    names = [name if len(made) == 1 else f"{name}.{products[Part].number}" for products in made]
+    models = [_program(products, folder, part) for products, part in zip(made, names, strict=True)]
+    waiting = iter(models)
+    network = Network(
+        name=name, folder=folder, arch=arch, signature=_signature(graph),
+        parts=tuple(part if isinstance(part, HostPart) else next(waiting) for part in division.parts))
+    path = network.save()
+    rows = tuple(row for model in models for row in model.layers)
+    warnings = (*_share_warnings(division), *(text for products, model in zip(made, models, strict=True)
+                                              for text in _warnings(products, model.layers)))
+    files = [(folder / model.program_file, folder / model.const_files[0].file_name) for model in models]
+    return CompileReport(
+        name, path, *files[0], rows, sum(len(products[MachineCode].layers) for products in made), network.macs,
+        total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), division,
+        tuple(file for pair in files for file in pair))
+
+
+def _program(products: Products, folder: Path, name: str) -> TModel:
+    """One of the machine's parts."""
     arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[Layout])
-    points, code, host = products[Points], products[MachineCode], products[OnHost].part
-    counts, rows = _layer_rows(products)
-    files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog", "tmodel")}
+    points, code = products[Points], products[MachineCode]
+    rows = _layer_rows(products)
+    files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
     constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
-    manifest = TModel(
+    return TModel(
         name=name, folder=folder, arch=arch, program_file=files["tprog"],
         const_files=_const_files(consts, layout, files["tdata"]),
         inputs=_ports(graph.inputs, graph, layout, points), outputs=_ports(graph.outputs, graph, layout, points),
-        contents={files["tdata"]: constants, files["tprog"]: code.content}, host=host,
+        contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
-    manifest.save()
-    return CompileReport(
-        name, folder / files["tmodel"], folder / files["tprog"], folder / files["tdata"], rows,
-        sum(counts), manifest.macs, total_vectors(rows),
-        sum(row["saturated"] for row in rows), _warnings(products, rows), host)
 
 
-def _layer_rows(products: Products) -> tuple[list[int], tuple[dict[str, Any], ...]]:
-    """Per layer how many instructions it has, and its row of the report."""
+def _signature(graph: Graph) -> Signature:
+    return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape)) for port in ports)
+                       for ports in (graph.inputs, graph.outputs)))
+
+
+def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
+    """Per layer its row of the report."""
     schedule, code, layers = products[Schedule], products[MachineCode], products[Layers]
     counts = np.bincount(code.layers, minlength=len(layers)).tolist()
     vectors = [array_vectors([operation]) for operation in schedule.operations]
     passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
-    rows = layer_table(layers, products[Points], products[Calibration], products[Layout], counts, passed,
+    return layer_table(layers, products[Points], products[Calibration], products[Layout], counts, passed,
                        products[Arch])
-    return counts, rows
 
 
 def _const_files(consts: Consts, layout: Layout, name: str) -> tuple[ConstFile, ...]:
@@ -71,6 +99,15 @@ def _ports(ports: tuple[GraphPort, ...], graph: Graph, layout: Layout, points: P
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
                           points.vars[port.tensor], port.order, port.packing))
     return tuple(found)
+
+
+def _share_warnings(division: Division) -> list[str]:
+    share = division.machine_share
+    if share >= LEAST_SHARE:
+        return []
+    first = next(place for place in division.places if place.where == HOST and place.why != BESIDE)
+    return [f"only {100 * share:.1f} % of the network's multiply-accumulates run on the machine; the first node on the "
+            f"host is {first.node!r} ({first.operator}): {first.why}"]
 
 
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Shape
 from weft.runtime.onnx_bounds import check_size, has_graph
+from weft.runtime.onnx_engine import session
 
 MOST_FOLDED = 1 << 26
 """Elements of all constants that folding makes: more than any preset's DRAM holds."""
@@ -46,6 +47,19 @@ class Folder:
         self._opsets, self.known, self._shapes = model.opset_import, dict(known), shapes
         self._folded = 0
 
+    def fold_all(self, nodes: Iterable[onnx.NodeProto],
+                 shapes: Mapping[str, Shape]) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+        """The nodes that stay, and the constants that the others make; with what is known of shapes by now."""
+        self._shapes = shapes
+        kept, found = [], {}
+        for node in nodes:
+            made = self.fold(node)
+            if made is None:
+                kept.append(node)
+            else:
+                found.update(made)
+        return kept, found
+
     def fold(self, node: onnx.NodeProto) -> dict[str, np.ndarray] | None:
         """The constants that a node makes, None where it makes none. Raises WeftError where they are too large."""
         values = self._values(node)
@@ -64,15 +78,17 @@ class Folder:
             return _measured(node, self._shapes[node.input[0]])
         if any(name and name not in self.known for name in node.input) or node.op_type.startswith("Random"):
             return None
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            return [_plain(node)]
         inputs = {name: self.known[name] for name in node.input if name}
         if has_graph(node) or any(value.dtype.kind in "OSU" for value in inputs.values()):
             return None
         if not self._is_bounded(node, inputs):
             return None
-        declared = [_declared(name, value) for name, value in inputs.items()]
+        model = self._alone(node, [_declared(name, value) for name, value in inputs.items()], [])
         try:
             with warnings.catch_warnings(action="ignore"):  # what comes of a division by 0 is checked where it is used
-                return list(ReferenceEvaluator(self._alone(node, declared, [])).run(None, inputs))
+                return list(_evaluated(model, inputs))
         except Exception as error:  # of no common type
             raise refuse(_name(node), f"constant inputs that it cannot be evaluated on ({reason(error)})",
                          "inputs that fit the operator", EXPORT_AGAIN) from None
@@ -106,6 +122,23 @@ class Folder:
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "constant", list(declared), outputs, list(weights))
         return onnx.helper.make_model(graph, opset_imports=self._opsets)
+
+
+def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
+    """By ONNX's own evaluator; by onnxruntime where that has not the operator in its version."""
+    try:
+        return list(ReferenceEvaluator(model).run(None, dict(inputs)))
+    except NotImplementedError:
+        return list(session(onnx.shape_inference.infer_shapes(model)).run(None, dict(inputs)))
+
+
+def _plain(node: onnx.NodeProto) -> np.ndarray:
+    """The tensor that a Constant holds."""
+    try:
+        return numpy_helper.to_array(node.attribute[0].t)
+    except Exception as error:  # of no common type
+        raise refuse(_name(node), f"data that do not fill their dimensions ({reason(error)})", "a whole tensor",
+                     EXPORT_AGAIN) from None
 
 
 def _measured(node: onnx.NodeProto, shape: Shape) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from weft.runtime.packing import Packing
 
 Shape = tuple[int, ...]
+FLOAT = "float32"
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,14 @@ class GraphPort:
     tensor: str
     order: tuple[int, ...] | None = None
     packing: Packing | None = None
+    type: str = FLOAT
+    """numpy's name of the type in the model's file."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order that respects their dataflow."""
+    """Nodes in an order that respects their dataflow. ``types``: numpy's names, of tensors that are not real numbers;
+    real ones are in single precision, whatever the model's file says."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -72,6 +76,11 @@ class Graph:
     shapes: Mapping[str, Shape]
     constants: Mapping[str, np.ndarray]
     opset: int
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    def type(self, name: str) -> str:
+        """numpy's name of a tensor's type."""
+        return self.types.get(name, FLOAT)
 
     def consumers(self) -> dict[str, list[Node]]:
         """Tensor -> nodes that read it, once per reading input."""

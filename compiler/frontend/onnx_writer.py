@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.frontend.graph import Graph, Node
 
 IR_VERSION = 10
 """Old enough for every onnxruntime in use."""
@@ -19,7 +19,7 @@ def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[
             constants: Mapping[str, np.ndarray] | None = None) -> onnx.ModelProto:
     """The graph as a model with the given output tensors (default: its own); ``extra`` nodes read its tensors."""
     names = [port.tensor for port in graph.outputs] if outputs is None else list(outputs)
-    inputs = [_float_value(port.tensor, graph.shapes[port.tensor]) for port in graph.inputs]
+    inputs = [_value(graph, port.tensor) for port in graph.inputs]
     nodes: list[onnx.NodeProto] = []
     weights = {**graph.constants, **(constants or {})}
     for node in (*graph.nodes, *extra):
@@ -28,15 +28,14 @@ def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[
                   weights, graph.opset)
 
 
-def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Mapping[str, Shape],
-                 outputs: Mapping[str, Shape]) -> onnx.ModelProto:
+def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
+                 outputs: Sequence[str]) -> onnx.ModelProto:
     """Some nodes of the graph as a model of its own, between the given tensors."""
     read = {name for node in nodes for name in node.inputs}
-    weights = {name: value.astype(np.float32) if value.dtype.kind == "f" else value
-               for name, value in graph.constants.items() if name in read}
+    weights = {name: value for name, value in graph.constants.items() if name in read}
     return _model([node_to_onnx(node) for node in nodes], f"{graph.name}_host",
-                  [_float_value(name, shape) for name, shape in inputs.items()],
-                  [onnx.ValueInfoProto(name=name) for name in outputs], weights, graph.opset)
+                  [_value(graph, name) for name in inputs], [onnx.ValueInfoProto(name=name) for name in outputs],
+                  weights, graph.opset)
 
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
@@ -47,8 +46,9 @@ def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoPr
     return onnx.shape_inference.infer_shapes(model)
 
 
-def _float_value(name: str, shape: Shape) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+def _value(graph: Graph, name: str) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(graph.type(name)))
+    return helper.make_tensor_value_info(name, kind, graph.shapes[name])
 
 
 # -- nodes of ours in operators of ONNX ----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.inputs import NO_SHAPES
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 from weft.runtime.onnx_engine import session
@@ -18,18 +19,18 @@ FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""
 
 
-def read_model(path: Path, outputs: Sequence[str] = ()) -> Graph:
-    """The network up to ``outputs`` (default: the model's own; a frozen graph has none).
+def read_model(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> Graph:
+    """The network up to ``outputs`` (default: the model's own; a frozen graph has none), its inputs of ``shapes``.
 
     Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
     """
-    return to_graph(load_model(path, outputs), path.stem)
+    return to_graph(load_model(path, outputs, shapes), path.stem)
 
 
-def must_run(path: Path, outputs: Sequence[str] = ()) -> None:
+def must_run(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> None:
     """Raises CompileError where onnxruntime cannot run the model, on zeros."""
     try:
-        model = load_model(path, outputs)
+        model = load_model(path, outputs, shapes)
         weights = {tensor.name for tensor in model.graph.initializer}
         given = {value.name: _zeros(value) for value in model.graph.input if value.name not in weights}
         session(model).run(None, given)
@@ -45,8 +46,9 @@ def _zeros(value: onnx.ValueInfoProto) -> np.ndarray:
     return np.zeros([entry.dim_value for entry in kind.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
-def load_model(path: Path, outputs: Sequence[str] = ()) -> onnx.ModelProto:
+def load_model(path: Path, outputs: Sequence[str] = (),
+               shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
     """The same as ONNX. Raises CompileError."""
     if not path.is_file():
         raise refuse(f"model file {path}", "no such file", "an existing .onnx or .pb file", "check the path")
-    return load_frozen(path, outputs) if path.suffix == FROZEN else load_onnx(path, outputs)
+    return load_frozen(path, outputs, shapes) if path.suffix == FROZEN else load_onnx(path, outputs, shapes)

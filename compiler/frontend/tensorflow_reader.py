@@ -19,7 +19,8 @@ import onnx
 from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, reason, refuse
-from weft.compiler.frontend.onnx_reader import fix_batch, unknown_output
+from weft.compiler.frontend.inputs import NO_SHAPES, fix_shapes
+from weft.compiler.frontend.onnx_reader import unknown_output
 
 OPSET = 18
 """The newest that tf2onnx writes."""
@@ -32,14 +33,15 @@ NO_END = frozenset({"Assert", "Const", "NoOp", "Placeholder"})
 """Operators that are no output of a network though nobody reads them."""
 
 
-def load_frozen(path: Path, outputs: Sequence[str]) -> onnx.ModelProto:
-    """The graph up to the nodes ``outputs``, an open batch fixed.
+def load_frozen(path: Path, outputs: Sequence[str],
+                shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
+    """The graph up to the nodes ``outputs``, its inputs of fixed sizes.
 
     Raises CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown,
     and what tf2onnx cannot convert.
     """
     model = onnx.ModelProto.FromString(_convert(path.read_bytes(), path, tuple(outputs)))
-    fix_batch(model.graph)
+    fix_shapes(model.graph, shapes)
     return model
 
 

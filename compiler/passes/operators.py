@@ -8,11 +8,11 @@ operator's row is an error, so nothing is silently ignored.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.compiler.errors import USE_HOST, refuse_node
-from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.errors import USE_HOST, CompileError, refuse_node
+from weft.compiler.frontend.graph import FLOAT, Graph, Node
 from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
@@ -122,20 +122,44 @@ FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.t
 
 def check_supported(graph: Graph) -> Graph:
     """The graph itself; raises CompileError with node, operator, attribute and what is allowed."""
-    consumers, outputs = graph.consumers(), graph.output_tensors()
-    for node in graph.nodes:
-        operator = OPERATORS.get(node.op)
-        if operator is None or operator.lower is None:
-            near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
-            raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),
-                              f"{USE_HOST}{f'; the nearest supported one is {near[0]}' if near else ''}")
-        _check_attributes(node, operator)
-        _check_inputs(graph, node, operator)
-        unread = [name for name in node.outputs[1:] if name and (name in consumers or name in outputs)]
-        if unread and not operator.outputs:
-            raise refuse_node(node, f"output {unread[0]!r}", "read by another node", "only the first output is read",
-                              USE_HOST)
+    for error in refusals(graph).values():
+        raise error
     return graph
+
+
+def refusals(graph: Graph) -> dict[str, CompileError]:
+    """Of every node that the machine cannot compute by what the node itself is, the error, in the graph's order."""
+    consumers, outputs = graph.consumers(), graph.output_tensors()
+    found = {}
+    for node in graph.nodes:
+        try:
+            _check_node(graph, node, consumers, outputs)
+        except CompileError as error:
+            found[node.name] = error
+    return found
+
+
+def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
+    operator = OPERATORS.get(node.op)
+    if operator is None or operator.lower is None:
+        near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
+        raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),
+                          f"{USE_HOST}{f'; the nearest supported one is {near[0]}' if near else ''}")
+    _check_attributes(node, operator)
+    _check_inputs(graph, node, operator)
+    unread = [name for name in node.outputs[1:] if name and (name in consumers or name in outputs)]
+    if unread and not operator.outputs:
+        raise refuse_node(node, f"output {unread[0]!r}", "read by another node", "only the first output is read",
+                          USE_HOST)
+    _check_types(graph, node)
+
+
+def _check_types(graph: Graph, node: Node) -> None:
+    """Integers and truth values are the host's; constants of them are the operator's own business."""
+    for kind, names in (("input", node.inputs), ("output", node.outputs)):
+        for name in names:
+            if name and not graph.is_constant(name) and graph.type(name) != FLOAT:
+                raise refuse_node(node, f"type of {kind} {name!r}", graph.type(name), FLOAT, USE_HOST)
 
 
 def _check_attributes(node: Node, operator: Operator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.passes.index import feed
-from weft.runtime.onnx_engine import session
+from weft.runtime.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""
 
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
+MOST_BYTE = 255
+"""The largest random integer."""
 BINADES = range(-40, 41)
 """Exponents of the magnitude histogram."""
 
@@ -98,6 +101,20 @@ def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Sam
     count = len(next(iter(given.values())))
     numbers = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
     return Samples({name: array[numbers] for name, array in given.items()}, tuple(numbers.tolist()), inputs is None)
+
+
+def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> list[Samples]:
+    """What each part of the network reads on every sample."""
+    given = {port.name for port in graph.inputs}
+    cut = list(dict.fromkeys(port.name for part in parts for port in part.inputs if port.name not in given))
+    arrays = dict(samples.arrays)
+    if cut:
+        run = runner(to_onnx(graph, cut))
+        made = [run(values) for _, values in samples.fed(graph)]
+        arrays |= {name: np.stack([values[name].reshape(sample_shape(graph.shapes[name])) for values in made])
+                   for name in cut}
+    return [dataclasses.replace(samples, arrays={port.name: arrays[port.name] for port in part.inputs})
+            for part in parts]
 
 
 def calibrate(graph: Graph, samples: Samples) -> Calibration:
@@ -184,28 +201,56 @@ def sample_shape(shape: Shape) -> Shape:
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Standard normal inputs, the same every time: a network whose inputs look otherwise needs calibration."""
+    """Standard normal inputs, the same every time: a network whose inputs look otherwise needs calibration. Integers
+    are those that the network can look up, or bytes."""
     generator = np.random.default_rng(RANDOM_SEED)
-    return {port.name: generator.standard_normal((RANDOM_SAMPLES, *sample_shape(port.shape))).astype(np.float32)
-            for port in graph.inputs}
+    return {port.name: _random(graph, port, generator) for port in graph.inputs}
+
+
+def _random(graph: Graph, port: GraphPort, generator: np.random.Generator) -> np.ndarray:
+    shape, kind = (RANDOM_SAMPLES, *sample_shape(port.shape)), np.dtype(graph.type(port.tensor))
+    if kind.kind == "f":
+        return generator.standard_normal(shape).astype(np.float32)
+    tables = [graph.constants[node.input(0)].shape[node.attributes.get("axis", 0)] for node in graph.nodes
+              if node.op == "Gather" and node.input(1) == port.tensor and graph.is_constant(node.input(0))]
+    most = 2 if kind.kind == "b" else min([*tables, MOST_BYTE + 1])
+    return generator.integers(0, min(most, np.iinfo(kind).max if kind.kind in "iu" else most), shape).astype(kind)
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Calibration inputs as float32 [samples, ...]. Raises CompileError for a missing one or a wrong shape."""
+    """Calibration inputs as [samples, ...], each sample without a batch of 1. Raises CompileError for a missing one, a
+    wrong shape, and numbers that an integer input does not have."""
     checked: dict[str, np.ndarray] = {}
     for port in graph.inputs:
         if port.name not in inputs:
             raise refuse(f"calibration of input {port.name!r}", f"arrays {', '.join(sorted(inputs)) or 'none'}",
                          f"an array named {port.name!r}", "name the arrays of the .npz after the model's inputs")
-        value = np.asarray(inputs[port.name])
-        one = sample_shape(port.shape)
-        if value.shape == one:
-            value = value[None]
-        if value.shape[1:] != one or not value.size:
-            raise refuse(f"calibration array {port.name!r}", list(value.shape),
-                         f"[{', '.join(map(str, ('samples', *one)))}]", "give one row a sample")
-        checked[port.name] = value.astype(np.float32)
+        value = _by_samples(np.asarray(inputs[port.name]), port)
+        kind = np.dtype(graph.type(port.tensor))
+        with np.errstate(invalid="ignore"):
+            checked[port.name] = value.astype(kind)
+        if kind.kind != "f" and not np.array_equal(checked[port.name], value):
+            raise refuse(f"calibration array {port.name!r}", f"{value.dtype}, {value.min():.6g} .. {value.max():.6g}",
+                         f"numbers of the type {kind}", "give inputs as the network takes them")
     if len({len(value) for value in checked.values()}) > 1:
         raise refuse("calibration arrays", "different numbers of samples", "the same number for every input",
                      "give one row a sample")
     return checked
+
+
+def _by_samples(value: np.ndarray, port: GraphPort) -> np.ndarray:
+    """One sample or many, each with its batch or without where that is 1; of a network with a larger batch also as
+    many rows as some batches have. Raises CompileError for anything else."""
+    whole, one = tuple(port.shape), sample_shape(port.shape)
+    if value.shape in (whole, one):
+        value = value.reshape(1, *one)
+    elif value.shape[1:] in (whole, one):
+        value = value.reshape(len(value), *one)
+    elif whole and value.shape[1:] == whole[1:] and len(value) % whole[0] == 0:
+        value = value.reshape(-1, *one)
+    else:
+        raise refuse(f"calibration array {port.name!r}", list(value.shape),
+                     f"[{', '.join(map(str, ('samples', *one)))}]", "give one row a sample")
+    if not value.size:
+        raise refuse(f"calibration array {port.name!r}", list(value.shape), "at least one sample", "give some")
+    return value

@@ -22,7 +22,7 @@ from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes import fold
-from weft.compiler.passes.host import OnHost
+from weft.compiler.passes.division import Division
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Step
 from weft.compiler.quantize.consts import Consts
@@ -145,9 +145,8 @@ def nudge_weights(graph: Graph) -> Graph:
     return graph.replace(constants=constants)
 
 
-def nudge_what_is_left(split: tuple[OnHost, Graph]) -> tuple[OnHost, Graph]:
-    host, graph = split
-    return host, nudge_weights(graph)
+def nudge_what_is_left(division: Division) -> Division:
+    return dataclasses.replace(division, parts=tuple(map(nudge_weights, division.graphs)))
 
 
 def forget_relu(layers: Layers) -> Layers:
@@ -186,7 +185,7 @@ def stop_early(code: MachineCode) -> MachineCode:
 
 
 BREAKS: dict[str, Callable[[Any], Any]] = {
-    "frontend": nudge_weights, "split_host": nudge_what_is_left, "pool_parts": nudge_weights,
+    "frontend": nudge_weights, "divide": nudge_what_is_left, "pool_parts": nudge_weights,
     "normalise": nudge_weights, "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu,
     "points": shift_too_far, "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap,
     "backend": stop_early,

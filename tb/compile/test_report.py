@@ -11,6 +11,7 @@ import pytest
 from weft.cli.check.probe import layer_signals
 from weft.cli.console import advice
 from weft.cli.main import exit_code
+from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
@@ -29,7 +30,7 @@ def network(tmp_path: Path) -> tuple[Path, np.ndarray]:
 @pytest.mark.parametrize("arch", [BASE, BASE.replace(local_depth=256, accumulator_depth=64)])
 def test_every_layer_is_measured(arch: Arch, tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    signals = layer_signals(path, arch, {"x": samples}, False, True)
+    signals = layer_signals(Request(path, {"x": samples}, host_fallback=True), arch)
     assert len(signals) == 7
     assert all(55 < entry["signal_to_noise"] < 100 for entry in signals), signals
     assert not any(entry["saturations"] for entry in signals)
@@ -45,7 +46,7 @@ def test_numbers_are_those_of_the_compiled_program(tmp_path: Path) -> None:
     maker.conv(maker.node("Relu", maker.conv("x", 6, 8, (3, 3))), 8, 5, (3, 3))
     path = maker.save(tmp_path / "net.onnx")
     sample = maker.random.standard_normal((1, 6, 9, 8)).astype(np.float32)
-    last = layer_signals(path, BASE, {"x": sample}, False, False)[-1]["signal_to_noise"]
+    last = layer_signals(Request(path, {"x": sample}), BASE)[-1]["signal_to_noise"]
     model = TModel.load(compile_model(path, BASE, tmp_path, calibration={"x": sample}).model_path)
     expected, = run_float(path, {"x": sample}).values()
     found, = run_golden(model, {"x": sample[0]}).values()
@@ -67,7 +68,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_advice_names_the_worst_layer(tmp_path: Path) -> None:
     path, samples = network(tmp_path)
-    signals = layer_signals(path, BASE.replace(data_type="FP8BP4"), {"x": samples * 40}, True, True)
+    signals = layer_signals(Request(path, {"x": samples * 40}, True, True), BASE.replace(data_type="FP8BP4"))
     rows = [{"name": f"layer{number}", **entry} for number, entry in enumerate(signals)]
     texts = advice(rows)
     assert any("saturate" in text and "'layer0'" in text for text in texts)

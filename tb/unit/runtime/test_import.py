@@ -14,7 +14,7 @@ began = time.process_time()
 {statement}
 print(json.dumps([1000 * (time.process_time() - began), sorted(sys.modules)]))
 """
-EVERYTHING = "from weft.runtime import GOLDEN, RTL, Device, Mismatch, ModelError, RunResult, Session, TModel"
+EVERYTHING = "from weft.runtime import GOLDEN, RTL, Device, Mismatch, ModelError, Network, RunResult, Session, TModel"
 
 
 def imported(statement: str) -> tuple[float, set[str]]:
@@ -31,6 +31,11 @@ def test_the_package_alone_is_there_at_once() -> None:
     milliseconds, modules = imported("import weft.runtime")
     assert not modules & {*HEAVY, "numpy"}
     assert milliseconds < BAR_MILLISECONDS / 2
+
+
+def test_the_whole_package_is_there_at_once() -> None:
+    _, modules = imported("import weft")
+    assert not modules & {*HEAVY, "numpy"}
 
 
 def test_all_of_it_is_light() -> None:

@@ -65,13 +65,13 @@ def test_constants_are_there_and_stay_for_every_image(tmp_path: Path, on: str) -
         assert found.comparison is not None
         found.comparison.insist()
         one = session.run({"x": VECTORS}, on=RTL, raw=True)
-        assert one.preload_cycles == found.preload_cycles == estimate(session.preload, TINY).cycles
-        assert one.cycles == estimate(session.model.program, TINY).cycles
+        assert one.preload_cycles == found.preload_cycles == estimate(session.machines[0].preload, TINY).cycles
+        assert one.cycles == estimate(session.machines[0].model.program, TINY).cycles
 
 
 def test_groups_of_images_that_are_runs_of_their_own_load_each(tmp_path: Path) -> None:
     session = Session(preloaded(tmp_path))
-    session.batch.most_images = 2
+    session.machines[0].batch.most_images = 2
     images = np.stack([VECTORS + number for number in range(5)])
     found = session.run({"x": images}, raw=True)
     assert found.outputs["y"].tolist() == [expected(image) for image in images]

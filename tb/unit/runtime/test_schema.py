@@ -82,7 +82,7 @@ def packed(**changes: Any) -> Callable[[dict], None]:
 
 PORT = {"name": "w", "base": 16, "size": 4}
 DAMAGE: dict[str, tuple[Callable[[dict], None], str]] = {
-    "unknown key": (at("magic", value=1), "unknown field `magic`; known are name, prog, consts,"),
+    "unknown key": (at("magic", value=1), "unknown field `magic`; known are prog, consts,"),
     "unknown key of a port": (at("inputs", 0, "bias", value=1), "unknown field `bias` - at `$.inputs[0]`; known are"),
     "unknown key of a const": (at("consts", 1, "bank", value=1), "known are file_name, base, size, memory"),
     "unknown key of the program": (at("prog", "start", value=1), "known are file_name, size"),

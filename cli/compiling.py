@@ -1,0 +1,104 @@
+"""``weft compile``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from weft.cli import console
+from weft.cli.options import (
+    ArchOption,
+    EndOption,
+    JsonOption,
+    ModelArgument,
+    SetOption,
+    ShapeOption,
+    ends,
+    input_shapes,
+    make_folder,
+    override,
+)
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
+from weft.runtime.arrays import read_arrays
+from weft.runtime.files import file_name, write_text
+
+
+def compile_command(
+    model: ModelArgument,
+    arch: ArchOption,
+    folder: Annotated[Path | None, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into; default: "
+                                                "build/NAME.")] = None,
+    output: EndOption = "",
+    calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
+                                                   "the values' ranges; without it random ones.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What the machine does not compute runs on the "
+                                                "host (onnxruntime), wherever it stands.")] = False,
+    shape: ShapeOption = None,
+    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
+                                                     help="Run some calibration inputs on golden; print and "
+                                                     "write range, point, saturations, SNR of layers.")] = None,
+    dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
+                                                  help="Write what every step leaves there.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
+                                        "changes the result (exit code 2).")] = False,
+    as_json: JsonOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Compile a network into .tmodel, .tprog and .tdata."""
+    from weft.cli.check.checker import Checker
+    from weft.compiler.pipeline import compile_model
+
+    checker = Checker() if check else None
+    machine = override(Arch.load(arch), overrides)
+    outputs, shapes = ends(output), input_shapes(shape)
+    calibration = calibration_inputs(calibrate, model, outputs, shapes) if calibrate else None
+    folder = folder or Path("build") / file_name(name or model.stem, "--name" if name else "the model's name")
+    for path in filter(None, (folder, dump_dir)):
+        make_folder(path)
+    with console.progress() as progress:
+        try:
+            report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
+                                   host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
+                                   watch=checker.after if checker else None, shapes=shapes,
+                                   progress=lambda step: progress(f"compiling: {step}", 0, 0))
+        except WeftError:
+            if checker:
+                checker.insist()  # a step that went wrong before says more than what came of it
+            raise
+        rows = list(report.layers)
+        if report_file:
+            from weft.cli.check.probe import layer_signals
+            from weft.compiler.request import Request
+
+            progress("running every layer on golden", 0, 0)
+            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes)
+            rows = [{**row, **signal} for row, signal in zip(rows, layer_signals(request, machine), strict=True)]
+            write_text(report_file, json.dumps(rows, indent=1) + "\n")
+    verdicts = checker.verdicts if checker else []
+    if as_json:
+        print(json.dumps(console.compiled_object(report, rows, verdicts)))
+    else:
+        console.print_compiled(report)
+        if report_file:
+            console.print_layers(rows)
+        if checker:
+            console.print_check(verdicts)
+    if checker:
+        checker.insist()
+
+
+def calibration_inputs(path: Path, model: Path, outputs: Sequence[str],
+                       shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
+    from weft.compiler.frontend.reader import read_model
+
+    names = [port.name for port in read_model(model, outputs, shapes).inputs]
+    return read_arrays(path, names, "calibration file")

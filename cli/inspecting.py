@@ -1,0 +1,91 @@
+"""``weft inspect``: what a network is and where it would run, without compiling it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli import console
+from weft.cli.options import (
+    EndOption,
+    JsonOption,
+    ModelArgument,
+    SetOption,
+    ShapeOption,
+    ends,
+    input_shapes,
+    override,
+)
+from weft.hw.contract.arch import Arch
+
+if TYPE_CHECKING:
+    from weft.compiler.frontend.graph import Graph, GraphPort
+    from weft.compiler.passes.division import Division
+
+
+def inspect_command(
+    model: ModelArgument,
+    arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file; "
+                                             "without it only operators decide.")] = None,
+    output: EndOption = "",
+    shape: ShapeOption = None,
+    as_json: JsonOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Operators, shapes, multiply-accumulates of a network, and what would run where and why."""
+    from weft.compiler.frontend.reader import read_model
+    from weft.compiler.steps import divided
+
+    machine = None if arch is None else override(Arch.load(arch), overrides)
+    with console.working("reading the network"):
+        graph = read_model(model, ends(output), input_shapes(shape))
+        division = divided(graph, machine)
+    found = _object(model, graph, division)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print(found, division)
+
+
+def _object(model: Path, graph: Graph, division: Division) -> dict[str, Any]:
+    from weft.cli.places import places_object
+
+    return {
+        "schema": console.SCHEMA, "name": model.stem, "opset": graph.opset, "nodes": len(graph.nodes),
+        "inputs": [_port(port) for port in graph.inputs], "outputs": [_port(port) for port in graph.outputs],
+        "parameters": sum(value.size for value in graph.constants.values()),
+        "operators": _operators(division),
+        **places_object(division),
+    }
+
+
+def _operators(division: Division) -> dict[str, dict[str, int]]:
+    """By name: how many there are, of them on the machine and on the host, and their multiply-accumulates."""
+    rows: dict[str, Counter[str]] = {}
+    for place in sorted(division.places, key=lambda place: place.operator):
+        rows.setdefault(place.operator, Counter(machine=0, host=0)).update(
+            {"count": 1, place.where: 1, "macs": place.macs})
+    return {operator: dict(row) for operator, row in rows.items()}
+
+
+def _port(port: GraphPort) -> dict[str, Any]:
+    return {"name": port.name, "type": port.type, "shape": list(port.shape)}
+
+
+def _print(found: dict[str, Any], division: Division) -> None:
+    from weft.cli.places import print_places, print_rich
+
+    ports = {f"{kind} {port['name']}": f"{'x'.join(map(str, port['shape']))} {port['type']}"
+             for kind in ("input", "output") for port in found[f"{kind}s"]}
+    console.print_table(found["name"], {"opset": str(found["opset"]), **ports, "nodes": str(found["nodes"]),
+                                        "parameters": f"{found['parameters']:,}", "MACs": f"{found['macs']:,}"})
+    print()
+    print_rich(("operator", "nodes", "machine", "host", "MACs"),
+               [(name, *(f"{row[key]:,}" for key in ("count", "machine", "host", "macs")))
+                for name, row in found["operators"].items()])
+    print()
+    print_places(division)

@@ -1,0 +1,84 @@
+"""The ONNX backend interface: ``prepare``, ``run_model``, ``supports_device``.
+
+A device is "CPU" or "golden" for the golden machine, "rtl" for the simulated hardware.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+
+from weft.cli.api import Session, compile
+from weft.hw.contract.errors import WeftError
+from weft.runtime.devices import GOLDEN, RTL
+from weft.runtime.network import Network
+
+ARCH = "ultra96"
+"""The machine where the caller names none."""
+
+DEVICES = {"CPU": GOLDEN, GOLDEN: GOLDEN, RTL: RTL}
+
+
+class WeftRep(BackendRep):
+    """A compiled model; ``run`` takes inputs by position or by name and gives the outputs in the model's order."""
+
+    def __init__(self, network: Network, device: str, names: Sequence[str]) -> None:
+        self._session, self._names = Session(network, device), list(names)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        given = [tensor.name for tensor in self._session.get_inputs()]
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        feeds = inputs if isinstance(inputs, Mapping) else dict(zip(given, inputs, strict=True))
+        return tuple(self._session.run(self._names, {name: np.asarray(feeds[name]) for name in given}))
+
+
+class WeftBackend(Backend):
+    """See the functions below, which are its methods."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", arch: Any = ARCH,
+                calibrate: Mapping[str, np.ndarray] | None = None, **kwargs: Any) -> WeftRep:
+        """Compile the model for ``arch`` with ``calibrate`` as its calibration inputs; random ones without. Raises
+        WeftError, and what ``onnx.checker`` raises."""
+        onnx.checker.check_model(model)
+        with tempfile.TemporaryDirectory() as folder:
+            report = compile(model, arch, Path(folder), calibrate=calibrate)
+            network = Network.load(report.model_path)
+        return WeftRep(network, DEVICES[device], [value.name for value in model.graph.output])
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Compile and run; the inputs serve for calibration too."""
+        weights = {tensor.name for tensor in model.graph.initializer}
+        names = [value.name for value in model.graph.input if value.name not in weights]
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        feeds = dict(inputs if isinstance(inputs, Mapping) else zip(names, inputs, strict=True))
+        kwargs.setdefault("calibrate", feeds)
+        return cls.prepare(model, device, **kwargs).run(feeds)
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether it compiles."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except WeftError:
+            return False
+        return True
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device in DEVICES
+
+
+prepare = WeftBackend.prepare
+run_model = WeftBackend.run_model
+is_compatible = WeftBackend.is_compatible
+supports_device = WeftBackend.supports_device

@@ -1,0 +1,124 @@
+"""Options that several commands have, and what they do with them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import reason
+
+if TYPE_CHECKING:
+    from weft.runtime.network import Network
+
+INTEGER = re.compile("-?[0-9]{1,20}")
+"""Of --set: longer ones are out of every key's range, and say so as text."""
+
+UNCOMPILED = frozenset({".onnx", ".pb"})
+
+MOST_SIZES = 32
+"""Of --shape."""
+
+ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
+FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write into.")]
+TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "
+                                                  "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
+                                                     help="Override an architecture key; may be repeated.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a frozen TensorFlow graph "
+                                               "(.pb).", show_default=False)]
+EndOption = Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
+                                        "network ends at; needed for a .pb.")]
+ShapeOption = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME:N,N,..", help="Sizes of an input that "
+                                                       "the file leaves open; may be repeated.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
+    """The machine with ``key=value`` settings applied. Raises WeftError."""
+    values: dict[str, Any] = {}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise WeftError(explain("--set", setting, "KEY=VALUE", "for example --set mac_rounding=every_step"))
+        values[key] = int(value) if INTEGER.fullmatch(value) else value
+    return arch.replace(**values) if values else arch
+
+
+def make_folder(path: Path) -> None:
+    """Raises WeftError when it cannot be there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WeftError(explain(f"output folder {path}", reason(error),
+                                "a folder that can be made", "choose another place")) from None
+
+
+def need_simulation() -> None:
+    """Raises WeftError when the packages of the extra ``sim`` are not there."""
+    try:
+        from weft.simulate import toolchain
+    except ModuleNotFoundError as error:
+        raise WeftError(explain("simulation", f"no Python package {error.name}", "an installation with the extra sim",
+                                "pip install 'weft[sim]'")) from None
+    try:
+        toolchain.setup()
+    except toolchain.ToolchainError as error:
+        raise WeftError(str(error)) from None
+
+
+def verilog_of(arch: Arch) -> str:
+    """The Verilog of a machine, with yosys found."""
+    need_simulation()
+    from weft.hw.flow.verilog import verilog_text
+
+    return verilog_text(arch)
+
+
+
+def load(path: Path) -> Network:
+    """A compiled network. Raises ModelError; a network that is not compiled is told so."""
+    from weft.runtime import Network
+
+    if path.suffix in UNCOMPILED:
+        raise WeftError(explain(f"model file {path}", "a network that is not compiled", "a .tmodel",
+                                f"compile it first: weft compile {path} -a ARCH --calibrate FILE, then give the "
+                                f".tmodel that this writes"))
+    return Network.load(path)
+
+
+def version() -> str:
+    """Of the package; of a plain clone, in which nothing is installed, what its pyproject.toml says."""
+    try:
+        return metadata.version("weft")
+    except metadata.PackageNotFoundError:
+        project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())
+        return str(project["project"]["version"])
+
+
+def ends(output: str) -> tuple[str, ...]:
+    """The names of --output. Raises WeftError."""
+    outputs = tuple(filter(None, map(str.strip, output.split(","))))
+    if output and not outputs:
+        raise WeftError(explain("--output", repr(output), "NAME[,NAME]", "name a tensor, or leave --output out"))
+    return outputs
+
+
+def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """Sizes by input, of --shape. Raises WeftError."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in given or ():
+        name, _, sizes = text.rpartition(":")
+        numbers = [int(size) if INTEGER.fullmatch(size.strip()) else 0 for size in sizes.split(",")]
+        if not name or min(numbers) < 1 or len(numbers) > MOST_SIZES or name in shapes:
+            raise WeftError(explain("--shape", repr(text), f"NAME:N,N,.. once for an input, at most {MOST_SIZES} sizes "
+                                    "of at least 1", "for example --shape x:1,3,224,224"))
+        shapes[name] = tuple(numbers)
+    return shapes

@@ -1,0 +1,75 @@
+"""Where the nodes of a network run, and why: as data, and as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from weft.compiler.passes.division import Division, Place
+
+MOST_ROWS = 40
+"""Of a table for people; --json has all."""
+
+NARROWEST, LONGEST_NAME = 60, 32
+
+
+def places_object(division: Division) -> dict[str, Any]:
+    """``parts`` in the order in which they run, ``places`` in the network's order."""
+    parts = [[place for place in division.places if place.part == number] for number in range(len(division.parts))]
+    return {"machine_share": division.machine_share, "macs": division.macs,
+            "parts": [{"where": places[0].where, "nodes": len(places), "macs": sum(place.macs for place in places)}
+                      for places in parts],
+            "places": [dataclasses.asdict(place) for place in division.places]}
+
+
+def print_places(division: Division) -> None:
+    """A row for each node of the host, one for each run of nodes of the machine; nothing where all is the machine's."""
+    if division.hosts:
+        rows = _rows(division)
+        print_rich(("part", "node", "operator", "where", "why"), rows[:MOST_ROWS])
+        if len(rows) > MOST_ROWS:
+            print(f"and {len(rows) - MOST_ROWS} more rows (--json has every node)")
+    print(share_text(division))
+
+
+def share_text(division: Division) -> str:
+    """The machine's share in words."""
+    of = f"{division.macs:,} multiply-accumulates" if division.macs else f"{len(division.places)} nodes"
+    return f"on the machine: {100 * division.machine_share:.1f} % of {of}, in {len(division.graphs)} part" + (
+        "s" if len(division.graphs) > 1 else "")
+
+
+def _rows(division: Division) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for number in range(len(division.parts)):
+        places = [place for place in division.places if place.part == number]
+        if places[0].why:
+            rows += [(str(number + 1), place.node[-LONGEST_NAME:], place.operator, "host", place.why)
+                     for place in places]
+        else:
+            rows.append(_of_machine(number + 1, places))
+    return rows
+
+
+def _of_machine(number: int, places: list[Place]) -> tuple[str, ...]:
+    macs = sum(place.macs for place in places)
+    half = LONGEST_NAME // 2
+    name = " .. ".join(dict.fromkeys(place.node[-half:] for place in (places[0], places[-1])))
+    return str(number), name, f"{len(places)} nodes", "machine", f"{macs:,} MACs"
+
+
+def print_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """As wide as the terminal; long words are folded."""
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # Names are plain text here, not markup, and colours would be control characters.
+    Console(width=max(shutil.get_terminal_size().columns, NARROWEST), markup=False, emoji=False, highlight=False,
+            color_system=None).print(table)

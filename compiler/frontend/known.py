@@ -1,0 +1,111 @@
+"""What is known of an ONNX model when compiling: shapes, types and constants, found together.
+
+A shape that is found makes constants of the nodes that ask for it, and such a constant makes shapes known: so both are
+found in rounds, until nothing new comes. Large constants are kept aside, for shape inference copies the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from weft.compiler.errors import reason, refuse
+from weft.compiler.frontend.constants import EXPORT_AGAIN, TOLD, Folder
+from weft.compiler.frontend.graph import FLOAT, Shape
+from weft.runtime.onnx_bounds import check_shapes
+
+MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True)
+class Known:
+    """``nodes`` that are no constants; ``types``: numpy's names, where they are not FLOAT."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    shapes: Mapping[str, Shape]
+    types: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+
+def find_known(model: onnx.ModelProto) -> Known:
+    """Of a model whose inputs have fixed shapes, which this changes. Raises WeftError for shapes that do not fit their
+    operators, and for what is too large."""
+    proto = model.graph
+    folder = Folder(model, {tensor.name: _array(tensor) for tensor in proto.initializer}, {})
+    given = {value.name for value in proto.input}
+    del proto.initializer[:]
+    _tell(proto, folder.known, given)
+    known = -1
+    for _ in range(MOST_ROUNDS):
+        model = _infer_shapes(model)
+        proto, shapes = model.graph, _value_shapes(model.graph)
+        kept, made = folder.fold_all(proto.node, shapes)
+        _tell(proto, made, given)
+        del proto.node[:]
+        proto.node.extend(kept)
+        if not made and len(shapes) == known:
+            break
+        known = len(shapes)
+    drop_unread_nodes(proto)
+    return Known(tuple(proto.node), _value_shapes(proto), _value_types(proto), folder.known)
+
+
+def drop_unread_nodes(graph: onnx.GraphProto) -> None:
+    """Those that no output needs."""
+    needed, kept = {value.name for value in graph.output}, []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+
+
+def _tell(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], given: set[str]) -> None:
+    """Constants that may be shapes go into the model, of others only what they are."""
+    for name, value in constants.items():
+        if value.size <= TOLD:
+            graph.initializer.append(numpy_helper.from_array(value, name))
+        elif name not in given:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+            graph.input.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
+
+
+def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Every shape that onnx finds, none of them too large. Raises WeftError."""
+    inferred = model
+    for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=propagate)
+        except Exception as error:
+            raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
+                         EXPORT_AGAIN) from None
+        check_shapes(inferred.graph)
+    return inferred
+
+
+def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        dimensions = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dimensions):
+            shapes[value.name] = tuple(d.dim_value for d in dimensions)
+    return shapes
+
+
+def _value_types(graph: onnx.GraphProto) -> dict[str, str]:
+    kinds = {value.name: onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
+             for value in (*graph.input, *graph.value_info, *graph.output) if value.type.tensor_type.elem_type}
+    return {name: kind for name, kind in kinds.items() if kind != FLOAT}
+
+
+def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:
+        raise refuse(f"constant {tensor.name!r} of dimensions {list(tensor.dims)}", reason(error),
+                     "data that fill its dimensions", EXPORT_AGAIN) from None

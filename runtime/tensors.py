@@ -1,0 +1,70 @@
+"""What the user of a network sees: its inputs and outputs by name, type and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.runtime.errors import refuse
+from weft.runtime.ports import Port
+from weft.runtime.schema import NetworkEntry, TensorEntry
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """``type`` is numpy's name of it; it and ``shape`` are None where the file does not say them."""
+
+    name: str
+    type: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    @classmethod
+    def from_entry(cls, entry: TensorEntry) -> Tensor:
+        return cls(entry.name, entry.type, entry.shape)
+
+    @classmethod
+    def of_port(cls, port: Port) -> Tensor:
+        return cls(port.name, None, port.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "type": self.type, "shape": self.shape}
+
+    def given(self, array: np.ndarray) -> np.ndarray:
+        """A user's array, as parts of the network read it: real numbers stay, integers become the network's.
+
+        Raises ModelError for numbers that its type does not have.
+        """
+        if self.type is None or np.dtype(self.type).kind == "f":
+            return array
+        kind = np.dtype(self.type)
+        with np.errstate(invalid="ignore"):
+            found = array.astype(kind)
+        if not np.array_equal(found, array):
+            raise refuse(f"values of input {self.name!r}", f"{array.dtype}, {array.min():.6g} .. {array.max():.6g}",
+                         f"numbers of the type {self.type}", f"convert the array to {self.type}")
+        return found
+
+    def made(self, array: np.ndarray) -> np.ndarray:
+        """An output in the network's own type."""
+        return array if self.type is None else array.astype(self.type)
+
+
+@dataclass(frozen=True)
+class Signature:
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @classmethod
+    def from_entry(cls, entry: NetworkEntry) -> Signature:
+        return cls(tuple(map(Tensor.from_entry, entry.inputs)), tuple(map(Tensor.from_entry, entry.outputs)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"inputs": [tensor.to_json() for tensor in self.inputs],
+                "outputs": [tensor.to_json() for tensor in self.outputs]}
+
+    def results(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs, of all that the parts made."""
+        return {tensor.name: tensor.made(np.asarray(values[tensor.name])) for tensor in self.outputs}
