@@ -19,6 +19,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.passes.fold import fold_channelwise
+from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
@@ -36,6 +37,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("split_host", steps.split_host),                           # -> OnHost, Graph
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("pool_parts", pool_parts),
+    Step("fuse_functions", fuse_functions),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
@@ -43,6 +45,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
+    Step("split_functions", steps.split_functions_where_measured),
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", calibrate),                                   # -> Calibration: the range of every tensor
