@@ -21,6 +21,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.fold import fold_channelwise
+from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
@@ -41,12 +42,14 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     # What follows is done for each of the machine's parts, with its own Graph and Samples.
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("pool_parts", pool_parts),
+    Step("fuse_functions", fuse_functions),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
     Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
+    Step("split_functions", steps.split_functions_where_measured),
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", calibrate),                                   # -> Calibration: the range of every tensor

@@ -21,8 +21,10 @@ from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
 from weft.compiler.passes.sizes import check_sizes
+from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import (
+    HEADROOM,
     Calibration,
     Samples,
     channel_ranges,
@@ -30,7 +32,7 @@ from weft.compiler.quantize.calibrate import (
     samples_of_parts,
 )
 from weft.compiler.quantize.consts import Consts, encode_consts
-from weft.compiler.quantize.points import HEADROOM, Points, choose_points
+from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -87,6 +89,13 @@ def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
     return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
+def split_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not where every tensor has the type's own point: then no part has a better one."""
+    if request.plain or not arch.numbers.has_points:
+        return graph
+    return split_functions(graph, partial(channel_ranges, graph, given))
+
+
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, arch: Arch) -> Layers:
     built = build_layers(graph, arch)
@@ -100,7 +109,7 @@ def layers(graph: Graph, arch: Arch) -> Layers:
 
 
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Points:
-    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset)
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
 def consts(graph: Graph, built: Layers, chosen: Points, arch: Arch) -> Consts:

@@ -52,7 +52,7 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
         seen = calibration.ranges[output.name]
         out_point = points.vars[output.root]
         saturated = [calibration.ranges[var.name].beyond(arch.number.width - 1 - points.vars[var.root])
-                     for var in layer.outputs]
+                     for var in layer.outputs if var.root not in points.limited]
         moved = traffic(shape, plan.tiling)
         modelled = {"array": moved.array, "dram0": moved.dram0_read + moved.dram0_write, "dram1": moved.dram1}
         rows.append({
@@ -63,6 +63,7 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
                        "weights": None if isinstance(layer.core, Load) else chosen.weights,
                        "accumulators": chosen.accumulators, "output": out_point},
             "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": list(chosen.leave_shifts)},
+            "root_mean_square": float(f"{seen.root_mean_square:.6g}"),
             "table_error": points.table_errors.get(output.name),
             "saturated": sum(saturated),
             "resident": not shape.streamed_outputs,

@@ -28,6 +28,12 @@ from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
 from weft.runtime.tensors import Signature, Tensor
 
+LEAST_TABLE_DECIBELS = 40
+"""Of a value table's largest error against the largest value that it makes."""
+
+FEWEST_LAYER_STEPS = 16
+"""Of the data type's, that a layer's values should be worth: their root mean square."""
+
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""
 
@@ -129,4 +135,18 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
     for row in rows:
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
+        warnings += _poor_numbers(row)
     return tuple(warnings)
+
+
+def _poor_numbers(row: dict[str, Any]) -> list[str]:
+    """Warnings of a layer whose value table or binary point loses much of its values."""
+    largest, error, found = max(map(abs, row["range"])), row["table_error"], []
+    if error and largest and error > largest * 10 ** (-LEAST_TABLE_DECIBELS / 20):
+        found.append(f"layer {row['name']}: its value table is off by up to {error:.3g}, of values up to "
+                     f"{largest:.3g}; raise lut_depth, or calibrate with samples of a smaller range")
+    steps = row["root_mean_square"] * 2.0 ** row["points"]["output"]
+    if 0 < steps < FEWEST_LAYER_STEPS:
+        found.append(f"layer {row['name']}: its values are {steps:.1f} steps of their type on average, for it has room "
+                     f"for {largest:.3g}; take a wider data_type, or samples without outliers")
+    return found

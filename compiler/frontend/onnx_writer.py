@@ -101,8 +101,27 @@ def _enlarge(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[o
                              coordinate_transformation_mode="asymmetric", nearest_mode="floor")]
 
 
+def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``passes/rules.py``)."""
+    if node.op != "Function":
+        return [node_to_onnx(node.replace(name=node.output))]
+    made, names = [], [node.input(0)]
+    for number, (op, arguments, attributes) in enumerate(node.attributes["steps"], 1):
+        inputs = []
+        for place, argument in enumerate(arguments):
+            name = f"{node.output}/step{number}.{place}"
+            if isinstance(argument, float):
+                weights[name] = np.array(argument, np.float32)
+            inputs.append(name if isinstance(argument, float) else names[argument])
+        last = number == len(node.attributes["steps"])
+        names.append(node.output if last else f"{node.output}/step{number}")
+        made.append(helper.make_node(op, inputs, names[-1:], **dict(attributes)))
+    return made
+
+
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
-    "Assemble": _assemble, "Enlarge": _enlarge, "Product": _product, "View": _view}
+    "Assemble": _assemble, "Enlarge": _enlarge,
+    "Function": lambda graph, node, weights: function_nodes(node, weights), "Product": _product, "View": _view}
 
 
 def node_to_onnx(node: Node) -> onnx.NodeProto:

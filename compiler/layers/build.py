@@ -31,7 +31,7 @@ from weft.compiler.layers.hir import (
     Save,
     Var,
 )
-from weft.compiler.passes.operators import FUNCTIONS, OPERATORS
+from weft.compiler.passes.operators import CANONICAL_FUNCTIONS, OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
 
@@ -221,10 +221,13 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
-    if builder.arch.lut_count < 2:
-        raise refuse_node(node, "architecture key lut_count", builder.arch.lut_count,
-                          "at least 2 (a table of values and one of slopes)",
-                          f"choose an architecture with lut_count 2 or more, or {ON_HOST}")
+    arch = builder.arch
+    if arch.lut_count < 2:
+        raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, simd_registers_depth",
+                          f"{arch.lut_count}, {arch.simd_registers_depth}",
+                          "at least 2 (a table of values and one of slopes), at least 3 (what the tables give)",
+                          "choose an architecture with lut_count 2, lut_depth 256, simd_registers_depth 3 or more, or "
+                          f"{ON_HOST}")
     source = node.input(0)
     function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
     return Open(node.name, position, (Load(builder.var(source), "%0"), function))
@@ -250,5 +253,5 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Mul": _mul,
     "Product": _product,
     "Relu": _relu,
-    **dict.fromkeys(sorted(FUNCTIONS), _lookup),
+    **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),
 }

@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
+from weft.compiler.passes.functions import RECIPROCAL
 from weft.compiler.passes.index import FILL, in_memory_order
-from weft.compiler.passes.lower_function import RECIPROCAL, lookup
+from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import broadcast, exact
 
@@ -73,7 +74,7 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
             for name in names if state.is_constant(name)}
     tensors = [name for name in names if name not in full]
     if len(tensors) == 1 and full and state.graph.shapes[tensors[0]] == shape:
-        there = {name: _per_channel_there(state, tensors[0], value) for name, value in full.items()}
+        there = {name: per_channel_there(state, tensors[0], value) for name, value in full.items()}
         numbers_there = {name: value for name, value in there.items() if value is not None}
         if len(numbers_there) == len(full):
             held = state.held[tensors[0]]
@@ -98,7 +99,7 @@ def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
         and np.array_equal(state.index(name), first) for name in names)
 
 
-def _per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
+def per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
     """``values`` for a tensor's elements as one number for each channel of where they lie, None where that is not so.
     Channels that nobody uses get the number of another."""
     index = state.index(name).ravel()
@@ -201,6 +202,9 @@ def _extreme(state: Rewrite, node: Node, sign: float) -> None:
 
 def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
     """max(x, bound) with sign 1, min(x, bound) with sign -1: bound + sign * relu(sign * (x - bound))."""
+    unbounded = float(np.finfo(np.float32).max)
+    if (sign * np.asarray(bound) <= -unbounded).all():
+        return tensor
     difference = state.scale(node, tensor, sign, -sign * np.asarray(bound), "difference")
     return state.scale(node, state.relu(node, difference, "beyond"), sign, bound, "bounded")
 
@@ -297,3 +301,21 @@ def hard_swish(state: Rewrite, node: Node) -> None:
     source, index = _source(state, node)
     gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
+
+
+def swish(state: Rewrite, node: Node) -> None:
+    """Swish, SiLU: x times sigmoid(alpha * x)."""
+    steps = ("Mul", (0, float(node.attributes.get("alpha", 1.0))), ()), ("Sigmoid", (1,), ()), ("Mul", (0, 2), ())
+    several_steps(state, node.replace(attributes={"kind": "keeps_zero", "steps": steps}))
+
+
+def power(state: Rewrite, node: Node) -> None:
+    """Pow with a constant exponent, the same for all elements."""
+    exponents = state.constant(node.input(1)).astype(np.float64)
+    exponent = float(exponents.ravel()[0])
+    if (exponents != exponent).any() or state.graph.shapes[node.output] != state.graph.shapes[node.input(0)]:
+        raise state.refusal(node, f"exponent {node.input(1)!r}", f"shape {list(exponents.shape)}",
+                            "one exponent for all elements")
+    kind = "keeps_zero" if exponent >= 1 and exponent % 1 == 0 else "as_seen"
+    several_steps(state, node.replace(inputs=node.inputs[:1], attributes={
+        "kind": kind, "steps": (("Pow", (0, exponent), ()),)}))

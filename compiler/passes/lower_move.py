@@ -16,6 +16,7 @@ from weft.compiler.passes.index import (
     in_memory_order,
     run_on_indices,
 )
+from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact
 
@@ -85,15 +86,53 @@ def concat(state: Rewrite, node: Node) -> None:
     shape = state.graph.shapes[node.output]
     axis = node.attributes["axis"] % len(shape)
     names = [name for name in node.inputs if name]
-    constant = next((name for name in names if state.is_constant(name)), None)
-    if constant is not None:
-        raise state.refusal(node, f"input {constant!r}", "a constant", "tensors computed at run time")
+    if _turned(state, names, axis):
+        _concat_turned(state, node, names)
+        return
+    names = [_computed(state, node, name, names) for name in names]
     if len(names) == 1:
         alias(state, node)
     elif axis == 1:
         _concat_channels(state, node, names)
     else:
         _concat_pixels(state, node, names, axis)
+
+
+def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
+    """A constant as a tensor of the machine."""
+    if not state.is_constant(name):
+        return name
+    value, made = state.constant(name), f"{node.output}/{name}"
+    beside = next(entry for entry in names if not state.is_constant(entry))
+    state.declare(made, value.shape)
+    state.hold(made, constant_image(state, node, in_memory_order(value.astype(np.float64)), state.held[beside].tensor))
+    return made
+
+
+def _turned(state: Rewrite, names: list[str], axis: int) -> bool:
+    """Whether all tensors [1, rows, columns] are joined along rows, and lie with columns as channels, as products of
+    matrices do."""
+    tensors = [name for name in names if not state.is_constant(name)]
+    return axis == 1 and len(names) > 1 and all(
+        len(state.graph.shapes[name]) == 3 and state.graph.shapes[name][0] == 1 and np.array_equal(
+            np.swapaxes(state.index(name), 1, 2), default_index((1, *state.graph.shapes[name][:0:-1])))
+        and math.prod(state.graph.shapes[name][1:]) == math.prod(state.shapes[state.held[name].tensor])
+        and state.graph.shapes[name][2] == state.shapes[state.held[name].tensor][1] for name in tensors)
+
+
+def _concat_turned(state: Rewrite, node: Node, names: list[str]) -> None:
+    turned: list[str] = []
+    for name in names:
+        turned.append(f"{node.output}/turned{len(turned)}")
+        if state.is_constant(name):
+            state.know(turned[-1], np.swapaxes(state.constant(name), 1, 2))
+            continue
+        state.declare(turned[-1], (1, *state.graph.shapes[name][:0:-1]))
+        state.hold(turned[-1], state.held[name].tensor, np.swapaxes(state.index(name), 1, 2), state.held[name].fill)
+    made = f"{node.output}/turned"
+    state.declare(made, (1, *state.graph.shapes[node.output][:0:-1]))
+    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 2}))
+    state.hold(node.output, state.held[made].tensor, np.swapaxes(state.index(made), 1, 2))
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:

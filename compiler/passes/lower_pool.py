@@ -149,7 +149,8 @@ def _averages(axis: int, kernel: Sequence[int], size: Sequence[int], outputs: Se
 
 
 # -- reductions ----------------------------------------------------------------------------------------------------
-def _axes(state: Rewrite, node: Node) -> list[int]:
+def reduced_axes(state: Rewrite, node: Node) -> list[int]:
+    """The axes of a reduction, from 0."""
     rank = len(state.graph.shapes[node.input(0)])
     axes = node.attributes.get("axes")
     if node.input(1):
@@ -185,7 +186,7 @@ def reduce_mean(state: Rewrite, node: Node) -> None:
 
 def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
     given = state.graph.shapes[node.input(0)]
-    axes = list(range(2, len(given))) if node.op == "GlobalAveragePool" else _axes(state, node)
+    axes = list(range(2, len(given))) if node.op == "GlobalAveragePool" else reduced_axes(state, node)
     name, order = _lying(state, node.input(0))
     axes, shape = [number for number, axis in enumerate(order) if axis in axes], state.graph.shapes[name]
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
@@ -218,7 +219,7 @@ def _sums(sizes: Sequence[int], kept: Sequence[int]) -> np.ndarray:
 def reduce_max(state: Rewrite, node: Node) -> None:
     """ReduceMax over any axes: they become the width of an image, and that one window."""
     shape = state.graph.shapes[node.input(0)]
-    axes = _axes(state, node)
+    axes = reduced_axes(state, node)
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     if not axes:
         held = state.held[node.input(0)]

@@ -23,7 +23,7 @@ from weft.compiler.passes.index import (
     default_place,
     run_on_indices,
 )
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.passes.operators import ROWS
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 
@@ -36,7 +36,7 @@ def normalise(graph: Graph, lanes: int) -> Graph:
     state = Rewrite(graph, lanes)
     inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
     for node in graph.nodes:
-        lower = OPERATORS[node.op].lower
+        lower = ROWS[node.op].lower
         assert lower is not None, "refused before"
         lower(state, node)
     outputs = tuple(_output(state, port) for port in graph.outputs)
@@ -53,9 +53,9 @@ def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Nod
             break
         node, name = readers[0], readers[0].output
         constant = sum(map(state.is_constant, node.inputs))
-        if OPERATORS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape:
+        if ROWS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape:
             continue
-        if not OPERATORS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
+        if not ROWS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
             break
         constants = {number: state.constant(entry) for number, entry in enumerate(node.inputs) if number and entry}
         elements, = run_on_indices(node, state.graph.opset, elements, constants, node.attributes)

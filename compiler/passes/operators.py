@@ -17,8 +17,10 @@ from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
 from weft.compiler.passes import lower_move as moves
+from weft.compiler.passes import lower_norm as norms
 from weft.compiler.passes import lower_pool as pools
-from weft.compiler.passes.lower_function import RECIPROCAL, lookup
+from weft.compiler.passes.functions import FUNCTION, RECIPROCAL, TABLES
+from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
 
@@ -47,6 +49,7 @@ OPERATORS: dict[str, Operator] = {
     "BatchNormalization": Operator(
         linear.batch_normalization,
         {"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)}, constants=(1, 2, 3, 4)),
+    "Celu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
     "Clip": Operator(arithmetic.clip, {"min": ANY, "max": ANY}, constants=(1, 2), elementwise=True),
     "Concat": Operator(moves.concat, {"axis": ANY}),
     "Conv": Operator(linear.conv, {**WINDOW, "group": AT_LEAST_1}, constants=(1, 2), counted=True),
@@ -58,6 +61,7 @@ OPERATORS: dict[str, Operator] = {
     "Div": Operator(arithmetic.div, scales=True),
     "Dropout": Operator(moves.dropout, {"ratio": ANY, "seed": ANY}, constants=(1, 2)),
     "Elu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
+    "Erf": _function({}, ValueTable(keeps_zero=True)),
     "Exp": _function({}, ValueTable()),
     "Expand": Operator(moves.move, constants=(1,)),
     "Flatten": Operator(moves.move, {"axis": ANY}),
@@ -67,15 +71,22 @@ OPERATORS: dict[str, Operator] = {
                      counted=True),
     "GlobalAveragePool": Operator(pools.reduce_mean),
     "GlobalMaxPool": Operator(pools.global_max_pool),
+    "GroupNormalization": Operator(norms.group_normalization, {"epsilon": ANY, "num_groups": ANY, "stash_type": ANY},
+                                   constants=(1, 2)),
     "HardSigmoid": Operator(arithmetic.hard_sigmoid, {"alpha": ANY, "beta": ANY}),
     "HardSwish": Operator(arithmetic.hard_swish),
     "Identity": Operator(moves.alias, relabels=True),
+    "InstanceNormalization": Operator(norms.instance_normalization, {"epsilon": ANY}, constants=(1, 2)),
+    "LayerNormalization": Operator(norms.layer_normalization, {"axis": ANY, "epsilon": ANY, "stash_type": ANY},
+                                   constants=(1, 2), outputs=True),
     "LeakyRelu": Operator(arithmetic.leaky_relu, {"alpha": ANY}, elementwise=True),
-    "LogSoftmax": HOST,
+    "Log": _function({}, ValueTable(domain=lambda low, high: (low, high))),
+    "LogSoftmax": Operator(norms.log_softmax, {"axis": ANY}),
     "MatMul": Operator(matrix.mat_mul, counted=True),
     "Max": Operator(arithmetic.maximum),
     "MaxPool": Operator(pools.max_pool, {**WINDOW, "ceil_mode": only(0, 1), "storage_order": ANY}),
     "Mean": Operator(arithmetic.mean),
+    "MeanVarianceNormalization": Operator(norms.mean_variance_normalization, {"axes": ANY}),
     "Min": Operator(arithmetic.minimum),
     "Mish": _function({}, ValueTable(keeps_zero=True)),
     "Mul": Operator(arithmetic.mul, elementwise=True, scales=True),
@@ -83,10 +94,19 @@ OPERATORS: dict[str, Operator] = {
     "PRelu": Operator(arithmetic.prelu, constants=(1,)),
     "Pad": Operator(moves.pad, {"mode": only("constant", "reflect", "edge", "wrap"), "value": ANY, "pads": ANY},
                     constants=(1, 2, 3)),
+    "Pow": Operator(arithmetic.power, constants=(1,)),
+    "RMSNormalization": Operator(norms.rms_normalization, {"axis": ANY, "epsilon": ANY, "stash_type": ANY},
+                                 constants=(1,)),
     "Reciprocal": _function({}, RECIPROCAL),
+    "ReduceL1": Operator(norms.reduce_l1, AXES, constants=(1,)),
+    "ReduceL2": Operator(norms.reduce_l2, AXES, constants=(1,)),
+    "ReduceLogSum": Operator(norms.reduce_log_sum, AXES, constants=(1,)),
+    "ReduceLogSumExp": Operator(norms.reduce_log_sum_exp, AXES, constants=(1,)),
     "ReduceMax": Operator(pools.reduce_max, AXES, constants=(1,)),
     "ReduceMean": Operator(pools.reduce_mean, AXES, constants=(1,)),
+    "ReduceMin": Operator(norms.reduce_min, AXES, constants=(1,)),
     "ReduceSum": Operator(pools.reduce_sum, AXES, constants=(1,)),
+    "ReduceSumSquare": Operator(norms.reduce_sum_square, AXES, constants=(1,)),
     "Relu": Operator(arithmetic.relu, elementwise=True),
     "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True),
     "Resize": Operator(
@@ -97,14 +117,16 @@ OPERATORS: dict[str, Operator] = {
     "Selu": _function({"alpha": ANY, "gamma": ANY}, ValueTable(keeps_zero=True)),
     "Sigmoid": _function({}, ValueTable()),
     "Slice": Operator(moves.move, {"axes": ANY, "starts": ANY, "ends": ANY}, constants=(1, 2, 3, 4)),
-    "Softmax": HOST,
+    "Softmax": Operator(norms.softmax, {"axis": ANY}),
     "Softplus": _function({}, ValueTable()),
+    "Softsign": _function({}, ValueTable(keeps_zero=True)),
     "SpaceToDepth": Operator(moves.move, {"blocksize": ANY, "mode": ANY}),
     "Split": Operator(moves.move, {"axis": ANY, "num_outputs": ANY, "split": ANY}, constants=(1,), outputs=True),
     "Sqrt": _function({}, ValueTable(domain=_not_negative)),
     "Squeeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
     "Sub": Operator(arithmetic.sub, scales=True),
     "Sum": Operator(arithmetic.add),
+    "Swish": Operator(arithmetic.swish, {"alpha": ANY}),
     "Tanh": _function({}, ValueTable(keeps_zero=True)),
     "Tile": Operator(moves.move, constants=(1,)),
     "TopK": HOST,
@@ -118,6 +140,11 @@ HOST_OPERATORS = frozenset(name for name, operator in OPERATORS.items() if opera
 MACHINE_OPERATORS = tuple(name for name in OPERATORS if name not in HOST_OPERATORS)
 RELABEL = frozenset(name for name, operator in OPERATORS.items() if operator.relabels)
 FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.table is not None)
+TABLES.update({name: operator.table for name, operator in OPERATORS.items() if operator.table is not None})
+CANONICAL_FUNCTIONS = FUNCTIONS | {FUNCTION}
+ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True)}
+"""Those of the model, and the one that ``fuse_functions.py`` makes of several."""
+
 
 
 def check_supported(graph: Graph) -> Graph:

@@ -13,6 +13,13 @@ Lower = Callable[[Rewrite, Node], None]
 """Writes a node of the model in canonical nodes, and says where its outputs lie."""
 
 
+Step = tuple[str, tuple[int | float, ...], tuple[tuple[str, Any], ...]]
+"""One of several operators of ONNX that make a function of one number: name, inputs, attributes. Input 0 is the
+argument, n the result of step n; a float is a constant."""
+
+SQUARE: tuple[Step, ...] = (("Mul", (0, 0), ()),)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Which values of an attribute are honoured: ``text`` says it, ``accepts`` tests it."""

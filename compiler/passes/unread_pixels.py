@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.passes.operators import ROWS
 from weft.runtime.window import Window
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
@@ -93,7 +93,7 @@ def _makes(graph: Graph, node: Node, grid: Grid) -> bool:
 
 def _is_elementwise(graph: Graph, node: Node) -> bool:
     shapes = {graph.shapes[name] for name in (*node.inputs, node.output) if name in graph.shapes}
-    return node.op in OPERATORS and OPERATORS[node.op].elementwise and len(shapes) == 1
+    return node.op in ROWS and ROWS[node.op].elementwise and len(shapes) == 1
 
 
 def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,11 +29,30 @@ LARGEST = 2.0 ** BINADES[-1]
 """No number of a trained network is so large. With one that is, nothing else would keep a place behind the point."""
 
 
+HEADROOM = 1.125
+"""Computed tensors get room for values at least this much beyond those seen in calibration."""
+
+MOST_HEADROOM, ONE_SAMPLE = 2.0, 1.5
+"""Of a tensor: what it may reach is at most so many times what was seen; with a single sample nothing is known of its
+spread."""
+
+STUDENT = (12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+"""Student's t that is exceeded with one chance in forty, for 1, 2, ... degrees of freedom."""
+
+UNCLIPPED_SHARE = 0.25
+"""Of the magnitude that a ReLU reads, its result gets room for at least so much: it may be off in all samples."""
+
+
+def _student(freedom: int) -> float:
+    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.96 + 2.7 / freedom
+
+
 @dataclass(frozen=True)
 class Range:
     """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
 
-    ``count`` values, ``squares`` the sum of their squares.
+    ``count`` values, ``squares`` the sum of their squares; ``peaks``: the largest magnitude of each sample;
+    ``unclipped``: of a ReLU's result, the largest magnitude that it read.
     """
 
     low: float
@@ -41,6 +60,19 @@ class Range:
     at_least: tuple[int, ...]
     count: int = 0
     squares: float = 0.0
+    peaks: tuple[float, ...] = ()
+    unclipped: float = 0.0
+
+    def expected(self, least: float) -> float:
+        """The magnitude that another sample reaches with one chance in forty, where peaks are spread normally: they
+        are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times."""
+        if len(self.peaks) < 2:
+            reached = self.magnitude * (ONE_SAMPLE if least > 1 else 1)
+        else:
+            count, spread = len(self.peaks), float(np.std(self.peaks, ddof=1))
+            reached = float(np.mean(self.peaks)) + spread * math.sqrt(1 + 1 / count) * _student(count - 1)
+        reached = min(max(reached, least * self.magnitude), MOST_HEADROOM * self.magnitude)
+        return max(reached, UNCLIPPED_SHARE * self.unclipped)
 
     @property
     def root_mean_square(self) -> float:
@@ -139,6 +171,9 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
             _need_below(f"tensor {name!r} on calibration input {index}", ranges[name].magnitude)
         for name in sums:
             largest[name] = max(largest[name], float(values[name].max()))
+    for node in graph.nodes:
+        if node.op == "Relu":
+            ranges[node.output] = replace(ranges[node.output], unclipped=ranges[node.input(0)].magnitude)
     by_name = {node.input(1) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
     return Calibration(ranges, by_name, len(samples.numbers), samples.random)
@@ -172,11 +207,12 @@ def _widen(before: Range | None, value: np.ndarray) -> Range:
     exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
     counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
     at_least = counts[::-1].cumsum()[::-1][1:]
-    squares = float((value.astype(np.float64) ** 2).sum())
+    squares, peak = float((value.astype(np.float64) ** 2).sum()), float(np.abs(value).max())
     if before is None:
-        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()), value.size, squares)
+        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()), value.size, squares, (peak,))
     return Range(min(before.low, float(value.min())), max(before.high, float(value.max())),
-                 tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares)
+                 tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares,
+                 (*before.peaks, peak))
 
 
 def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:

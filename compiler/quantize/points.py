@@ -13,12 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
-from weft.compiler.quantize.calibrate import Calibration
-from weft.compiler.quantize.tables import encode_table, make_pieces
+from weft.compiler.quantize.calibrate import HEADROOM, Calibration
+from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
-
-HEADROOM = 1.125
-"""Computed tensors get room for values this much beyond those seen in calibration."""
 
 SUM_HEADROOM = 1.25
 """The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
@@ -46,13 +43,15 @@ class LayerPoints:
 class Points:
     """``vars``: tensor -> point; ``layers``: in order; ``tables``: value tables by the tensor they make.
 
-    ``table_errors``: the largest error of their straight pieces in the range seen.
+    ``table_errors``: the largest error of their straight pieces in the range seen. ``limited``: tensors that saturate
+    on purpose, for the functions that read them are constant beyond.
     """
 
     vars: Mapping[str, int]
     layers: tuple[LayerPoints, ...]
     tables: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     table_errors: Mapping[str, float] = field(default_factory=dict)
+    limited: frozenset[str] = frozenset()
 
     def text(self) -> str:
         lines = [f"var {name}: {point}" for name, point in self.vars.items()]
@@ -67,11 +66,13 @@ def largest_point(magnitude: float, width: int) -> int:
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool, opset: int) -> Points:
-    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere."""
+                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> Points:
+    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere.
+    ``outputs``: tensors that the user reads."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.numbers.has_points
-    points = _plain(layers, names, arch) if fixed else _Chooser(layers, constants, calibration, arch, opset).run(names)
+    points = _plain(layers, names, arch) if fixed else _Chooser(
+        layers, constants, calibration, arch, opset, outputs).run(names)
     tables, errors = {}, {}
     for layer in layers:
         if layer.lookup is not None:
@@ -90,17 +91,47 @@ def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Po
     return Points(dict.fromkeys(names, point), tuple(numbers))
 
 
+def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
+    weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
+    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
+
+
 class _Chooser:
     """Starts from the point that each Var's range allows and lowers it where a layer's accumulators cannot follow."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch, opset: int) -> None:
-        self.arch, self.opset = arch, opset
+                 arch: Arch, opset: int, outputs: frozenset[str]) -> None:
+        self.arch, self.opset, self.outputs = arch, opset, outputs
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
 
+    def _needed(self) -> dict[str, float]:
+        """Computed tensors that only functions read, or copies that only functions read: the largest magnitude that
+        these tell apart."""
+        readers: dict[str, list[Layer]] = {}
+        for layer in self.layers:
+            for var in layer.inputs:
+                readers.setdefault(var.root, []).append(layer)
+        needed: dict[str, float] = {}
+        for layer in reversed(self.layers):
+            for root in {var.root for var in layer.outputs} - self.outputs:
+                told = [self._told_apart(reader, needed) for reader in readers.get(root, [])]
+                if told and max(told) < math.inf:
+                    needed[root] = max(told)
+        return needed
+
+    def _told_apart(self, layer: Layer, needed: Mapping[str, float]) -> float:
+        """The largest magnitude that a layer tells apart in what it reads."""
+        if layer.lookup is not None:
+            return needed_magnitude(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], self.opset)
+        core = layer.core
+        if len(layer.operations) == 2 and isinstance(core, Convolution) and _only_copies(core, self.constants):
+            return needed.get(layer.output.root, math.inf)
+        return math.inf
+
     def run(self, names: Mapping[str, None]) -> Points:
+        needed = self._needed()
         computed = {var.root for layer in self.layers for var in layer.outputs}
         before_slope: dict[str, float] = {}
         for layer in self.layers:
@@ -110,14 +141,16 @@ class _Chooser:
                 root = layer.outputs[0].root
                 before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
         for name in names:
-            magnitude = max(self.calibration.ranges[name].magnitude, before_slope.get(name, 0.0))
-            headroom = HEADROOM if name in computed else 1.0
-            self.points[name] = largest_point(magnitude * headroom, self.width)
+            least = HEADROOM if name in computed else 1.0
+            magnitude = max(self.calibration.ranges[name].expected(least), before_slope.get(name, 0.0) * least)
+            self.points[name] = largest_point(min(magnitude, needed.get(name, magnitude)), self.width)
         while True:
             before = dict(self.points)
             numbers = tuple(self._layer(layer) for layer in self.layers)
             if self.points == before:
-                return Points(self.points, numbers)
+                limited = {name for name in needed
+                           if needed[name] < self.calibration.ranges[name].magnitude * HEADROOM}
+                return Points(self.points, numbers, limited=frozenset(limited))
 
     def _layer(self, layer: Layer) -> LayerPoints:
         if layer.multiplies:
@@ -142,10 +175,21 @@ class _Chooser:
         left, right = (self.points[var.root] for var in layer.inputs)
         output, point = layer.output.root, self.arch.number.point
         self.points[output] = min(self.points[output], left + right - point)
-        excess = left + right - point - self.points[output]
-        loss = (excess // 2, excess - excess // 2)
+        loss = self._losses(layer, left, right, left + right - point - self.points[output])
         leave = max(loss)
         return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
+
+    def _losses(self, layer: Layer, left: int, right: int, excess: int) -> tuple[int, int]:
+        """How many bits of ``excess`` each factor loses: rounding errors, relative to the factors' sizes, shall be
+        least together."""
+        sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in layer.inputs]
+
+        def error(bits: int) -> float:
+            lost = left - bits, right - (excess - bits)
+            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
+
+        bits = min(range(excess + 1), key=error)
+        return bits, excess - bits
 
     def _lookup(self, layer: Layer) -> LayerPoints:
         """The table's slopes must fit at the point that takes the input's to the output's."""

@@ -1,30 +1,35 @@
 """Value tables: a function as straight pieces around evenly spaced keys.
 
 ``Lookup`` gives the distance to the nearest key, the value there and the slope there; the result is value + distance *
-slope. The pieces run through the middle between the function and its chord, which halves the largest error.
+slope. The pieces run through the middle between the function and its chord, which halves the largest error. The keys
+lie where the function bends: beyond the first and the last one their pieces go on as straight lines.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.onnx_writer import IR_VERSION
 from weft.compiler.layers.hir import Lookup
-from weft.compiler.passes.operators import OPERATORS
-from weft.compiler.quantize.calibrate import Range
+from weft.compiler.passes.functions import RealFunction, real_function, value_table
+from weft.compiler.passes.rules import ValueTable
+from weft.compiler.quantize.calibrate import HEADROOM, MOST_HEADROOM, Range
 from weft.hw.contract.arch import Arch
-from weft.runtime.onnx_engine import session
+from weft.hw.contract.numerics import DataType
 
-Function = Callable[[np.ndarray], np.ndarray]
-MARGIN = 0.05
-"""The keys reach this much of the calibrated range beyond it."""
+Span = tuple[float, float]
+"""The lowest and the highest argument."""
+
+CONSTANT = 2.0 ** -17
+"""Of a function's largest value: what differs by less is constant for it."""
+
+EVEN_POINTS, POINTS_OF_A_SCALE = 2001, 400
+"""Arguments at which pieces are judged: evenly over the range, and closer and closer to its ends and to zero."""
 
 
 @dataclass(frozen=True)
@@ -40,57 +45,134 @@ class Pieces:
     zero: int | None = None
 
 
-def function_of(lookup: Lookup, opset: int) -> Function:
-    """The ONNX operator as a function of an array."""
-    node = helper.make_node(lookup.function, ["x"], ["y"], **dict(lookup.attributes))
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None])
-    graph = helper.make_graph([node], "table", [value], [onnx.ValueInfoProto(name="y")])
-    engine = session(onnx.shape_inference.infer_shapes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)))
-    return lambda x: np.asarray(engine.run(None, {"x": x.astype(np.float32)})[0], np.float64)
+def function_of(lookup: Lookup, opset: int) -> RealFunction:
+    """Its function as one of an array."""
+    return real_function(lookup.function, lookup.attributes, opset)
 
 
-def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch, opset: int) -> Pieces:
-    """Pieces for inputs at ``point``. Raises CompileError where the function is not finite."""
-    function = function_of(lookup, opset)
-    table = OPERATORS[lookup.function].table
-    assert table is not None
-    low, high = _widened(seen) if table.domain is None else table.domain(seen.low, seen.high)
+def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The lowest and the highest argument seen, and those that may come."""
+    table = value_table(lookup.function, dict(lookup.attributes))
+    beyond = seen.expected(HEADROOM) - seen.magnitude
+    low, high = (seen.low, seen.high) if table.domain is None else table.domain(seen.low, seen.high)
     if table.pole_at_zero and low <= 0 <= high:
         raise refuse(f"node {layer!r}, operator {lookup.function}, range of its input", f"{low:.6g}..{high:.6g}",
                      "a range without 0", "calibrate with inputs that keep it away from 0")
     if table.keeps_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    unit = 2.0 ** -point
+    if table.domain is None:
+        return (low, high), (low - beyond, high + beyond)
+    return (low, high), (low, high + beyond if low >= 0 else high)
+
+
+def _arguments(low: float, high: float) -> np.ndarray:
+    """Many arguments from ``low`` to ``high``, closer and closer together towards both and towards zero."""
+    away = max(high - low, 1e-9) * np.geomspace(1e-6, 1, POINTS_OF_A_SCALE)
+    found = np.concatenate([np.linspace(low, high, EVEN_POINTS), low + away, high - away, away, -away, [0.0]])
+    return np.unique(found[(found >= low) & (found <= high)])
+
+
+def needed_magnitude(layer: str, lookup: Lookup, seen: Range, opset: int) -> float:
+    """How large arguments must be told apart: those beyond give what this magnitude gives, on either side."""
+    arguments = _arguments(*_spans(layer, lookup, seen)[1])
+    values = function_of(lookup, opset)(arguments)
+    least = CONSTANT * np.abs(values).max()
+    bends = [np.flatnonzero(np.abs(values - end) > least) for end in (values[0], values[-1])]
+    if not len(bends[0]):
+        return float(np.abs(arguments).min())
+    low, high = arguments[max(bends[0][0] - 1, 0)], arguments[min(bends[1][-1] + 1, len(arguments) - 1)]
+    return float(max(-low, high, np.abs(arguments).min()))
+
+
+def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch, opset: int) -> Pieces:
+    """Pieces for inputs at ``point``. Raises CompileError where the function is not finite."""
+    table = value_table(lookup.function, dict(lookup.attributes))
     # No input is beyond the type, and no key may be: the hardware takes the spacing from the first two.
-    low, high = max(low, arch.number.minimum * unit), min(high, arch.number.maximum * unit)
-    spacing = max(math.ceil(math.log2(max((high - low) / unit, 1) / (arch.lut_depth - 1))), 1)
-    first = math.floor(low / unit / (1 << spacing)) << spacing
-    if first + ((arch.lut_depth - 1) << spacing) < high / unit:
-        spacing += 1
-        first = math.floor(low / unit / (1 << spacing)) << spacing
-    keys = (first + (np.arange(arch.lut_depth) << spacing)) * unit
-    half = (1 << spacing) * unit / 2
-    least, most = (-math.inf, math.inf) if table.domain is None else (low, high)
-    left, right = np.clip(keys - half, least, most), np.clip(keys + half, least, most)
-    middle = np.clip(keys, least, most)
+    limits = arch.number.minimum * 2.0 ** -point, arch.number.maximum * 2.0 ** -point
+    inside, wide = (tuple(np.clip(span, *limits).tolist()) for span in _spans(layer, lookup, seen))
+    return _best(layer, lookup, inside, wide, table, point, arch.lut_depth, arch.number, opset)
+
+
+@functools.lru_cache(maxsize=1024)
+def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTable, point: int, depth: int,
+          number: DataType, opset: int) -> Pieces:
+    """Of the keys that may be: those that serve what may come best, of those that serve what was seen as well as any
+    does. Slopes are judged as the data type rounds them, for far from its key a line goes astray by them."""
+    function = function_of(lookup, opset)
+    arguments = [_arguments(*span) for span in (inside, wide)]
+    wanted = [function(entry) for entry in arguments]
+    if not np.isfinite(wanted[0]).all():
+        raise refuse(f"node {layer!r}, a function by value table, range of its input", f"{inside[0]:.6g}.."
+                     f"{inside[1]:.6g}", "a range in which it is finite", "calibrate with inputs that keep it there")
+    largest = float(np.abs(wanted[0]).max()) or 1.0
+    slope_point = math.floor(math.log2(number.maximum / largest / MOST_HEADROOM)) - point + number.point
+    found = []
+    for first, spacing in _all_keys(wide, inside, point, depth):
+        with np.errstate(invalid="ignore", over="ignore"):
+            pieces = _pieces(function, wide, table, point, depth, first, spacing)
+            rounded = replace(pieces, slopes=np.rint(pieces.slopes * 2.0 ** slope_point) * 2.0 ** -slope_point)
+            errors = [float(np.nan_to_num(np.abs(_evaluated(rounded, entry, point) - values), nan=np.inf).max())
+                      for entry, values in zip(arguments, wanted, strict=True)]
+        found.append((replace(pieces, error=errors[0]), errors[1]))
+    enough = 1.5 * min(pieces.error for pieces, _ in found) + CONSTANT * largest
+    return min((entry for entry in found if entry[0].error <= enough), key=lambda entry: entry[1])[0]
+
+
+def _pieces(function: RealFunction, span: Span, table: ValueTable, point: int, depth: int, first: int,
+            spacing: int) -> Pieces:
+    """With evenly spaced keys from ``first`` on; the first line and the last reach the ends of ``span``."""
+    keys, half = (first + (np.arange(depth) << spacing)) * 2.0 ** -point, 2.0 ** (spacing - point - 1)
+    left, right = keys - half, keys + half
+    left[0], right[-1] = min(left[0], span[0]), max(right[-1], span[1])
+    domain = (-math.inf, math.inf) if table.domain is None else span
+    left, right, middle = (np.clip(entry, *domain) for entry in (left, right, keys))
     at_left, at_right, at_middle = function(left), function(right), function(middle)
     width = np.where(right > left, right - left, 1)
     slopes = np.where(right > left, (at_right - at_left) / width, 0.0)
     chord = at_left + slopes * (keys - left)
     values = np.where(right > left, (chord + at_middle + slopes * (keys - middle)) / 2, at_middle)
-    zero = min((-first + (1 << spacing >> 1)) >> spacing, arch.lut_depth - 1) if table.keeps_zero else None
-    if zero is not None:
+    zero = None
+    if table.keeps_zero:
+        zero = min(max((-first + (1 << spacing >> 1)) >> spacing, 0), depth - 1)
         values[zero] = slopes[zero] * keys[zero]
-    inside = np.linspace(low, high, 4001)
-    index = np.clip(np.floor((inside - keys[0]) / (2 * half) + 0.5).astype(int), 0, len(keys) - 1)
-    error = np.abs(values[index] + slopes[index] * (inside - keys[index]) - function(inside)).max()
-    return Pieces(first, spacing, values, slopes, float(error), zero)
+    return Pieces(first, spacing, values, slopes, 0.0, zero)
 
 
-def _widened(seen: Range) -> tuple[float, float]:
-    margin = MARGIN * (seen.high - seen.low)
-    return seen.low - margin, seen.high + margin
+def _evaluated(pieces: Pieces, arguments: np.ndarray, point: int) -> np.ndarray:
+    """What the pieces make of real arguments."""
+    places = arguments * 2.0 ** point - pieces.first
+    index = np.clip(np.floor(places / (1 << pieces.spacing_log2) + 0.5).astype(int), 0, len(pieces.values) - 1)
+    distance = (places - (index << pieces.spacing_log2)) * 2.0 ** -point
+    return np.asarray(pieces.values[index] + pieces.slopes[index] * distance)
+
+
+def _all_keys(wide: Span, inside: Span, point: int, depth: int) -> Iterator[tuple[int, int]]:
+    """First keys and log2 of their spacing, from keys that cover all arguments to the closest."""
+    unit = 2.0 ** -point
+    widest = _covering(*wide, unit, depth)
+    for spacing in range(widest, 0, -1):
+        for span in dict.fromkeys((wide, inside)):
+            yield from ((first, spacing) for first in _first_keys(*span, unit, spacing, widest, depth))
+
+
+def _covering(low: float, high: float, unit: float, depth: int) -> int:
+    """log2 of the spacing at which keys cover all arguments."""
+    spacing = max(math.ceil(math.log2(max((high - low) / unit, 1) / (depth - 1))), 1)
+    first = math.floor(low / unit / (1 << spacing)) << spacing
+    return spacing + (first + ((depth - 1) << spacing) < high / unit)
+
+
+def _first_keys(low: float, high: float, unit: float, spacing: int, widest: int, depth: int) -> list[int]:
+    """Where keys may begin: at the lowest argument, so that they end at the highest one, and around zero; such that
+    they, or the ends of their pieces, where a bend costs nothing, are multiples of the spacing."""
+    lowest = math.floor(low / unit / (1 << spacing)) << spacing
+    if spacing == widest:
+        return [lowest]
+    length = (depth - 1) << spacing
+    highest = math.floor(high / unit) - length
+    starts = [lowest, highest, *(-(length * quarters // 4) for quarters in range(5) if low < 0 < high)]
+    even = {min(max(start, lowest), highest) >> spacing << spacing for start in starts}
+    return sorted(even | {start + (1 << spacing >> 1) for start in even})
 
 
 def encode_table(pieces: Pieces, point: int, output_point: int, arch: Arch) -> tuple[tuple[int, ...], ...]:

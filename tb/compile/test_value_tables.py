@@ -51,7 +51,8 @@ def evaluate(function: str, value: float) -> float:
         "Tanh": np.tanh, "Elu": lambda x: x if x > 0 else np.expm1(x),
         "Selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * np.expm1(x)),
         "Gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
-        "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x)))}
+        "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))), "Erf": math.erf,
+        "Softsign": lambda x: x / (1 + abs(x)), "Celu": lambda x: x if x > 0 else np.expm1(x)}
     return float(known[function](value))
 
 

@@ -1,0 +1,155 @@
+"""Pass: operators that together are a function of one number become one value table.
+
+So are activations as tools write them out: x * sigmoid(x), GELU as Div, Erf, Add, Mul or with a tanh, hard-swish as
+Add, Clip, Mul, Div, 1 / sqrt(x + epsilon). A table has one rounding and one layer instead of several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function
+from weft.compiler.passes.normalise import OPSET
+from weft.compiler.passes.operators import FUNCTIONS
+from weft.compiler.passes.rules import Step
+from weft.hw.contract.arch import Arch
+
+Argument = int | float
+MakeSteps = Callable[[Node, tuple[Argument, ...], int], list[Step]]
+
+TABLES_NEEDED, REGISTERS_NEEDED = 2, 3
+
+
+def fuse_functions(graph: Graph, arch: Arch) -> Graph:
+    """The same graph where the machine has no value tables."""
+    if arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED:
+        return graph
+    makers = {node.output: node for node in graph.nodes if node.outputs}
+    consumers, outputs = graph.consumers(), graph.output_tensors()
+    fused: dict[str, Node] = {}
+    gone: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.output in gone:
+            continue
+        region = _region(graph, node, makers, consumers, outputs)
+        if region is not None:
+            source, inside = region
+            fused[node.output] = _as_function(graph, node, source, inside)
+            gone |= {entry.output for entry in inside[:-1]}
+    return graph.with_nodes(fused.get(node.output, node) for node in graph.nodes if node.output not in gone)
+
+
+# -- what belongs together ---------------------------------------------------------------------------------------------
+def _scalar(graph: Graph, name: str) -> float | None:
+    """The number that a constant is, None where it is no single one."""
+    value = graph.constants.get(name)
+    if value is None or value.dtype.kind != "f" or not value.size or not np.isfinite(value).all():
+        return None
+    return float(value.ravel()[0]) if (value == value.ravel()[0]).all() else None
+
+
+def _arguments(graph: Graph, node: Node) -> list[str] | None:
+    """The tensors that a node computes its elements from, one by one; None where it does something else."""
+    if node.op not in STEPS or node.output not in graph.shapes:
+        return None
+    names = [name for name in node.inputs if name]
+    tensors = list(dict.fromkeys(name for name in names if not graph.is_constant(name)))
+    constants = [name for name in names if graph.is_constant(name)]
+    shape = graph.shapes[node.output]
+    if not tensors or any(graph.shapes.get(name) != shape for name in tensors):
+        return None
+    if any(_scalar(graph, name) is None for name in constants) or not _is_plain(graph, node):
+        return None
+    return tensors
+
+
+def _is_plain(graph: Graph, node: Node) -> bool:
+    return node.op != "Pow" or graph.is_constant(node.input(1))
+
+
+def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]],
+            outputs: frozenset[str]) -> tuple[str, list[Node]] | None:
+    """The tensor and the nodes, in order, that make the output of ``last`` of it alone; the most that there are. None
+    where a table gains nothing."""
+    inside: dict[str, Node] = {}
+    border = {last.output}
+    found = None
+    while border:
+        # Grow by a node of which everything is read inside.
+        ready = [name for name in border if name == last.output or (name not in outputs and all(
+            reader.output in inside for reader in consumers.get(name, [])))]
+        grown = next((name for name in ready if name in makers and _arguments(graph, makers[name]) is not None), None)
+        if grown is None:
+            break
+        node = makers[grown]
+        inside[grown] = node
+        border = border - {grown} | set(_arguments(graph, node) or ())
+        if len(border) == 1 and _gains([*inside.values()], next(iter(border))):
+            found = next(iter(border)), [entry for entry in graph.nodes if entry.output in inside]
+    return found
+
+
+def _gains(entries: Sequence[Node], source: str) -> bool:
+    """Whether the nodes are more than one, or a product, and not only straight pieces."""
+    products = [node for node in entries if node.op == "HardSwish" or (
+        node.op in ("Mul", "Div", "Pow") and _is_product(node, entries, source))]
+    tables = [node for node in entries if node.op in FUNCTIONS]
+    return bool(products) or (bool(tables) and len(entries) > 1)
+
+
+def _is_product(node: Node, entries: Sequence[Node], source: str) -> bool:
+    made = {source, *(entry.output for entry in entries)}
+    if node.op == "Pow":
+        return True
+    return all(name in made for name in node.inputs) or (node.op == "Div" and node.input(1) in made)
+
+
+# -- as one ------------------------------------------------------------------------------------------------------------
+def _as_function(graph: Graph, last: Node, source: str, nodes: Sequence[Node]) -> Node:
+    numbers: dict[str, Argument] = {source: 0}
+    steps: list[Step] = []
+    for node in nodes:
+        arguments = tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0
+                          for name in node.inputs if name)
+        made = STEPS[node.op](node, arguments, len(steps))
+        steps += made
+        numbers[node.output] = len(steps)
+    attributes = of_steps(tuple(steps), kind_of(tuple(steps)))
+    return Node(last.name, FUNCTION, (source,), last.outputs, dict(attributes), last.op)
+
+
+def kind_of(steps: tuple[Step, ...]) -> str:
+    """What is known of a function: see ``functions.KINDS``."""
+    if any(map(may_be_infinite, steps)):
+        return "as_seen"
+    at_zero = real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.zeros(1))
+    return "keeps_zero" if at_zero[0] == 0 else "any"
+
+
+def _same(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    return [(node.op, arguments, tuple(sorted(node.attributes.items())))]
+
+
+def _nothing(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    return [("Identity", arguments[:1], ())]
+
+
+def _clip(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    """Bounds are attributes or inputs, each may be absent."""
+    given = dict(zip([number for number, name in enumerate(node.inputs) if name], arguments, strict=True))
+    low = given.get(1, float(node.attributes.get("min", -math.inf)))
+    high = given.get(2, float(node.attributes.get("max", math.inf)))
+    largest = float(np.finfo(np.float32).max)
+    return [("Max", (arguments[0], max(float(low), -largest)), ()),
+            ("Min", (before + 1, min(float(high), largest)), ())]
+
+
+STEPS: dict[str, MakeSteps] = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Neg", "Abs", "Relu", "HardSwish", "HardSigmoid",
+                     "LeakyRelu", *sorted(FUNCTIONS)), _same),
+    "Clip": _clip, "Identity": _nothing}
+"""Operators of which a function may be made: the steps of each."""

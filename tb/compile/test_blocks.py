@@ -1,0 +1,139 @@
+"""Blocks of today's networks, whole on the machine: attention with softmax, normalisations, activations as tools write
+them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.pipeline import compile_model
+from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
+
+ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3, local_depth=4096)
+DECIBELS = 45
+TOKENS, WIDTH, HEADS, SIDE = 10, 12, 2, 4
+
+
+def matrix(maker: ModelMaker, source: str, rows: int, columns: int) -> str:
+    """A MatMul with random weights that keeps the size of numbers, and a bias."""
+    weights = (maker.random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    return maker.node("Add", maker.node("MatMul", source, maker.constant(weights)), maker.normal(columns))
+
+
+def numbers(maker: ModelMaker, *values: int) -> str:
+    return maker.constant(np.array(values, np.int64))
+
+
+def layer_norm(maker: ModelMaker, source: str) -> str:
+    factors = maker.constant(maker.random.uniform(0.5, 1.5, WIDTH).astype(np.float32))
+    return maker.node("LayerNormalization", source, factors, maker.normal(WIDTH), axis=-1, epsilon=1e-5)
+
+
+def gelu(maker: ModelMaker, source: str) -> str:
+    """As PyTorch writes it."""
+    half, one, root = (maker.constant(np.float32(value)) for value in (0.5, 1, np.sqrt(2)))
+    error = maker.node("Add", maker.node("Erf", maker.node("Div", source, root)), one)
+    return maker.node("Mul", maker.node("Mul", source, error), half)
+
+
+def heads(maker: ModelMaker, source: str, windows: int, tokens: int) -> str:
+    """[windows, tokens, WIDTH] -> [windows, HEADS, tokens, WIDTH / HEADS]."""
+    apart = maker.node("Reshape", source, numbers(maker, windows, tokens, HEADS, WIDTH // HEADS))
+    return maker.node("Transpose", apart, perm=(0, 2, 1, 3))
+
+
+def attention(maker: ModelMaker, source: str, windows: int, tokens: int, bias: bool = False) -> str:
+    query, key, value = (heads(maker, matrix(maker, source, WIDTH, WIDTH), windows, tokens) for _ in range(3))
+    scores = maker.node("MatMul", query, maker.node("Transpose", key, perm=(0, 1, 3, 2)))
+    scores = maker.node("Mul", scores, maker.constant(np.float32((WIDTH / HEADS) ** -0.5)))
+    if bias:
+        scores = maker.node("Add", scores, maker.normal(1, HEADS, tokens, tokens))
+    mixed = maker.node("MatMul", maker.node("Softmax", scores, axis=-1), value)
+    together = maker.node("Transpose", mixed, perm=(0, 2, 1, 3))
+    return matrix(maker, maker.node("Reshape", together, numbers(maker, windows, tokens, WIDTH)), WIDTH, WIDTH)
+
+
+def perceptron(maker: ModelMaker, source: str) -> str:
+    return matrix(maker, gelu(maker, matrix(maker, source, WIDTH, 2 * WIDTH)), 2 * WIDTH, WIDTH)
+
+
+def vit(maker: ModelMaker) -> None:
+    """A block of a vision transformer."""
+    maker.shape = (1, TOKENS, WIDTH)
+    first = maker.node("Add", "x", attention(maker, layer_norm(maker, "x"), 1, TOKENS))
+    maker.node("Add", first, perceptron(maker, layer_norm(maker, first)))
+
+
+def swin(maker: ModelMaker) -> None:
+    """A block of a Swin transformer: attention in windows, with a bias of positions."""
+    maker.shape = (1, SIDE, SIDE, WIDTH)
+    half = SIDE // 2
+    split = maker.node("Reshape", layer_norm(maker, "x"), numbers(maker, half, 2, half, 2, WIDTH))
+    windows = maker.node("Reshape", maker.node("Transpose", split, perm=(0, 2, 1, 3, 4)),
+                         numbers(maker, half * half, 4, WIDTH))
+    mixed = attention(maker, windows, half * half, 4, bias=True)
+    joined = maker.node("Transpose", maker.node("Reshape", mixed, numbers(maker, half, half, 2, 2, WIDTH)),
+                        perm=(0, 2, 1, 3, 4))
+    first = maker.node("Add", "x", maker.node("Reshape", joined, numbers(maker, 1, SIDE, SIDE, WIDTH)))
+    maker.node("Add", first, perceptron(maker, layer_norm(maker, first)))
+
+
+BLOCKS = [vit, swin]
+
+
+def norms_of_images(maker: ModelMaker) -> None:
+    """Instance and group normalisation, an activation as a product with its sigmoid."""
+    name = maker.node("InstanceNormalization", maker.conv("x", 6, 8, (3, 3)), maker.normal(8), maker.normal(8))
+    name = maker.node("Mul", name, maker.node("Sigmoid", name))
+    grouped = maker.node("Reshape", name, numbers(maker, 1, 2, -1))
+    normal = maker.node("InstanceNormalization", grouped, maker.normal(2), maker.normal(2))
+    maker.node("Reshape", normal, numbers(maker, 1, 8, 7, 6))
+
+
+def written_out(maker: ModelMaker) -> None:
+    """A normalisation of channels, RMS and tanh-GELU in single operators."""
+    mean = maker.node("ReduceMean", "x", axes=(1,), keepdims=1)
+    centred = maker.node("Sub", "x", mean)
+    two, small = maker.constant(np.float32(2)), maker.constant(np.float32(1e-5))
+    variance = maker.node("ReduceMean", maker.node("Pow", centred, two), axes=(1,), keepdims=1)
+    normal = maker.node("Div", centred, maker.node("Sqrt", maker.node("Add", variance, small)))
+    cube = maker.node("Pow", normal, maker.constant(np.float32(3)))
+    inner = maker.node("Add", normal, maker.node("Mul", cube, maker.constant(np.float32(0.044715))))
+    bent = maker.node("Tanh", maker.node("Mul", inner, maker.constant(np.float32(np.sqrt(2 / np.pi)))))
+    one, half = (maker.constant(np.float32(value)) for value in (1, 0.5))
+    maker.node("Mul", maker.node("Mul", normal, maker.node("Add", bent, one)), half)
+
+
+def softmax_of_channels(maker: ModelMaker) -> None:
+    maker.node("LogSoftmax", maker.node("Softmax", maker.conv("x", 6, 11, (3, 3)), axis=1), axis=3)
+
+
+def lengths(maker: ModelMaker) -> None:
+    """Divided by its length, less its minimum; a constant mask, and a bound that binds nothing."""
+    length = maker.node("ReduceL2", "x", axes=(1,), keepdims=1)
+    name = maker.node("Div", "x", maker.node("Add", length, maker.constant(np.float32(0.1))))
+    least = maker.node("ReduceMin", name, axes=(2, 3), keepdims=1)
+    maker.node("Max", maker.node("Sub", name, least), maker.constant(np.float32(-np.inf)))
+
+
+NETWORKS = [*BLOCKS, norms_of_images, written_out, softmax_of_channels, lengths]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_block(network: Callable[[ModelMaker], None], tmp_path: Path) -> None:
+    maker = ModelMaker((1, 6, 9, 8), seed=3, opset=17)
+    network(maker)
+    samples = maker.random.standard_normal((4, *maker.shape[1:])).astype(np.float32)
+    path = maker.save(tmp_path / "model.onnx")
+    check_every_step(path, ARCH, samples)
+    check_model(path, ARCH, samples, DECIBELS)
+
+
+def test_activations_written_out_become_one_table(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 6, 9, 8), opset=17)
+    gelu(maker, maker.conv("x", 6, 8, (3, 3)))
+    report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path)
+    assert [row["kind"] for row in report.layers] == ["mat_mul", "load+lookup"]
