@@ -1,0 +1,163 @@
+"""The bridge over links that lose, double, flip and are cut: no wrong memory that is not noticed, and it goes on."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from weft.runtime.driver.bridge import CheckedBridge, read_bytes, write_bytes
+from weft.runtime.driver.etherbone import Etherbone
+from weft.runtime.driver.transport import LinkError
+from weft.runtime.driver.uartbone import UartBone
+from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, flip_bits
+
+BASE, WORDS = 0x4000_0000, 1024
+FAULTS = 1000
+APART = {"uart": 5000, "udp": 12}
+"""Bytes or packets between two faults."""
+
+Wire = UartWire | UdpWire
+
+
+def link(kind: str, memory: Memory, faults: Faults | None = None) -> tuple[CheckedBridge, Wire]:
+    if kind == "uart":
+        uart = UartWire(memory, faults)
+        return CheckedBridge(UartBone("model", uart.open, sleep=uart.sleep)), uart
+    udp = UdpWire(memory, faults)
+    return CheckedBridge(Etherbone("model", udp, udp.sleep)), udp
+
+
+class Host:
+    """Does random work through a bridge, and knows what memory must hold."""
+
+    def __init__(self, bridge: CheckedBridge, memory: Memory, seed: int) -> None:
+        self.bridge, self.memory, self.random = bridge, memory, random.Random(f"work {seed}")
+        self.expected = memory.words.copy()
+        self.ours = np.zeros(WORDS, bool)
+        self.noticed = 0
+
+    def step(self) -> None:
+        size = self.random.choice([1, 2, 7, 60, 300])
+        first = self.random.randrange(WORDS - size)
+        if self.random.random() < 0.4:
+            found = self.bridge.read(BASE + 4 * first, size)
+            self._look()
+            assert found.tolist() == self.expected[first:first + size].tolist()
+            return
+        self.expected[first:first + size] = self._words(first, size)
+        self.ours[first:first + size] = True
+        self.bridge.write(BASE + 4 * first, self.expected[first:first + size])
+        self._look()
+
+    def _words(self, first: int, size: int) -> np.ndarray:
+        """Random words, and such as hide faults: zeros, small numbers that look like commands, what is there."""
+        kind = self.random.randrange(4)
+        words = np.frombuffer(self.random.randbytes(4 * size), np.uint32).copy()
+        if kind == 1:
+            words[:] = 0
+        elif kind == 2:
+            words &= 0x0303_0303
+        elif kind == 3:
+            keep = words & 1 == 0
+            words[keep] = self.expected[first:first + size][keep]
+        return words
+
+    def _look(self) -> None:
+        """All that we wrote is there; the rest may differ only when the bridge says so."""
+        if self.bridge.strays != self.noticed:
+            self.noticed = self.bridge.strays
+            self.expected[~self.ours] = self.memory.words[~self.ours]
+        wrong = np.flatnonzero(self.expected != self.memory.words)
+        assert not len(wrong), f"words {wrong[:8]} are wrong, and nobody noticed"
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_a_thousand_faults(kind: str) -> None:
+    memory = Memory(BASE, WORDS)
+    faults = Faults(1, FAULTS, APART[kind], flip_bits)
+    bridge, _ = link(kind, memory, faults)
+    host = Host(bridge, memory, 1)
+    while faults.left:
+        host.step()
+    for _ in range(5):
+        host.step()
+    assert sum(faults.seen.values()) == FAULTS and min(faults.seen.values()) > 100
+    assert bridge.faults > FAULTS / 4 and bridge.strays > 10
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_each_kind_of_fault_alone(kind: str, seed: int) -> None:
+    """Faults of one kind, so that none hides behind another."""
+    for fault in ("drop", "flip", "duplicate", "cut"):
+        memory = Memory(BASE, WORDS)
+        faults = Faults(seed, 15, APART[kind] // 2, flip_bits, [fault])
+        bridge, _ = link(kind, memory, faults)
+        host = Host(bridge, memory, seed)
+        while faults.left:
+            host.step()
+
+
+def test_without_faults_nothing_is_repeated() -> None:
+    for kind in ("uart", "udp"):
+        memory = Memory(BASE, WORDS)
+        bridge, _ = link(kind, memory)
+        host = Host(bridge, memory, 9)
+        for _ in range(40):
+            host.step()
+        assert bridge.faults == bridge.strays == 0
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_unplugged_and_plugged_again(kind: str) -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link(kind, memory)
+    words = np.arange(1, 301, dtype=np.uint32)
+    bridge.write(BASE, words)
+    wire.plugged, strays = False, bridge.strays
+    began = wire.now
+    for _ in range(2):
+        with pytest.raises(LinkError, match="no whole answer"):
+            bridge.read(BASE, 4)
+        with pytest.raises(LinkError):
+            bridge.write(BASE + 2048, words)
+    assert wire.now - began < 20, "the host hung"
+    wire.plugged = True
+    memory.words[:] = 0  # it was without power
+    assert bridge.read(BASE, 2).tolist() == [0, 0]
+    assert bridge.strays > strays, "the bridge knows that memory may be lost"
+    bridge.repair()
+    assert memory.words[:300].tolist() == memory.words[512:812].tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_nobody_there(kind: str) -> None:
+    bridge, wire = link(kind, Memory(BASE, WORDS))
+    wire.faults = Faults(1, 10**9, 1, flip_bits, ["cut"], 1e9)
+    with pytest.raises(LinkError, match="link model: found no whole answer, 12 times.*way out: look at cable"):
+        bridge.read(BASE, 1)
+    assert wire.now < 10
+
+
+def test_released_words_are_left_alone() -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link("uart", memory)
+    bridge.write(BASE, np.arange(10, dtype=np.uint32))
+    bridge.release(BASE + 8, 2)
+    memory.words[:5] = 99
+    bridge.repair()
+    assert memory.words[:6].tolist() == [0, 1, 99, 99, 4, 5]
+
+
+@pytest.mark.parametrize(("address", "size"), [(0, 1), (1, 2), (3, 2), (2, 9), (4, 8), (5, 0), (4, 0)])
+def test_bytes_at_any_address(address: int, size: int) -> None:
+    memory = Memory(BASE, WORDS)
+    memory.words[:] = 0x11223344
+    bridge, _ = link("udp", memory)
+    before = memory.words.tobytes()
+    content = bytes(range(1, size + 1))
+    write_bytes(bridge, BASE + address, content)
+    assert memory.words.tobytes() == before[:address] + content + before[address + size:]
+    assert read_bytes(bridge, BASE + address, size) == content
