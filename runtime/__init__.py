@@ -10,15 +10,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.runtime.devices import GOLDEN, RTL, Device
+    from weft.runtime.devices import GOLDEN, RTL
+    from weft.runtime.driver.device import Device
     from weft.runtime.errors import Mismatch, ModelError
     from weft.runtime.manifest import TModel
     from weft.runtime.session import RunResult, Session
 
 __all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "RunResult", "Session", "TModel"]
 
-_HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "devices", "Mismatch": "errors", "ModelError": "errors",
-          "TModel": "manifest", "RunResult": "session", "Session": "session"}
+_HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "driver.device", "Mismatch": "errors",
+          "ModelError": "errors", "TModel": "manifest", "RunResult": "session", "Session": "session"}
 
 
 def __getattr__(name: str) -> Any:

@@ -71,6 +71,16 @@ def compare(arch: Arch, golden: Dram, rtl: Dram, window_bytes: int, first_image:
     return Comparison(words, different, first)
 
 
+def compare_vectors(golden: np.ndarray, found: np.ndarray, image: int, base: int) -> Comparison:
+    """All words of vectors [size, lanes] of DRAM0 from ``base`` on."""
+    different = np.argwhere(golden != found)
+    if not len(different):
+        return Comparison(golden.size, 0, None)
+    vector, lane = map(int, different[0])
+    first = Difference(image, base + vector, lane, int(golden[vector, lane]), int(found[vector, lane]))
+    return Comparison(golden.size, len(different), first)
+
+
 def _touched(*memories: Dram) -> Iterator[tuple[int, int]]:
     """Byte ranges that any of the memories has touched, ascending, without overlap, none longer than CHUNK_BYTES."""
     done = 0

@@ -1,10 +1,11 @@
 """Machines that run programs, behind one small interface: the golden machine and the simulated hardware.
 
-A board will be the third: it too has two DRAMs that are written and read as vectors, and runs a program.
+Boards are behind it too (driver/register_machine.py).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,10 +48,17 @@ class Done:
     operations: np.ndarray | None = None
 
 
-class Device(Protocol):
-    """A machine after power-up, with its two DRAMs ("dram0", "dram1"), all zero."""
+class Backend(Protocol):
+    """A machine with its two DRAMs ("dram0", "dram1"). Between two runs they stay as they are.
+
+    ``most_images``: how many images one program may hold, each with a window of its own; ``turn``: held by whoever
+    writes, runs and reads.
+    """
 
     name: str
+    arch: Arch
+    most_images: int
+    turn: threading.RLock
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
         """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
@@ -65,11 +73,13 @@ class Device(Protocol):
         Mismatch where it does not come to an end."""
 
 
-class _Simulated:
-    """A device whose DRAMs are here."""
+class Local:
+    """A backend whose DRAMs are here, all zero at first."""
+
+    most_images = 1 << 30
 
     def __init__(self, arch: Arch) -> None:
-        self.arch = arch
+        self.arch, self.turn = arch, threading.RLock()
         self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
@@ -79,7 +89,7 @@ class _Simulated:
         return self.drams[memory].read(address, size, offset_blocks)
 
 
-class Golden(_Simulated):
+class Golden(Local):
     """The machine in numpy. An illegal instruction raises MachineStop."""
 
     name = GOLDEN
@@ -102,7 +112,7 @@ class Golden(_Simulated):
         return done
 
 
-class Simulation(_Simulated):
+class Simulation(Local):
     """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
     ``simulate.rtl.run_many_on_rtl``."""
 
@@ -128,3 +138,10 @@ class Simulation(_Simulated):
         return [Done(instructions=result.instructions, cycles=result.cycles, seconds=result.seconds,
                      cause=result.error_cause, program_counter=result.error_program_counter,
                      operations=result.operations) for result in results]
+
+
+def machine(on: str | Backend, arch: Arch, options: dict[str, Any]) -> Backend:
+    """The backend of a name, GOLDEN or RTL (with ``options``), new; or the one given."""
+    if not isinstance(on, str):
+        return on
+    return Golden(arch) if on == GOLDEN else Simulation(arch, **options)

@@ -14,8 +14,8 @@ import numpy as np
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Cause, Isa
-from weft.runtime.compare import Comparison, compare
-from weft.runtime.devices import GOLDEN, RTL, Device, Done, Golden, Progress, Simulation, no_progress
+from weft.runtime.compare import Comparison, compare, compare_vectors
+from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
 from weft.runtime.errors import Mismatch
 from weft.runtime.images import Vectors, packed_images, real_outputs, stored_outputs
 from weft.runtime.manifest import TModel
@@ -74,42 +74,53 @@ class Session:
         self.batch = Batch(self.isa, model.program)
         self.preload = preload(model, self.isa)
 
-    def run(self, inputs: Mapping[str, np.ndarray], *, on: str = GOLDEN, raw: bool = False, check: bool = True,
-            most: int | None = None, progress: Progress = no_progress, **rtl_options: Any) -> RunResult:
+    def run(self, inputs: Mapping[str, np.ndarray], *, on: str | Backend = GOLDEN, raw: bool = False,
+            check: bool = True, most: int | None = None, progress: Progress = no_progress,
+            **rtl_options: Any) -> RunResult:
         """Inputs by name, one image or many (at most ``most``); ``raw`` takes and gives vectors [size, array_size].
 
-        On ``rtl`` with ``check`` the golden machine runs too and all of DRAM0 is compared. Raises WeftError for
+        On anything but golden with ``check`` the golden machine runs too and all of DRAM0 is compared, of a backend
+        whose memory is not here the outputs. Raises WeftError for
         inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
         refuses it or does not end; differences in memory are in the result.
         """
         images, many = packed_images(self.model, self.arch, inputs, raw, most)
-        ran = [self._run_group(first, group, on, check, progress, rtl_options) for first, group in self._groups(images)]
+        device = machine(on, self.arch, rtl_options)
+        groups = self._groups(images, device.most_images)
+        ran = [self._run_group(first, group, device, check, progress) for first, group in groups]
         vectors = [image for group in ran for image in group.outputs]
         outputs = stored_outputs(self.model, vectors, many) if raw else real_outputs(self.model, vectors)
         return self._result(outputs, ran)
 
-    def _groups(self, images: list[Vectors]) -> Iterator[tuple[int, list[Vectors]]]:
-        """Images that run as one program, and the number of the first."""
-        for first in range(0, len(images), self.batch.most_images):
-            yield first, images[first:first + self.batch.most_images]
+    def _groups(self, images: list[Vectors], most: int) -> Iterator[tuple[int, list[Vectors]]]:
+        """Images that run as one program, at most ``most``, and the number of the first."""
+        most = min(most, self.batch.most_images)
+        for first in range(0, len(images), most):
+            yield first, images[first:first + most]
 
-    def _run_group(self, first: int, images: list[Vectors], on: str, check: bool, progress: Progress,
-                   rtl_options: dict[str, Any]) -> _Ran:
+    def _run_group(self, first: int, images: list[Vectors], device: Backend, check: bool, progress: Progress) -> _Ran:
         programs = [*filter(None, [self.preload]), self.batch.of(len(images))]
-        device: Golden | Simulation = Golden(self.arch) if on == GOLDEN else Simulation(self.arch, **rtl_options)
-        golden = Golden(self.arch) if check and on != GOLDEN else None
+        golden = Golden(self.arch) if check and not isinstance(device, Golden) else None
         if golden is not None:
             self._place(golden, images)
             golden.run(programs, progress)
-        self._place(device, images)
-        done = device.run(programs, progress)
-        _insist(done, golden is not None)
-        comparison = None if golden is None else compare(
-            self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
-        outputs = [self._read(device, image) for image in range(len(images))]
+        with device.turn:
+            self._place(device, images)
+            done = device.run(programs, progress)
+            _insist(done, golden is not None)
+            outputs = [self._read(device, image) for image in range(len(images))]
+        comparison = None if golden is None else self._compare(golden, device, outputs, first)
         return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison)
 
-    def _place(self, device: Device, images: list[Vectors]) -> None:
+    def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
+        if isinstance(device, Local):
+            return compare(self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
+        bases = {port.name: port.base for port in self.model.outputs}
+        found = [compare_vectors(self._read(golden, image)[name], vectors, first + image, bases[name])
+                 for image, given in enumerate(outputs) for name, vectors in given.items()]
+        return sum(found[1:], found[0])
+
+    def _place(self, device: Backend, images: list[Vectors]) -> None:
         """Every image's input in its window of DRAM0, constants in DRAM1; those of DRAM0 are every image's too."""
         for base, vectors in self.model.consts:
             device.write("dram1", base, vectors)
@@ -120,7 +131,7 @@ class Session:
             for port in self.model.inputs:
                 device.write("dram0", port.base, image[port.name], window)
 
-    def _read(self, device: Device, image: int) -> Vectors:
+    def _read(self, device: Backend, image: int) -> Vectors:
         window = image * self.batch.window_blocks
         return {port.name: device.read("dram0", port.base, port.size, window) for port in self.model.outputs}
 

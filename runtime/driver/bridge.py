@@ -13,7 +13,6 @@ LiteX's links answer no write and have no check sums, so the bridge sees for its
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -29,46 +28,19 @@ REPAIRS = 6
 """Rounds through all that was written, after a stray."""
 
 
-class Bridge(Protocol):
-    """``strays``: how often something may have been written where it was not meant to be; 0 where none can be."""
-
-    name: str
-    strays: int
-
-    def read(self, address: int, count: int) -> np.ndarray:
-        """``count`` words (uint32) from byte ``address``, a multiple of 4. Raises LinkError."""
-
-    def write(self, address: int, words: np.ndarray) -> None:
-        """When it returns, memory holds these words, and all that were written before. Raises LinkError."""
-
-    def command(self, address: int, word: int) -> None:
-        """Write a register that does not keep what is written: once, unchecked. The caller must see the effect, and
-        says :meth:`doubt` where it does not."""
-
-    def doubt(self) -> None:
-        """A command had no effect: something else may have been written."""
-
-    def repair(self) -> None:
-        """Read all that was written, and put it right where it is not. Raises LinkError."""
-
-    def release(self, address: int, count: int) -> None:
-        """Others may write these words from now on; they are no longer put right."""
-
-    def close(self) -> None:
-        """The link is not used any more."""
-
-
-class CheckedBridge:
-    """A Bridge over any transport."""
+class Bridge:
+    """``strays``: how often something may have been written where it was not meant to be, or lost; ``faults``: how
+    often an exchange had to be repeated. Every method raises LinkError where nothing helps."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport, self.name = transport, transport.name
         self.strays = self.faults = 0
-        """``faults``: exchanges that had to be repeated."""
-        self._shadow = Shadow()
+        self.shadow = Shadow()
+        """What was written and not released: memory holds it."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def read(self, address: int, count: int) -> np.ndarray:
+        """``count`` words (uint32) from byte ``address``, a multiple of 4."""
         pieces = [self._agreed(at, size) for at, size in self._pieces(address, count)]
         return np.concatenate([np.empty(0, np.uint32), *pieces])
 
@@ -89,17 +61,21 @@ class CheckedBridge:
 
     # -- writing ---------------------------------------------------------------------------------------------------
     def write(self, address: int, words: np.ndarray) -> None:
+        """When it returns, memory holds these words, and all that were written before and not released."""
         words = np.ascontiguousarray(words, np.uint32)
-        self._shadow.keep(address, words)
+        if self.shadow.holds(address, words):
+            return
+        self.shadow.keep(address, words)
         strays = self.strays
         self._put(address, words)
         if strays != self.strays:
             self.repair()
 
     def repair(self) -> None:
+        """Read all that was written, and put it right where it is not."""
         for _ in range(REPAIRS):
             strays = self.strays
-            for address, words in self._shadow.kept():
+            for address, words in self.shadow.kept():
                 self._put(address, words)
             if strays == self.strays:
                 return
@@ -139,16 +115,24 @@ class CheckedBridge:
 
     # -- registers that keep nothing -------------------------------------------------------------------------------
     def command(self, address: int, word: int) -> None:
+        """Write a register that does not keep what is written: once, unchecked. The caller must see the effect, and
+        says :meth:`doubt` where it does not."""
         try:
             self.transport.write(address, np.array([word], np.uint32))
         except LinkFault:
             self._stray()
 
     def doubt(self) -> None:
+        """A command had no effect, or memory is not what it was: something may have been written or lost elsewhere."""
         self._stray()
 
     def release(self, address: int, count: int) -> None:
-        self._shadow.release(address, count)
+        """Others may write these words from now on; they are no longer put right."""
+        self.shadow.release(address, count)
+
+    def pause(self, seconds: float) -> None:
+        """Let the far end work."""
+        self.transport.pause(seconds)
 
     def close(self) -> None:
         self.transport.close()

@@ -83,6 +83,9 @@ class Etherbone:
                 break
         return False
 
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
     def close(self) -> None:
         self._link.close()
 

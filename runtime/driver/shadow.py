@@ -22,6 +22,27 @@ class Shadow:
             values, kept = self._pages.setdefault(page, (np.zeros(PAGE_WORDS, np.uint32), np.zeros(PAGE_WORDS, bool)))
             values[part], kept[part] = words[first:first + part.stop - part.start], True
 
+    def holds(self, address: int, words: np.ndarray) -> bool:
+        """Whether all of these are kept, with these values."""
+        for page, part, first in self._parts(address, len(words)):
+            values, kept = self._pages.get(page, (None, None))
+            if values is None or kept is None or not kept[part].all():
+                return False
+            if not np.array_equal(values[part], words[first:first + part.stop - part.start]):
+                return False
+        return True
+
+    def within(self, address: int, count: int) -> list[tuple[int, np.ndarray]]:
+        """(address, words) of each run that is kept among ``count`` words from ``address``."""
+        found = []
+        for page, part, _ in self._parts(address, count):
+            if page in self._pages:
+                values, kept = self._pages[page]
+                for low, high in _runs(kept[part]):
+                    start = part.start + low
+                    found.append(((page * PAGE_WORDS + start) * WORD_BYTES, values[start:part.start + high].copy()))
+        return found
+
     def release(self, address: int, count: int) -> None:
         for page, part, _ in self._parts(address, count):
             if page in self._pages:
@@ -30,10 +51,7 @@ class Shadow:
     def kept(self) -> Iterator[tuple[int, np.ndarray]]:
         """(address, words) of each run that is kept, ascending."""
         for page in sorted(self._pages):
-            values, kept = self._pages[page]
-            edges = np.flatnonzero(np.diff(kept.astype(np.int8), prepend=0, append=0))
-            for low, high in edges.reshape(-1, 2).tolist():
-                yield (page * PAGE_WORDS + low) * WORD_BYTES, values[low:high].copy()
+            yield from self.within(page * PAGE_WORDS * WORD_BYTES, PAGE_WORDS)
 
     @staticmethod
     def _parts(address: int, count: int) -> Iterator[tuple[int, slice, int]]:
@@ -44,3 +62,9 @@ class Shadow:
             size = min(PAGE_WORDS - low, count - done)
             yield page, slice(low, low + size), done
             done += size
+
+
+def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """(start, end) of each run of true elements."""
+    edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))

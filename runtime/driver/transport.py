@@ -37,5 +37,8 @@ class Transport(Protocol):
 
         Opens the link again where it was unplugged and is there: then True, for the far end may have been off."""
 
+    def pause(self, seconds: float) -> None:
+        """Let the far end work for so long, or less where it is known to have something to tell."""
+
     def close(self) -> None:
         """The transport is not used any more."""

@@ -88,6 +88,9 @@ class UartBone:
             self._lost(error)
         return opened
 
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
     def close(self) -> None:
         if self._line is not None:
             self._line.close()

@@ -9,6 +9,7 @@ import random
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +20,15 @@ NOTHING = 0xFFFF_FFFF
 KINDS = ("drop", "flip", "duplicate", "cut")
 
 
+class Bus(Protocol):
+    """What a far end reads and writes: words at byte addresses."""
+
+    def read(self, address: int) -> int: ...
+    def write(self, address: int, word: int) -> None: ...
+
+
 class Memory:
-    """Words from byte ``base`` on; elsewhere is nothing."""
+    """A Bus: words from byte ``base`` on; elsewhere is nothing."""
 
     def __init__(self, base: int, size: int) -> None:
         self.base, self.words = base, np.zeros(size, np.uint32)
@@ -74,7 +82,7 @@ def flip_bits(rng: random.Random, element: bytes) -> bytes:
 class UartFarEnd:
     """LiteX's Stream2Wishbone, byte by byte; what is not whole after 100 ms is forgotten."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Bus) -> None:
         self.memory = memory
         self._command = bytearray()
         self._began, self._written = 0.0, 0
@@ -151,7 +159,7 @@ class UartLine:
 class UartWire:
     """The line, its faults, and whether it is ``plugged``."""
 
-    def __init__(self, memory: Memory, faults: Faults | None = None, baud: int = 3_000_000) -> None:
+    def __init__(self, memory: Bus, faults: Faults | None = None, baud: int = 3_000_000) -> None:
         self.far_end, self.faults, self.byte_seconds = UartFarEnd(memory), faults, 10 / baud
         self.now, self.plugged = 0.0, True
 
@@ -173,7 +181,7 @@ class UartWire:
 class UdpWire:
     """A connected socket to LiteEth's Etherbone. Damaged packets arrive, which on Ethernet they would not."""
 
-    def __init__(self, memory: Memory, faults: Faults | None = None) -> None:
+    def __init__(self, memory: Bus, faults: Faults | None = None) -> None:
         self.memory, self.faults, self.now, self.plugged = memory, faults, 0.0, True
         self._input = deque[bytes]()
         self._patience = 0.0

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from weft.runtime.driver.bridge import CheckedBridge, read_bytes, write_bytes
+from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
@@ -21,18 +21,18 @@ APART = {"uart": 5000, "udp": 12}
 Wire = UartWire | UdpWire
 
 
-def link(kind: str, memory: Memory, faults: Faults | None = None) -> tuple[CheckedBridge, Wire]:
+def link(kind: str, memory: Memory, faults: Faults | None = None) -> tuple[Bridge, Wire]:
     if kind == "uart":
         uart = UartWire(memory, faults)
-        return CheckedBridge(UartBone("model", uart.open, sleep=uart.sleep)), uart
+        return Bridge(UartBone("model", uart.open, sleep=uart.sleep)), uart
     udp = UdpWire(memory, faults)
-    return CheckedBridge(Etherbone("model", udp, udp.sleep)), udp
+    return Bridge(Etherbone("model", udp, udp.sleep)), udp
 
 
 class Host:
     """Does random work through a bridge, and knows what memory must hold."""
 
-    def __init__(self, bridge: CheckedBridge, memory: Memory, seed: int) -> None:
+    def __init__(self, bridge: Bridge, memory: Memory, seed: int) -> None:
         self.bridge, self.memory, self.random = bridge, memory, random.Random(f"work {seed}")
         self.expected = memory.words.copy()
         self.ours = np.zeros(WORDS, bool)
