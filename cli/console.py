@@ -94,7 +94,8 @@ def print_run(model: TModel, on: str, result: RunResult) -> None:
         shape = "x".join(map(str, array.shape))
         rows[f"output {output}"] = f"{shape} {array.dtype}, {array.min():.6g} .. {array.max():.6g}"
     if result.comparison:
-        rows["RTL equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+        name = "RTL" if on == "rtl" else on
+        rows[f"{name} equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     print_table(f"{model.name} on {on}", rows)

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -28,6 +28,10 @@ from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
 from weft.runtime.arrays import read_arrays, write_arrays
 from weft.runtime.errors import Mismatch
 from weft.runtime.files import read_bytes, reason, write_text
+
+if TYPE_CHECKING:
+    from weft.runtime import Device, Session
+    from weft.runtime.devices import Backend
 
 FINE, MISMATCH = 0, 2
 INTEGER = re.compile("-?[0-9]{1,20}")
@@ -134,32 +138,39 @@ def run(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     inputs: Annotated[Path, typer.Option("--input", metavar="FILE", help=".npz with an array for each input, or .npy; "
                                          "[N, ...] runs N times.")],
-    on: Annotated[str, typer.Option("--on", metavar="golden|rtl", help="The numpy machine or the simulated "
-                                    "hardware.")] = "golden",
+    on: Annotated[str, typer.Option("--on", metavar="golden|rtl|DEVICE", help="The numpy machine, the simulated "
+                                    "hardware, or a device: sim, serial:PORT, udp:HOST, mmio:BOARD.")] = "golden",
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the outputs as .npz.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Fixed-point vectors [size, array_size] in and out.")] = False,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
-    no_check: Annotated[bool, typer.Option("--no-check", help="On rtl: do not run golden and compare.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not run golden too and compare.")] = False,
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
 ) -> None:
-    """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
+    """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2); on a
+    device every word of the outputs."""
     from weft.runtime import GOLDEN, RTL, Session, TModel
+    from weft.runtime.driver.targets import read_device
 
     if on not in (GOLDEN, RTL):
-        raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
+        read_device(on)
     for option in [name for name, given in (("--trace", trace), ("--layers", layers)) if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = TModel.load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     arrays = read_arrays(inputs, [spec.name for spec in loaded.inputs])
-    if on == RTL:
+    if on in (RTL, "sim") or on.startswith("sim:"):
         need_simulation()
-    with console.progress() as progress:
-        result = session.run(arrays, on=on, raw=raw, check=not no_check, most=images, progress=progress,
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(console.progress())
+        machine: str | Backend = on
+        if on not in (GOLDEN, RTL):
+            device = stack.enter_context(opened(on, session))
+            session, machine = device.session, device.backend
+        result = session.run(arrays, on=machine, raw=raw, check=not no_check, most=images, progress=progress,
                              trace_operations=trace is not None or layers)
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
@@ -262,6 +273,19 @@ def make_folder(path: Path) -> None:
     except OSError as error:
         raise WeftError(explain(f"output folder {path}", reason(error),
                                 "a folder that can be made", "choose another place")) from None
+
+
+def opened(where: str, session: Session) -> Device:
+    """The device, with the session's model loaded; to be closed. Raises WeftError."""
+    from weft.runtime import Device
+
+    device = Device.open(where)
+    try:
+        device.load(session.model, session.arch)
+    except BaseException:
+        device.close()
+        raise
+    return device
 
 
 def need_simulation() -> None:

@@ -116,7 +116,7 @@ class Session:
         if isinstance(device, Local):
             return compare(self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
         bases = {port.name: port.base for port in self.model.outputs}
-        found = [compare_vectors(self._read(golden, image)[name], vectors, first + image, bases[name])
+        found = [compare_vectors(self._read(golden, image)[name], vectors, first + image, bases[name], device.name)
                  for image, given in enumerate(outputs) for name, vectors in given.items()]
         return sum(found[1:], found[0])
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import Backend
 from weft.runtime.driver.targets import Target, open_target
@@ -117,15 +118,16 @@ class Device:
         return self._backend
 
     # -- models ----------------------------------------------------------------------------------------------------
-    def load(self, model: TModel | Path | str) -> TModel:
-        """A model, or the path of a ``.tmodel``, for the runs that follow; those under way end first.
+    def load(self, model: TModel | Path | str, arch: Arch | None = None) -> TModel:
+        """A model, or the path of a ``.tmodel``, for the runs that follow; those under way end first. ``arch``: of a
+        device whose name does not say it, instead of the model's own.
 
         Raises WeftError for a model that this machine does not run, or has too little memory for.
         """
         loaded = model if isinstance(model, TModel) else TModel.load(model)
         self.synchronize()
         self._session, self._backend = None, None
-        session = Session(loaded, self.target.arch or loaded.arch)
+        session = Session(loaded, self.target.arch or arch or loaded.arch)
         self._backend = self.target.backend(loaded, session.arch)
         self._session, self.counters = session, Counters()
         return loaded

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.devices import Backend, Golden
+from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS, MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
@@ -55,20 +55,20 @@ class SimulatedTarget:
 
     def __init__(self, name: str, arch: Arch | None, seconds: float) -> None:
         self.name, self.arch, self._seconds = name, arch, seconds
-        self._link: LinkTarget | None = None
+        self._links: dict[Arch, LinkTarget] = {}
 
     def backend(self, model: TModel, arch: Arch) -> Backend:
         from weft.runtime.driver.simulated import SimulatedTransport
 
-        self.close()
-        transport = SimulatedTransport(arch)
-        self._link = LinkTarget(Bridge(transport), transport.memory_map, self._seconds)
-        return self._link.backend(model, arch)
+        if arch not in self._links:
+            self.close()
+            transport = SimulatedTransport(arch)
+            self._links[arch] = LinkTarget(Bridge(transport), transport.memory_map, self._seconds)
+        return self._links[arch].backend(model, arch)
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        while self._links:
+            self._links.popitem()[1].close()
 
 
 class LinkTarget:
@@ -153,13 +153,20 @@ KINDS: dict[str, Kind] = {
 
 
 def device_forms() -> str:
-    """All device strings, for people."""
-    return ", ".join(kind + (f"[:{spec.place[1:]}" if spec.place[0] == "[" else f":{spec.place}")
-                     for kind, spec in KINDS.items())
+    """All device strings, for people; and the name that only ``weft run`` takes."""
+    forms = [kind + (f"[:{spec.place[1:]}" if spec.place[0] == "[" else f":{spec.place}")
+             for kind, spec in KINDS.items()]
+    return ", ".join([forms[0], f"{RTL} (weft run)", *forms[1:]])
 
 
 def open_target(where: str, given: Mapping[str, Any] | None = None) -> Target:
     """The machine that a device string means, with options of its own and ``given`` ones. Raises WeftError."""
+    kind, place, options = read_device(where, given)
+    return kind.open(place, options)
+
+
+def read_device(where: str, given: Mapping[str, Any] | None = None) -> tuple[Kind, str, Options]:
+    """Kind, place and all options of a device string. Raises WeftError."""
     head, _, tail = where.partition("?")
     name, _, place = head.partition(":")
     kind = KINDS.get(name)
@@ -170,7 +177,7 @@ def open_target(where: str, given: Mapping[str, Any] | None = None) -> Target:
         if key not in options:
             raise WeftError(explain(f"option of device {head}", key, ", ".join(options) or "none", "leave it out"))
         options[key] = _option(key, value, options[key])
-    return kind.open(place, options)
+    return kind, place, options
 
 
 def _option(key: str, value: Any, default: int | float | str) -> int | float | str:
