@@ -34,7 +34,7 @@ class Bridge:
 
     def __init__(self, transport: Transport) -> None:
         self.transport, self.name = transport, transport.name
-        self.strays = self.faults = 0
+        self.strays = self.faults = self._settled = 0
         self.shadow = Shadow()
         """What was written and not released: memory holds it."""
 
@@ -63,12 +63,20 @@ class Bridge:
     def write(self, address: int, words: np.ndarray) -> None:
         """When it returns, memory holds these words, and all that were written before and not released."""
         words = np.ascontiguousarray(words, np.uint32)
-        if self.shadow.holds(address, words):
+        if self._sure and self.shadow.holds(address, words):
             return
         self.shadow.keep(address, words)
-        strays = self.strays
         self._put(address, words)
-        if strays != self.strays:
+        self.settle()
+
+    @property
+    def _sure(self) -> bool:
+        """Whether nothing went astray since all that was written was last seen to be there."""
+        return self.strays == self._settled
+
+    def settle(self) -> None:
+        """If anything may be wrong, put it right."""
+        if not self._sure:
             self.repair()
 
     def repair(self) -> None:
@@ -78,6 +86,7 @@ class Bridge:
             for address, words in self.shadow.kept():
                 self._put(address, words)
             if strays == self.strays:
+                self._settled = strays
                 return
         raise self._broken(f"writes that go astray, {REPAIRS} rounds in a row")
 

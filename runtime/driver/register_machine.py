@@ -18,10 +18,8 @@ from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, written
-from weft.runtime.driver.transport import WORD_BYTES
+from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 
-SECONDS = 60.0
-"""How long a program may run, where nothing else is said."""
 RESET_SECONDS = 1.0
 COMMANDS = 5
 """Tries of a command."""
@@ -110,7 +108,7 @@ class RegisterMachine:
     most_images = 1
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
-                 seconds: float = SECONDS) -> None:
+                 seconds: float = PROGRAM_SECONDS) -> None:
         """Raises WeftError where the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
         self.turn = threading.RLock()
@@ -173,7 +171,7 @@ class RegisterMachine:
         """A machine that was without power since the last program has lost what was written: it is written again."""
         if self._started and self.registers.read("PROGRAM_BYTES") != self._started:
             self.bridge.doubt()
-            self.bridge.repair()
+        self.bridge.settle()
 
     def _release(self, program: bytes) -> list[tuple[int, np.ndarray]]:
         """What a program may write is its own from now on; the words that were kept there."""

@@ -1,6 +1,7 @@
 """Device strings: what each kind of machine is opened by, and how it is reached.
 
-``KIND:PLACE?OPTION=VALUE&...``; what is allowed is in the table ``KINDS``.
+``KIND:PLACE?OPTION=VALUE&...``; what is allowed is in the table ``KINDS``. What a link needs is imported when one is
+opened.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from urllib.parse import parse_qsl
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import RTL, Backend, Golden
-from weft.runtime.driver.bridge import Bridge
-from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS, MemoryMap, Region
-from weft.runtime.driver.needs import needs_of
-from weft.runtime.driver.register_machine import SECONDS, RegisterMachine, Registers, check_there
+from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
+from weft.runtime.driver.transport import PROGRAM_SECONDS
 from weft.runtime.manifest import TModel
 
 Options = dict[str, Any]
@@ -50,78 +49,37 @@ class GoldenTarget:
         pass
 
 
-class SimulatedTarget:
-    """The simulated hardware, which starts when its machine is known."""
-
-    def __init__(self, name: str, arch: Arch | None, seconds: float) -> None:
-        self.name, self.arch, self._seconds = name, arch, seconds
-        self._links: dict[Arch, LinkTarget] = {}
-
-    def backend(self, model: TModel, arch: Arch) -> Backend:
-        from weft.runtime.driver.simulated import SimulatedTransport
-
-        if arch not in self._links:
-            self.close()
-            transport = SimulatedTransport(arch)
-            self._links[arch] = LinkTarget(Bridge(transport), transport.memory_map, self._seconds)
-        return self._links[arch].backend(model, arch)
-
-    def close(self) -> None:
-        while self._links:
-            self._links.popitem()[1].close()
-
-
-class LinkTarget:
-    """A machine behind a bridge. Raises WeftError when it is not there, or is used by others."""
-
-    arch: Arch | None = None
-
-    def __init__(self, bridge: Bridge, memory_map: MemoryMap, seconds: float = SECONDS) -> None:
-        self.name, self.bridge, self.memory_map, self._seconds = bridge.name, bridge, memory_map, seconds
-        try:
-            check_there(Registers(bridge, memory_map.registers), self.name)
-        except BaseException:
-            bridge.close()
-            raise
-
-    def backend(self, model: TModel, arch: Arch) -> Backend:
-        return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model), model.name, self._seconds)
-
-    def close(self) -> None:
-        self.bridge.close()
-
-
 # -- kinds -------------------------------------------------------------------------------------------------------------
 def _golden(place: str, options: Options) -> Target:
     return GoldenTarget(_name("golden", place), Arch.load(place) if place else None)
 
 
 def _simulated(place: str, options: Options) -> Target:
+    from weft.runtime.driver.links import SimulatedTarget
+
     return SimulatedTarget(_name("sim", place), Arch.load(place) if place else None, options["seconds"])
 
 
 def _serial(place: str, options: Options) -> Target:
+    from weft.runtime.driver.links import LinkTarget, litex_map
     from weft.runtime.driver.uartbone import open_serial
 
-    return LinkTarget(Bridge(open_serial(place, options["baud"])), _litex_map(options), options["seconds"])
+    return LinkTarget(open_serial(place, options["baud"]), litex_map(options), options["seconds"])
 
 
 def _udp(place: str, options: Options) -> Target:
     from weft.runtime.driver.etherbone import open_udp
+    from weft.runtime.driver.links import LinkTarget, litex_map
 
-    return LinkTarget(Bridge(open_udp(place, options["port"])), _litex_map(options), options["seconds"])
+    return LinkTarget(open_udp(place, options["port"]), litex_map(options), options["seconds"])
 
 
 def _mmio(place: str, options: Options) -> Target:
+    from weft.runtime.driver.links import LinkTarget
     from weft.runtime.driver.memory_mapped import open_mmio
 
     transport, memory_map = open_mmio(place, options)
-    return LinkTarget(Bridge(transport), memory_map, options["seconds"])
-
-
-def _litex_map(options: Options) -> MemoryMap:
-    region = Region(bus=options["memory"], machine=0, size=options["bytes"])
-    return MemoryMap.shared(options["registers"], region)
+    return LinkTarget(transport, memory_map, options["seconds"])
 
 
 def _name(kind: str, place: str) -> str:
@@ -138,7 +96,7 @@ class Kind:
     options: Mapping[str, int | float | str]
 
 
-_TIME = {"seconds": SECONDS}
+_TIME = {"seconds": PROGRAM_SECONDS}
 _LITEX = {"registers": LITEX_REGISTERS, "memory": LITEX_MEMORY, "bytes": LITEX_BYTES, **_TIME}
 
 KINDS: dict[str, Kind] = {

@@ -9,6 +9,8 @@ import numpy as np
 from weft.hw.contract.errors import WeftError
 
 WORD_BYTES = 4
+PROGRAM_SECONDS = 60.0
+"""How long a program may run, where nothing else is said."""
 
 
 class LinkError(WeftError):

@@ -60,10 +60,11 @@ class UartBone:
                 raise LinkFault("bytes that nobody asked for")
             line.write(_head(READ, address, count))
             answer = line.read(count * WORD_BYTES)
+            more = line.in_waiting
         except OSError as error:
             raise self._lost(error) from None
-        if len(answer) != count * WORD_BYTES:
-            raise LinkFault(f"{len(answer)} of {count * WORD_BYTES} bytes")
+        if more or len(answer) != count * WORD_BYTES:
+            raise LinkFault(f"{len(answer) + more} of {count * WORD_BYTES} bytes")
         return np.frombuffer(answer, ">u4").astype(np.uint32)
 
     def write(self, address: int, words: np.ndarray) -> None:

@@ -13,11 +13,10 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import Status
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Cause, DataFlow, Isa, Register
-from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
+from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
-from weft.runtime.driver.targets import LinkTarget
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.errors import ModelError
@@ -37,9 +36,9 @@ def over(link: str, board: RegisterModel, faults: Faults | None = None, seconds:
     """A device behind a link of that kind."""
     if link == "serial":
         uart = UartWire(board, faults)
-        return Device(LinkTarget(Bridge(UartBone("serial:model", uart.open, sleep=uart.sleep)), board.map, seconds))
+        return Device(LinkTarget(UartBone("serial:model", uart.open, sleep=uart.sleep), board.map, seconds))
     udp = UdpWire(board, faults)
-    return Device(LinkTarget(Bridge(Etherbone("udp:model", udp, udp.sleep)), board.map, seconds))
+    return Device(LinkTarget(Etherbone("udp:model", udp, udp.sleep), board.map, seconds))
 
 
 def adder(folder: Path, arch: Arch = TINY, consts_to_local: bool = False) -> TModel:
@@ -91,7 +90,7 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path) -> None:
         return send(content)
 
     wire.send = recording  # type: ignore[method-assign]
-    device = Device(LinkTarget(Bridge(Etherbone("udp:model", wire, wire.sleep)), board.map))
+    device = Device(LinkTarget(Etherbone("udp:model", wire, wire.sleep), board.map))
     device.load(made)
     bytes_of = []
     for _ in range(3):
@@ -256,7 +255,7 @@ def test_a_program_that_moves_windows_itself(tmp_path: Path) -> None:
 def test_a_dead_link_during_a_run(tmp_path: Path) -> None:
     made, board = echo(tmp_path, arch=TINY), litex_model(TINY)
     wire = UdpWire(board)
-    device = Device(LinkTarget(Bridge(Etherbone("udp:model", wire, wire.sleep)), board.map))
+    device = Device(LinkTarget(Etherbone("udp:model", wire, wire.sleep), board.map))
     device.load(made)
     assert device.run({"x": VECTORS}, raw=True)["y"].tolist() == VECTORS.tolist()
     wire.plugged = False
