@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -99,6 +100,27 @@ def print_run(model: TModel, on: str, result: RunResult) -> None:
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     print_table(f"{model.name} on {on}", rows)
+
+
+def samples_object(model: TModel, result: RunResult) -> dict[str, Any]:
+    """What samples say: of units, and of layers where one image ran and the model knows its layers."""
+    from weft.runtime.samples import Samples
+
+    found = Samples.decode(np.concatenate(result.samples))
+    layers = [] if model.instruction_layers is None or result.images > 1 else found.layers(
+        model.instruction_layers, [row["name"] for row in model.layers])
+    return {"count": len(found.program_counter), "units": found.units(), "layers": layers}
+
+
+def print_samples(sampled: dict[str, Any]) -> None:
+    """The same for a person."""
+    print(f"{sampled['count']:,} samples")
+    rows = [(row["unit"], *(f"{100 * row[key]:.1f} %" for key in ("taken", "waits", "idle")))
+            for row in sampled["units"]]
+    _print_columns([("unit", "taken", "waits", "idle"), *rows])
+    if sampled["layers"]:
+        rows = [(row["layer"][-32:], f"{row['samples']:,}", f"{100 * row['share']:.1f} %") for row in sampled["layers"]]
+        _print_columns([("layer", "samples", "time"), *rows])
 
 
 def preload_text(instructions: int, cycles: int | None) -> str:

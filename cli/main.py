@@ -149,6 +149,8 @@ def run(
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
+                                         "units every so many cycles, and tell what they did.")] = 0,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2); on a
     device every word of the outputs."""
@@ -157,7 +159,8 @@ def run(
 
     if on not in (GOLDEN, RTL):
         read_device(on)
-    for option in [name for name, given in (("--trace", trace), ("--layers", layers)) if given and on != RTL]:
+    for option in [name for name, given in (("--trace", trace), ("--layers", layers), ("--samples", samples))
+                   if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = TModel.load(model)
     session = Session(loaded, override(loaded.arch, overrides))
@@ -171,7 +174,7 @@ def run(
             device = stack.enter_context(opened(on, session))
             session, machine = device.session, device.backend
         result = session.run(arrays, on=machine, raw=raw, check=not no_check, most=images, progress=progress,
-                             trace_operations=trace is not None or layers)
+                             trace_operations=trace is not None or layers, sample_interval=samples)
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:
@@ -185,11 +188,14 @@ def run(
         from weft.cli.cycles import cycles_object, print_cycles, waits_of
 
         where = cycles_object(loaded, waits_of(loaded, *result.operations[0]))
+    sampled = console.samples_object(loaded, result) if samples else None
     if as_json:
         print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
-                          **({"where": where} if where else {})}))
+                          **({"where": where} if where else {}), **({"samples": sampled} if sampled else {})}))
     else:
         console.print_run(loaded, on, result)
+        if sampled:
+            console.print_samples(sampled)
         if where:
             print_cycles(where)
     if result.comparison:

@@ -16,7 +16,7 @@ import numpy as np
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.isa import Cause, Isa, Register
 from weft.runtime.errors import Mismatch
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Done:
     cause: Cause = Cause.NONE
     program_counter: int = 0
     operations: np.ndarray | None = None
+    samples: np.ndarray | None = None
+    """On request, words of the sample port (samples.py)."""
 
 
 class Backend(Protocol):
@@ -114,13 +116,18 @@ class Golden(Local):
 
 class Simulation(Local):
     """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
-    ``simulate.rtl.run_many_on_rtl``."""
+    ``simulate.rtl.run_many_on_rtl``. ``sample_interval``: cycles between two samples, 0 for none; two instructions
+    before each program set it."""
 
     name = RTL
 
-    def __init__(self, arch: Arch, memory: MemorySettings | None = None, **options: Any) -> None:
+    def __init__(self, arch: Arch, memory: MemorySettings | None = None, sample_interval: int = 0,
+                 **options: Any) -> None:
         super().__init__(arch)
         self.memory, self.options = memory, options
+        if sample_interval:
+            self.options["samples"] = True
+        self._before = sampling(arch, sample_interval)
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
         from weft.simulate.build import BuildError, SimulationError
@@ -129,15 +136,24 @@ class Simulation(Local):
 
         memories = None if self.memory is None else [self.memory] * len(programs)
         try:
-            results = run_many_on_rtl(self.arch, programs, self.drams["dram0"], self.drams["dram1"], memories=memories,
+            before = len(self._before) // Isa(self.arch).instruction_bytes
+            sampled = [self._before + program for program in programs]
+            results = run_many_on_rtl(self.arch, sampled, self.drams["dram0"], self.drams["dram1"], memories=memories,
                                       stage=lambda stage: progress(stage, 0, 0), **self.options)
         except (BuildError, ToolchainError) as error:
             raise WeftError(str(error)) from None
         except SimulationError as error:
             raise Mismatch(f"the simulation failed: {error}") from None
-        return [Done(instructions=result.instructions, cycles=result.cycles, seconds=result.seconds,
+        return [Done(instructions=result.instructions - before, cycles=result.cycles, seconds=result.seconds,
                      cause=result.error_cause, program_counter=result.error_program_counter,
-                     operations=result.operations) for result in results]
+                     operations=result.operations, samples=result.samples) for result in results]
+
+
+def sampling(arch: Arch, interval: int) -> bytes:
+    """The instructions that ask for samples, and let the program count from 0; none for an interval of 0."""
+    isa = Isa(arch)
+    asks = [isa.configure(Register.SAMPLE_INTERVAL, interval), isa.configure(Register.PROGRAM_COUNTER, 0)]
+    return isa.assemble(asks) if interval else b""
 
 
 def machine(on: str | Backend, arch: Arch, options: dict[str, Any]) -> Backend:

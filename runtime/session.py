@@ -42,6 +42,8 @@ class RunResult:
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     """On rtl with ``trace_operations``, of each program: its cycles, and a row of ``hw.contract.units.OPERATION`` for
     each operation."""
+    samples: list[np.ndarray] = field(default_factory=list)
+    """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
 
@@ -147,6 +149,7 @@ class Session:
             array_size=self.arch.array_size,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
+            samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=0 if loaded is None else loaded.instructions,
             preload_cycles=None if loaded is None else loaded.cycles)
 

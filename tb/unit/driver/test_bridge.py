@@ -175,3 +175,60 @@ def test_what_was_lost_meanwhile_is_written_again() -> None:
     bridge.doubt()
     bridge.write(BASE, words)
     assert memory.words[:50].tolist() == words.tolist()
+
+
+ATTACK = np.array([5, 0x0101_1000, 0x0064_DEAD, 0xBEEF_0000, 0, 0, 0, 0], np.uint32)
+"""From the second word on these are the bytes of a command that writes 0xDEADBEEF to word 100."""
+
+
+def shortened_once(bridge: Bridge, wire: UartWire) -> None:
+    """Damage the length of the first write of eight words: the far end takes seven of them for commands."""
+    sent, transport = [], bridge.transport
+    write = transport.write
+
+    def damaged(byte: int) -> list[int]:
+        sent.append(byte)
+        return [1] if len(sent) == 2 and byte == 8 else [byte]
+
+    def watched(address: int, words: np.ndarray) -> None:
+        wire.carry = damaged  # type: ignore[method-assign]
+        write(address, words)
+
+    transport.write = watched  # type: ignore[method-assign]
+
+
+def test_a_write_that_went_elsewhere_is_seen_though_most_words_were_there() -> None:
+    """Were all eight words sent, seven of them would be right before and after: a look would see nothing wrong."""
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link("uart", memory)
+    assert isinstance(wire, UartWire)
+    memory.words[:8] = ATTACK
+    memory.words[0] = 4
+    shortened_once(bridge, wire)
+    bridge.write(BASE, ATTACK)
+    assert memory.words[:8].tolist() == ATTACK.tolist()
+    assert memory.words[100] == 0 or bridge.strays
+
+
+def test_what_a_stray_write_damaged_is_put_right() -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link("uart", memory)
+    assert isinstance(wire, UartWire)
+    bridge.write(BASE + 400, np.array([77], np.uint32))
+    memory.words[:8] = 1
+    shortened_once(bridge, wire)
+    bridge.write(BASE, ATTACK)
+    assert bridge.strays == 1
+    assert memory.words[100] == 77 and memory.words[:8].tolist() == ATTACK.tolist()
+
+
+def test_late_answers_are_known() -> None:
+    """An answer to an earlier question of the same length is not taken for that to this one."""
+    memory = Memory(BASE, WORDS)
+    wire = UdpWire(memory)
+    transport = Etherbone("model", wire, wire.sleep)
+    memory.words[:2] = 1, 2
+    assert transport.read(BASE, 1).tolist() == [1]
+    wire._input.append(wire._answers(bytes.fromhex("4e6f104400000000000f0001") + (1).to_bytes(4, "big")
+                                     + BASE.to_bytes(4, "big"))[0])
+    assert transport.read(BASE + 4, 1).tolist() == [2]

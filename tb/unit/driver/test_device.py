@@ -114,6 +114,22 @@ def test_runs_through_link_faults(link: str, tmp_path: Path) -> None:
     assert number > 5
 
 
+def test_a_run_that_was_started_again_is_repeated(tmp_path: Path) -> None:
+    """A doubled start while the program runs sets the counters back: the run does not count."""
+    made, board = adder(tmp_path), litex_model(TINY)
+    device = over("udp", board)
+    device.load(made)
+    count = board._count
+
+    def disturbed(instructions: int) -> None:
+        count(instructions - 2 if board.programs == 1 and instructions else instructions)
+
+    board._count = disturbed  # type: ignore[method-assign]
+    expected = Session(made).run(inputs_for(made), raw=True).outputs["y"]
+    assert device.run(inputs_for(made), raw=True)["y"].tolist() == expected.tolist()
+    assert board.programs == 2
+
+
 def test_a_board_that_lost_its_power_between_two_runs(tmp_path: Path) -> None:
     made, board = adder(tmp_path), litex_model(TINY)
     device = over("udp", board)
