@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -106,10 +107,33 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
         shape = "x".join(map(str, array.shape))
         rows[f"output {output}"] = f"{shape} {array.dtype}, {array.min():.6g} .. {array.max():.6g}"
     if result.comparison:
-        rows["RTL equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+        name = "RTL" if on == "rtl" else on
+        rows[f"{name} equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     print_table(f"{model.name} on {on}", rows)
+
+
+def samples_object(model: Network, result: RunResult) -> dict[str, Any]:
+    """What samples say: of units, and of layers where one image of one program ran that knows its layers."""
+    from weft.runtime.samples import Samples
+
+    found = Samples.decode(np.concatenate(result.samples))
+    program = model.machines[0] if len(model.machines) == 1 and result.images == 1 else None
+    layers = [] if program is None or program.instruction_layers is None else found.layers(
+        program.instruction_layers, [row["name"] for row in program.layers])
+    return {"count": len(found.program_counter), "units": found.units(), "layers": layers}
+
+
+def print_samples(sampled: dict[str, Any]) -> None:
+    """The same for a person."""
+    print(f"{sampled['count']:,} samples")
+    rows = [(row["unit"], *(f"{100 * row[key]:.1f} %" for key in ("taken", "waits", "idle")))
+            for row in sampled["units"]]
+    print_columns([("unit", "taken", "waits", "idle"), *rows])
+    if sampled["layers"]:
+        rows = [(row["layer"][-32:], f"{row['samples']:,}", f"{100 * row['share']:.1f} %") for row in sampled["layers"]]
+        print_columns([("layer", "samples", "time"), *rows])
 
 
 def preload_text(instructions: int, cycles: int | None) -> str:

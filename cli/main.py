@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -41,6 +41,10 @@ from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
 from weft.runtime.arrays import read_arrays, write_arrays
 from weft.runtime.errors import Mismatch
 from weft.runtime.files import read_bytes, reason, write_text
+
+if TYPE_CHECKING:
+    from weft.runtime import Device, Session
+    from weft.runtime.devices import Backend
 
 FINE, MISMATCH = 0, 2
 
@@ -87,33 +91,43 @@ def run(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     inputs: Annotated[Path, typer.Option("--input", metavar="FILE", help=".npz with an array for each input, or .npy; "
                                          "[N, ...] runs N times.")],
-    on: Annotated[str, typer.Option("--on", metavar="golden|rtl", help="The numpy machine or the simulated "
-                                    "hardware.")] = "golden",
+    on: Annotated[str, typer.Option("--on", metavar="golden|rtl|DEVICE", help="The numpy machine, the simulated "
+                                    "hardware, or a device: sim, serial:PORT, udp:HOST, mmio:BOARD.")] = "golden",
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the outputs as .npz.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Fixed-point vectors [size, array_size] in and out.")] = False,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
-    no_check: Annotated[bool, typer.Option("--no-check", help="On rtl: do not run golden and compare.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not run golden too and compare.")] = False,
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
+                                         "units every so many cycles, and tell what they did.")] = 0,
 ) -> None:
-    """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2)."""
+    """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2); on a
+    device every word of the outputs."""
     from weft.runtime import GOLDEN, RTL, Session
+    from weft.runtime.driver.targets import read_device
 
     if on not in (GOLDEN, RTL):
-        raise WeftError(explain("--on", on, "golden or rtl", "choose one of them"))
-    for option in [name for name, given in (("--trace", trace), ("--layers", layers)) if given and on != RTL]:
+        read_device(on)
+    for option in [name for name, given in (("--trace", trace), ("--layers", layers), ("--samples", samples))
+                   if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     arrays = read_arrays(inputs, [tensor.name for tensor in loaded.signature.inputs])
-    if on == RTL:
+    if on in (RTL, "sim") or on.startswith("sim:"):
         need_simulation()
-    with console.progress() as progress:
-        result = session.run(arrays, on=on, raw=raw, check=not no_check, most=images, progress=progress,
-                             trace_operations=trace is not None or layers)
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(console.progress())
+        machine: str | Backend = on
+        if on not in (GOLDEN, RTL):
+            device = stack.enter_context(opened(on, session))
+            session, machine = device.session, device.backend
+        result = session.run(arrays, on=machine, raw=raw, check=not no_check, most=images, progress=progress,
+                             trace_operations=trace is not None or layers, sample_interval=samples)
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:
@@ -128,11 +142,14 @@ def run(
 
         where = joined([cycles_object(program, waits_of(program, *ran)) for program, ran in
                         zip(loaded.machines, result.operations, strict=True)], loaded.arch)
+    sampled = console.samples_object(loaded, result) if samples else None
     if as_json:
         print(json.dumps({**console.as_object(result), "checksums": loaded.checksums,
-                          **({"where": where} if where else {})}))
+                          **({"where": where} if where else {}), **({"samples": sampled} if sampled else {})}))
     else:
         console.print_run(loaded, on, result)
+        if sampled:
+            console.print_samples(sampled)
         if where:
             print_cycles(where)
     if result.comparison:
@@ -206,6 +223,20 @@ def disassemble(
     content = read_bytes(program, "program", "name a .tprog file")
     for number, instruction in enumerate(instructions.disassemble(content)):
         print(f"{number:6d}  {instructions.text(instruction)}")
+
+
+# -- helpers -----------------------------------------------------------------------------------------------------------
+def opened(where: str, session: Session) -> Device:
+    """The device, with the session's network loaded; to be closed. Raises WeftError."""
+    from weft.runtime import Device
+
+    device = Device.open(where)
+    try:
+        device.load(session.network, session.arch)
+    except BaseException:
+        device.close()
+        raise
+    return device
 
 
 # -- exit codes --------------------------------------------------------------------------------------------------------

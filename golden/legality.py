@@ -42,6 +42,12 @@ def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
     return _stop(isa, table, int(illegal[0])) if len(illegal) else None
 
 
+def dram_moves(program: bytes, arch: Arch) -> np.ndarray:
+    """[3, n] of each DataMove from or to a DRAM, in a legal program: its DataFlow, first and last address."""
+    isa = Isa(arch)
+    return _Table(isa, isa.split(program)).dram_moves()
+
+
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
     """The reason, by the machine's own checker in the state that the instructions before have left."""
     before = _Table(isa, table[:, :index + 1])
@@ -142,6 +148,12 @@ class _Table:
         far_depth = np.where(move, depth[flags], arch.accumulator_depth)
         return ((local & (self._last(0, size, rows, near) >= arch.local_depth))
                 | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
+
+    def dram_moves(self) -> np.ndarray:
+        rows, pitch = self.register(Register.MOVE_ROWS) + 1, self.register(Register.MOVE_FAR_PITCH)
+        last = self._last(1, self.operands[2] + 1, rows, pitch)
+        there = (self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1)
+        return np.stack([self.flags, self._address(1)[0], last])[:, there]
 
     def _simd(self) -> np.ndarray:
         """Addresses of the last iteration, operations and registers."""

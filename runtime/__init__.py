@@ -10,7 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.runtime.devices import GOLDEN, RTL, Device
+    from weft.runtime.devices import GOLDEN, RTL
+    from weft.runtime.driver.device import Device
     from weft.runtime.errors import Mismatch, ModelError
     from weft.runtime.manifest import TModel
     from weft.runtime.network import Network
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "Network", "RunResult", "Session", "TModel"]
 
-_HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "devices", "Mismatch": "errors", "ModelError": "errors",
-          "Network": "network", "TModel": "manifest", "RunResult": "session", "Session": "session"}
+_HOMES = {"GOLDEN": "devices", "RTL": "devices", "Device": "driver.device", "Mismatch": "errors",
+          "ModelError": "errors", "Network": "network", "TModel": "manifest", "RunResult": "session",
+          "Session": "session"}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,10 +24,12 @@ class Difference:
     lane: int
     golden: int
     rtl: int
+    name: str = "RTL"
+    """Of what was compared with golden."""
 
     def __str__(self) -> str:
         where = f"image {self.image}, DRAM0 address {self.address}, lane {self.lane}"
-        return f"{where}: RTL {self.rtl}, golden {self.golden}"
+        return f"{where}: {self.name} {self.rtl}, golden {self.golden}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Comparison:
     def insist(self) -> None:
         """Raises Mismatch, naming the first word that differs, unless all are equal."""
         if self.first:
-            raise Mismatch(f"RTL and golden differ in {self.different} of {self.words} words, first at {self.first}")
+            raise Mismatch(f"{self.first.name} and golden differ in {self.different} of {self.words} words, first at "
+                           f"{self.first}")
 
     def __add__(self, other: Comparison) -> Comparison:
         return Comparison(self.words + other.words, self.different + other.different, self.first or other.first)
@@ -69,6 +72,17 @@ def compare(arch: Arch, golden: Dram, rtl: Dram, window_bytes: int, first_image:
             address, offset = divmod(byte, arch.vector_bytes)
             first = Difference(first_image + image, address, offset // dtype.itemsize, int(left[at]), int(right[at]))
     return Comparison(words, different, first)
+
+
+def compare_vectors(golden: np.ndarray, found: np.ndarray, image: int, base: int, name: str) -> Comparison:
+    """All words of vectors [size, lanes] of DRAM0 from ``base`` on; ``found``: by the machine ``name``."""
+    different = np.argwhere(golden != found)
+    if not len(different):
+        return Comparison(golden.size, 0, None)
+    vector, lane = map(int, different[0])
+    first = Difference(image, base + vector, lane, int(golden[vector, lane]), int(found[vector, lane]),
+                       name)
+    return Comparison(golden.size, len(different), first)
 
 
 def _touched(*memories: Dram) -> Iterator[tuple[int, int]]:

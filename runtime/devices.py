@@ -1,10 +1,11 @@
 """Machines that run programs, behind one small interface: the golden machine and the simulated hardware.
 
-A board will be the third: it too has two DRAMs that are written and read as vectors, and runs a program.
+Boards are behind it too (driver/register_machine.py).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.isa import Cause, Isa, Register
 from weft.runtime.errors import Mismatch
 
 if TYPE_CHECKING:
@@ -45,12 +46,21 @@ class Done:
     cause: Cause = Cause.NONE
     program_counter: int = 0
     operations: np.ndarray | None = None
+    samples: np.ndarray | None = None
+    """On request, words of the sample port (samples.py)."""
 
 
-class Device(Protocol):
-    """A machine after power-up, with its two DRAMs ("dram0", "dram1"), all zero."""
+class Backend(Protocol):
+    """A machine with its two DRAMs ("dram0", "dram1"). Between two runs they stay as they are.
+
+    ``most_images``: how many images one program may hold, each with a window of its own; ``turn``: held by whoever
+    writes, runs and reads.
+    """
 
     name: str
+    arch: Arch
+    most_images: int
+    turn: threading.RLock
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
         """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
@@ -65,11 +75,13 @@ class Device(Protocol):
         Mismatch where it does not come to an end."""
 
 
-class _Simulated:
-    """A device whose DRAMs are here."""
+class Local:
+    """A backend whose DRAMs are here, all zero at first."""
+
+    most_images = 1 << 30
 
     def __init__(self, arch: Arch) -> None:
-        self.arch = arch
+        self.arch, self.turn = arch, threading.RLock()
         self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
@@ -79,7 +91,7 @@ class _Simulated:
         return self.drams[memory].read(address, size, offset_blocks)
 
 
-class Golden(_Simulated):
+class Golden(Local):
     """The machine in numpy. An illegal instruction raises MachineStop."""
 
     name = GOLDEN
@@ -102,15 +114,20 @@ class Golden(_Simulated):
         return done
 
 
-class Simulation(_Simulated):
+class Simulation(Local):
     """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
-    ``simulate.rtl.run_many_on_rtl``."""
+    ``simulate.rtl.run_many_on_rtl``. ``sample_interval``: cycles between two samples, 0 for none; two instructions
+    before each program set it."""
 
     name = RTL
 
-    def __init__(self, arch: Arch, memory: MemorySettings | None = None, **options: Any) -> None:
+    def __init__(self, arch: Arch, memory: MemorySettings | None = None, sample_interval: int = 0,
+                 **options: Any) -> None:
         super().__init__(arch)
         self.memory, self.options = memory, options
+        if sample_interval:
+            self.options["samples"] = True
+        self._before = sampling(arch, sample_interval)
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
         from weft.simulate.build import BuildError, SimulationError
@@ -119,12 +136,28 @@ class Simulation(_Simulated):
 
         memories = None if self.memory is None else [self.memory] * len(programs)
         try:
-            results = run_many_on_rtl(self.arch, programs, self.drams["dram0"], self.drams["dram1"], memories=memories,
+            before = len(self._before) // Isa(self.arch).instruction_bytes
+            sampled = [self._before + program for program in programs]
+            results = run_many_on_rtl(self.arch, sampled, self.drams["dram0"], self.drams["dram1"], memories=memories,
                                       stage=lambda stage: progress(stage, 0, 0), **self.options)
         except (BuildError, ToolchainError) as error:
             raise WeftError(str(error)) from None
         except SimulationError as error:
             raise Mismatch(f"the simulation failed: {error}") from None
-        return [Done(instructions=result.instructions, cycles=result.cycles, seconds=result.seconds,
+        return [Done(instructions=result.instructions - before, cycles=result.cycles, seconds=result.seconds,
                      cause=result.error_cause, program_counter=result.error_program_counter,
-                     operations=result.operations) for result in results]
+                     operations=result.operations, samples=result.samples) for result in results]
+
+
+def sampling(arch: Arch, interval: int) -> bytes:
+    """The instructions that ask for samples, and let the program count from 0; none for an interval of 0."""
+    isa = Isa(arch)
+    asks = [isa.configure(Register.SAMPLE_INTERVAL, interval), isa.configure(Register.PROGRAM_COUNTER, 0)]
+    return isa.assemble(asks) if interval else b""
+
+
+def machine(on: str | Backend, arch: Arch, options: dict[str, Any]) -> Backend:
+    """The backend of a name, GOLDEN or RTL (with ``options``), new; or the one given."""
+    if not isinstance(on, str):
+        return on
+    return Golden(arch) if on == GOLDEN else Simulation(arch, **options)

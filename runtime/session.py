@@ -14,8 +14,8 @@ import numpy as np
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Cause, Isa
-from weft.runtime.compare import Comparison, compare
-from weft.runtime.devices import GOLDEN, RTL, Device, Done, Golden, Progress, Simulation, no_progress
+from weft.runtime.compare import Comparison, compare, compare_vectors
+from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
 from weft.runtime.errors import Mismatch
 from weft.runtime.host_part import HostPart
 from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
@@ -44,6 +44,8 @@ class RunResult:
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     """On rtl with ``trace_operations``, of each program: its cycles, and a row of ``hw.contract.units.OPERATION`` for
     each operation."""
+    samples: list[np.ndarray] = field(default_factory=list)
+    """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
 
@@ -80,16 +82,18 @@ class Session:
         """The programs alone."""
         return [part for part in self.parts if isinstance(part, Loaded)]
 
-    def run(self, inputs: Mapping[str, np.ndarray], *, on: str = GOLDEN, raw: bool = False, check: bool = True,
-            most: int | None = None, progress: Progress = no_progress, **rtl_options: Any) -> RunResult:
+    def run(self, inputs: Mapping[str, np.ndarray], *, on: str | Backend = GOLDEN, raw: bool = False,
+            check: bool = True, most: int | None = None, progress: Progress = no_progress,
+            **rtl_options: Any) -> RunResult:
         """Inputs by name, one image or many (at most ``most``); outputs in the network's own types, images along the
         first axis. ``raw``, of a single program, takes and gives vectors [size, array_size].
 
-        On ``rtl`` with ``check`` the golden machine runs too and all of DRAM0 is compared. Raises WeftError for
+        On anything but golden with ``check`` the golden machine runs too and all of DRAM0 is compared, of a backend
+        whose memory is not here the outputs. Raises WeftError for
         inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
         refuses it or does not end; differences in memory are in the result.
         """
-        how = _How(on, check, progress, rtl_options)
+        how = _How(on, self.arch, check, progress, rtl_options)
         if raw:
             return self._run_raw(inputs, most, how)
         images, ran = user_images(self.network, inputs, most), []
@@ -108,11 +112,11 @@ class Session:
         if len(self.machines) > 1 or not isinstance(self.parts[0], Loaded):
             raise WeftError(explain("--raw", f"a network of {len(self.parts)} parts, of host and machine",
                                     "a single program", "leave --raw out"))
-        machine, = self.machines
-        images, many = stored_images(machine.model, inputs, most)
-        ran = machine.run_stored(images, how)
+        loaded, = self.machines
+        images, many = stored_images(loaded.model, inputs, most)
+        ran = loaded.run_stored(images, how)
         vectors = [image for group in ran for image in group.outputs]
-        return self._result(stored_outputs(machine.model, vectors, many), ran, len(images))
+        return self._result(stored_outputs(loaded.model, vectors, many), ran, len(images))
 
     def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int) -> RunResult:
         done = [group.done for group in ran]
@@ -125,6 +129,7 @@ class Session:
             array_size=self.arch.array_size,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
+            samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=sum(each.instructions for each in loaded),
             preload_cycles=loaded[0].cycles if loaded else None)
 
@@ -133,10 +138,15 @@ class Session:
 class _How:
     """Options of a run."""
 
-    on: str
+    on: str | Backend
+    arch: Arch
     check: bool
     progress: Progress
     rtl_options: dict[str, Any]
+
+    def backend(self) -> Backend:
+        """The one given, or a new one: its memories are empty, as golden's are that it is compared with."""
+        return machine(self.on, self.arch, self.rtl_options)
 
 
 class Loaded:
@@ -158,30 +168,39 @@ class Loaded:
 
     def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
         """The same of vectors."""
-        return [self._run_group(first, group, how) for first, group in self._groups(images)]
+        most = how.backend().most_images
+        return [self._run_group(first, group, how) for first, group in self._groups(images, most)]
 
-    def _groups(self, images: list[Vectors]) -> Iterator[tuple[int, list[Vectors]]]:
-        """Images that run as one program, and the number of the first."""
-        for first in range(0, len(images), self.batch.most_images):
-            yield first, images[first:first + self.batch.most_images]
+    def _groups(self, images: list[Vectors], most: int) -> Iterator[tuple[int, list[Vectors]]]:
+        """Images that run as one program, at most ``most``, and the number of the first."""
+        most = min(most, self.batch.most_images)
+        for first in range(0, len(images), most):
+            yield first, images[first:first + most]
 
     def _run_group(self, first: int, images: list[Vectors], how: _How) -> _Ran:
         programs = [*filter(None, [self.preload]), self.batch.of(len(images))]
-        device: Golden | Simulation
-        device = Golden(self.arch) if how.on == GOLDEN else Simulation(self.arch, **how.rtl_options)
-        golden = Golden(self.arch) if how.check and how.on != GOLDEN else None
+        device = how.backend()
+        golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
         if golden is not None:
             self._place(golden, images)
             golden.run(programs, how.progress)
-        self._place(device, images)
-        done = device.run(programs, how.progress)
-        _insist(done, golden is not None)
-        comparison = None if golden is None else compare(
-            self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
-        outputs = [self._read(device, image) for image in range(len(images))]
+        with device.turn:
+            self._place(device, images)
+            done = device.run(programs, how.progress)
+            _insist(done, golden is not None)
+            outputs = [self._read(device, image) for image in range(len(images))]
+        comparison = None if golden is None else self._compare(golden, device, outputs, first)
         return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison)
 
-    def _place(self, device: Device, images: list[Vectors]) -> None:
+    def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
+        if isinstance(device, Local):
+            return compare(self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
+        bases = {port.name: port.base for port in self.model.outputs}
+        found = [compare_vectors(self._read(golden, image)[name], vectors, first + image, bases[name], device.name)
+                 for image, given in enumerate(outputs) for name, vectors in given.items()]
+        return sum(found[1:], found[0])
+
+    def _place(self, device: Backend, images: list[Vectors]) -> None:
         """Every image's input in its window of DRAM0, constants in DRAM1; those of DRAM0 are every image's too."""
         for base, vectors in self.model.consts:
             device.write("dram1", base, vectors)
@@ -192,7 +211,7 @@ class Loaded:
             for port in self.model.inputs:
                 device.write("dram0", port.base, image[port.name], window)
 
-    def _read(self, device: Device, image: int) -> Vectors:
+    def _read(self, device: Backend, image: int) -> Vectors:
         window = image * self.batch.window_blocks
         return {port.name: device.read("dram0", port.base, port.size, window) for port in self.model.outputs}
 

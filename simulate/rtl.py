@@ -53,6 +53,8 @@ class RtlResult:
     seconds: float
     job: JobResult
     operations: np.ndarray | None = None
+    samples: np.ndarray | None = None
+    """With ``samples`` the words (uint64) of the sample port."""
 
 
 def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) -> Simulation:
@@ -117,13 +119,14 @@ def run_many_on_rtl(
     directory: Path | None = None,
     trace: bool = False,
     trace_operations: bool = False,
+    samples: bool = False,
     stage: Stage | None = None,
 ) -> list[RtlResult]:
     """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
 
     ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
-    job and waveforms (``trace``); without it they are kept only when the run fails. ``trace_operations`` fills the
-    results' ``operations``. A machine that stops with an error has run: the result says so.
+    job and waveforms (``trace``); without it they are kept only when the run fails. ``trace_operations`` and
+    ``samples`` fill these of the results. A machine that stops with an error has run: the result says so.
     Raises SimulationError when it hangs or breaks an AXI rule.
     """
     simulation = build_rtl(arch, trace=trace, stage=stage)
@@ -132,7 +135,8 @@ def run_many_on_rtl(
     job = Job(programs=(), cycle_limit=cycle_limit, seed=seed)
     given = memories or [MemorySettings()] * len(programs)
     run = partial(_run_in, arch=arch, simulation=simulation, programs=programs, drams=(dram0, dram1), memories=given,
-                  job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations)
+                  job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations,
+                  samples=samples)
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         return run(directory)
@@ -150,7 +154,7 @@ def run_many_on_rtl(
 
 def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Sequence[bytes], drams: tuple[Dram, Dram],
             memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job, timeout_seconds: float,
-            trace: bool, trace_operations: bool) -> list[RtlResult]:
+            trace: bool, trace_operations: bool, samples: bool) -> list[RtlResult]:
     """``job`` says everything but the programs."""
     files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
     try:
@@ -159,15 +163,24 @@ def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Seque
             _copy(ours, theirs)
         job = dataclasses.replace(job, programs=_lay_out(programs, memories, files["program"]))
         events = folder / "operations.bin" if trace_operations else None
+        words = folder / "samples.bin" if samples else None
         results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
-                          operations=events)
+                          operations=events, samples=words)
+        sampled = _split_samples(words, results) if words else [None] * len(results)
         tables = read_operations(events) if events else [None] * len(results)
         for ours, theirs in twins:
             _copy(theirs, ours)
     finally:
         for file in files.values():
             file.unlink(missing_ok=True)
-    return [_result(*each) for each in zip(results, tables, strict=True)]
+    return [_result(*each) for each in zip(results, tables, sampled, strict=True)]
+
+
+def _split_samples(file: Path, results: Sequence[JobResult]) -> list[np.ndarray]:
+    """The words of each program: those that had come when it ended."""
+    words = np.fromfile(file, "<u8")
+    ends = [result.sample_words for result in results]
+    return [words[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
@@ -182,10 +195,10 @@ def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapp
     return entries
 
 
-def _result(job: JobResult, operations: np.ndarray | None) -> RtlResult:
+def _result(job: JobResult, operations: np.ndarray | None, samples: np.ndarray | None) -> RtlResult:
     return RtlResult(cycles=job.cycles, instructions=job.instructions, error_cause=Cause(job.error_cause),
                      error_program_counter=job.error_program_counter, seconds=job.wall_seconds, job=job,
-                     operations=operations)
+                     operations=operations, samples=samples)
 
 
 def _copy(source: Dram, target: Dram) -> None:

@@ -100,7 +100,7 @@ class StandIn:
         self.spoil(dram0)
         return [types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
                                       error_cause=self.cause, error_program_counter=1,
-                                      operations=np.array([(1, 0, 4, 6, 9)], OPERATION))]
+                                      operations=np.array([(1, 0, 4, 6, 9)], OPERATION), samples=None)]
 
 
 @pytest.fixture

@@ -79,8 +79,9 @@ def test_wrong_options(fails: Fails, arguments: list[str]) -> None:
     assert "Error: " in fails(*arguments)
 
 
-def test_machine_that_is_neither_golden_nor_rtl(fails: Fails, echo: Path) -> None:
-    assert "--on: found silicon; allowed: golden or rtl" in fails("run", echo, "--on", "silicon", "--input", "x.npy")
+def test_machine_that_nobody_knows(fails: Fails, echo: Path) -> None:
+    message = fails("run", echo, "--on", "silicon", "--input", "x.npy")
+    assert "device: found 'silicon'; allowed: golden[:PRESET], rtl (weft run), sim[:PRESET], serial:PORT, " in message
 
 
 # -- models to compile -------------------------------------------------------------------------------------------------

@@ -1,0 +1,278 @@
+#include "weft_driver.h"
+
+#define ALL_WORDS UINT32_C(0xffffffff)
+#define COMMAND_TRIES 5u
+#define COMMAND_LOOKS 1000u
+#define START_LOOKS 3u
+#define PROLOGUE_INSTRUCTIONS 3u
+#define ENDED (WEFT_STATUS_DONE | WEFT_STATUS_ERROR)
+
+static uint32_t get(const struct weft_device *device, uint32_t offset)
+{
+    return device->bus.read(device->bus.context, device->registers + offset);
+}
+
+static void set(const struct weft_device *device, uint32_t offset, uint32_t value)
+{
+    device->bus.write(device->bus.context, device->registers + offset, value);
+}
+
+static void rest(const struct weft_device *device)
+{
+    if (device->bus.pause)
+        device->bus.pause(device->bus.context);
+}
+
+/* A register that keeps what is written. */
+static int keep(const struct weft_device *device, uint32_t offset, uint32_t value)
+{
+    set(device, offset, value);
+    return get(device, offset) == value ? WEFT_OK : WEFT_NOT_WRITTEN;
+}
+
+const char *weft_error(int result)
+{
+    static const char *const names[] = {"ok", "no weft machine", "another machine", "busy", "unaligned", "not written",
+                                        "silent", "timeout", "stopped"};
+    return result >= 0 && (size_t)result < sizeof names / sizeof *names ? names[result] : "unknown";
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------------- */
+
+/* The word at a bus address that is a multiple of 4, with `count` bytes from `first` on replaced. */
+static int put_part(const struct weft_device *device, uint64_t address, const uint8_t *bytes, unsigned first,
+                    unsigned count)
+{
+    uint32_t word = count == 4 ? 0 : device->bus.read(device->bus.context, address);
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned shift = 8 * (first + i);
+        word = (word & ~(UINT32_C(0xff) << shift)) | (uint32_t)bytes[i] << shift;
+    }
+    device->bus.write(device->bus.context, address, word);
+    return device->bus.read(device->bus.context, address) == word ? WEFT_OK : WEFT_NOT_WRITTEN;
+}
+
+static unsigned part(uint64_t address, size_t size)
+{
+    const unsigned room = 4 - (unsigned)(address % 4);
+    return size < room ? (unsigned)size : room;
+}
+
+static int put(const struct weft_device *device, uint64_t address, const uint8_t *bytes, size_t size)
+{
+    while (size) {
+        const unsigned count = part(address, size), first = (unsigned)(address % 4);
+        const int result = put_part(device, address - first, bytes, first, count);
+        if (result != WEFT_OK)
+            return result;
+        address += count;
+        bytes += count;
+        size -= count;
+    }
+    return WEFT_OK;
+}
+
+static void take(const struct weft_device *device, uint64_t address, uint8_t *bytes, size_t size)
+{
+    while (size) {
+        const unsigned count = part(address, size), first = (unsigned)(address % 4);
+        const uint32_t word = device->bus.read(device->bus.context, address - first);
+        for (unsigned i = 0; i < count; i++)
+            bytes[i] = (uint8_t)(word >> 8 * (first + i));
+        address += count;
+        bytes += count;
+        size -= count;
+    }
+}
+
+int weft_write(struct weft_device *device, const struct weft_place *memory, uint64_t address, const void *vectors,
+               size_t count)
+{
+    return put(device, memory->bus + address * WEFT_VECTOR_BYTES, vectors, count * WEFT_VECTOR_BYTES);
+}
+
+int weft_read(struct weft_device *device, const struct weft_place *memory, uint64_t address, void *vectors, size_t count)
+{
+    take(device, memory->bus + address * WEFT_VECTOR_BYTES, vectors, count * WEFT_VECTOR_BYTES);
+    return WEFT_OK;
+}
+
+/* -- the machine -------------------------------------------------------------------------------------------------- */
+static int is_ours(const struct weft_device *device)
+{
+    static const struct {
+        uint32_t offset, value;
+    } expected[] = {
+        {WEFT_CSR_VERSION, WEFT_VALUE_VERSION},
+        {WEFT_CSR_ARRAY_SIZE, WEFT_VALUE_ARRAY_SIZE},
+        {WEFT_CSR_DATA_TYPE, WEFT_VALUE_DATA_TYPE},
+        {WEFT_CSR_LOCAL_DEPTH, WEFT_VALUE_LOCAL_DEPTH},
+        {WEFT_CSR_ACCUMULATOR_DEPTH, WEFT_VALUE_ACCUMULATOR_DEPTH},
+        {WEFT_CSR_DRAM0_DEPTH_M1, WEFT_VALUE_DRAM0_DEPTH_M1},
+        {WEFT_CSR_DRAM1_DEPTH_M1, WEFT_VALUE_DRAM1_DEPTH_M1},
+        {WEFT_CSR_SIMD, WEFT_VALUE_SIMD},
+        {WEFT_CSR_STRIDES, WEFT_VALUE_STRIDES},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (get(device, expected[i].offset) != expected[i].value)
+            return 0;
+    return 1;
+}
+
+int weft_open(struct weft_device *device, const struct weft_bus *bus, uint64_t registers, struct weft_place dram0,
+              struct weft_place dram1, struct weft_place program)
+{
+    const struct weft_device fresh = {.bus = *bus, .registers = registers, .dram0 = dram0, .dram1 = dram1,
+                                      .program = program, .looks = ALL_WORDS};
+    *device = fresh;
+    if (dram0.bus % 4 || dram1.bus % 4 || program.bus % 4 || dram0.machine % WEFT_DRAM_OFFSET_BYTES
+        || dram1.machine % WEFT_DRAM_OFFSET_BYTES || program.machine % (WEFT_STREAM_WIDTH / 8))
+        return WEFT_UNALIGNED;
+    if (get(device, WEFT_CSR_IDENTITY) != WEFT_VALUE_IDENTITY)
+        return WEFT_NO_MACHINE;
+    if (!is_ours(device))
+        return WEFT_OTHER_MACHINE;
+    return get(device, WEFT_CSR_STATUS) & WEFT_STATUS_RUNNING ? WEFT_BUSY : WEFT_OK;
+}
+
+/* What a program begins with: its windows are moved to where DRAM is, then it counts from 0. */
+int weft_load(struct weft_device *device, const void *program, size_t bytes, uint32_t *size)
+{
+    uint8_t prologue[PROLOGUE_INSTRUCTIONS][WEFT_INSTRUCTION_BYTES];
+    const uint64_t offset0 = device->dram0.machine / WEFT_DRAM_OFFSET_BYTES;
+    const uint64_t offset1 = device->dram1.machine / WEFT_DRAM_OFFSET_BYTES;
+    if (bytes % WEFT_INSTRUCTION_BYTES || bytes > ALL_WORDS - sizeof prologue || offset0 > WEFT_OPERAND1_MASK
+        || offset1 > WEFT_OPERAND1_MASK)
+        return WEFT_UNALIGNED;
+    weft_encode(prologue[0], WEFT_OP_CONFIGURE, 0, WEFT_CONFIG_DRAM0_OFFSET, offset0, 0);
+    weft_encode(prologue[1], WEFT_OP_CONFIGURE, 0, WEFT_CONFIG_DRAM1_OFFSET, offset1, 0);
+    weft_encode(prologue[2], WEFT_OP_CONFIGURE, 0, WEFT_CONFIG_PROGRAM_COUNTER, 0, 0);
+    *size = (uint32_t)(sizeof prologue + bytes);
+    const int result = put(device, device->program.bus, prologue[0], sizeof prologue);
+    return result != WEFT_OK ? result : put(device, device->program.bus + sizeof prologue, program, bytes);
+}
+
+static int soft_reset(struct weft_device *device)
+{
+    for (unsigned tries = 0; tries < COMMAND_TRIES; tries++) {
+        set(device, WEFT_CSR_CONTROL, WEFT_CONTROL_SOFT_RESET);
+        for (unsigned look = 0; look < COMMAND_LOOKS; look++) {
+            device->status = get(device, WEFT_CSR_STATUS);
+            if (!(device->status & ~WEFT_STATUS_IDLE)) {
+                set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);
+                return WEFT_OK;
+            }
+            rest(device);
+        }
+    }
+    return WEFT_SILENT;
+}
+
+static int start(struct weft_device *device)
+{
+    for (unsigned tries = 0; tries < COMMAND_TRIES; tries++) {
+        set(device, WEFT_CSR_CONTROL, WEFT_CONTROL_START);
+        for (unsigned look = 0; look < START_LOOKS; look++) {
+            device->status = get(device, WEFT_CSR_STATUS);
+            if (device->status & (ENDED | WEFT_STATUS_RUNNING))
+                return WEFT_OK;
+            rest(device);
+        }
+    }
+    return WEFT_SILENT;
+}
+
+static int finish(struct weft_device *device)
+{
+    for (uint32_t look = 0; !(device->status & ENDED) || device->status & WEFT_STATUS_RUNNING; look++) {
+        if (look == device->looks) {
+            device->program_counter = get(device, WEFT_CSR_PROGRAM_COUNTER);
+            return WEFT_TIMEOUT;
+        }
+        rest(device);
+        device->status = get(device, WEFT_CSR_STATUS);
+    }
+    device->cycles = get(device, WEFT_CSR_CYCLES_LOW) | (uint64_t)get(device, WEFT_CSR_CYCLES_HIGH) << 32;
+    device->instructions = get(device, WEFT_CSR_INSTRUCTIONS_LOW) | (uint64_t)get(device, WEFT_CSR_INSTRUCTIONS_HIGH) << 32;
+    if (!(device->status & WEFT_STATUS_ERROR))
+        return WEFT_OK;
+    device->cause = get(device, WEFT_CSR_ERROR_CAUSE);
+    device->program_counter = get(device, WEFT_CSR_ERROR_PROGRAM_COUNTER);
+    return WEFT_STOPPED;
+}
+
+int weft_run(struct weft_device *device, uint32_t size)
+{
+    const uint32_t registers[][2] = {
+        {WEFT_CSR_PROGRAM_ADDRESS_LOW, (uint32_t)device->program.machine},
+        {WEFT_CSR_PROGRAM_ADDRESS_HIGH, (uint32_t)(device->program.machine >> 32)},
+        {WEFT_CSR_PROGRAM_BYTES, size},
+        {WEFT_CSR_INTERRUPT_ENABLE, ENDED},
+    };
+    device->cause = device->program_counter = 0;
+    int result = soft_reset(device);
+    for (size_t i = 0; result == WEFT_OK && i < sizeof registers / sizeof *registers; i++)
+        result = keep(device, registers[i][0], registers[i][1]);
+    if (result == WEFT_OK)
+        result = start(device);
+    return result == WEFT_OK ? finish(device) : result;
+}
+
+/* -- tensors ------------------------------------------------------------------------------------------------------ */
+size_t weft_vectors(size_t channels, size_t height, size_t width)
+{
+    return (channels + WEFT_ARRAY_SIZE - 1) / WEFT_ARRAY_SIZE * height * width;
+}
+
+/* Number of the scalar that a channel of a pixel is. */
+static size_t scalar(size_t channel, size_t pixel, size_t pixels)
+{
+    return (channel / WEFT_ARRAY_SIZE * pixels + pixel) * WEFT_ARRAY_SIZE + channel % WEFT_ARRAY_SIZE;
+}
+
+void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, void *vectors)
+{
+    uint8_t *out = vectors;
+    const size_t pixels = height * width, lanes = weft_vectors(channels, 1, 1) * WEFT_ARRAY_SIZE;
+    for (size_t channel = 0; channel < lanes; channel++)
+        for (size_t pixel = 0; pixel < pixels; pixel++) {
+            const uint32_t value = channel < channels ? (uint32_t)tensor[channel * pixels + pixel] : 0;
+            for (unsigned byte = 0; byte < WEFT_SCALAR_BYTES; byte++)
+                out[scalar(channel, pixel, pixels) * WEFT_SCALAR_BYTES + byte] = (uint8_t)(value >> 8 * byte);
+        }
+}
+
+void weft_unpack(const void *vectors, size_t channels, size_t height, size_t width, int32_t *tensor)
+{
+    const uint8_t *in = vectors;
+    const size_t pixels = height * width;
+    const uint32_t sign = UINT32_C(1) << (8 * WEFT_SCALAR_BYTES - 1);
+    for (size_t channel = 0; channel < channels; channel++)
+        for (size_t pixel = 0; pixel < pixels; pixel++) {
+            uint32_t value = 0;
+            for (unsigned byte = 0; byte < WEFT_SCALAR_BYTES; byte++)
+                value |= (uint32_t)in[scalar(channel, pixel, pixels) * WEFT_SCALAR_BYTES + byte] << 8 * byte;
+            tensor[channel * pixels + pixel] = (int32_t)((int64_t)(value ^ sign) - (int64_t)sign);
+        }
+}
+
+/* -- samples ------------------------------------------------------------------------------------------------------ */
+int weft_decode_sample(uint64_t word, struct weft_sample *sample)
+{
+    sample->program_counter = (uint32_t)word;
+    sample->valid = sample->ready = 0;
+    for (unsigned i = 0; i < WEFT_SAMPLE_HANDSHAKES; i++) {
+        sample->valid |= (uint8_t)((word >> (32 + 2 * i) & 1) << i);
+        sample->ready |= (uint8_t)((word >> (33 + 2 * i) & 1) << i);
+    }
+    return word != ALL_WORDS;
+}
+
+void weft_profile_add(struct weft_profile *profile, const struct weft_sample *sample)
+{
+    profile->samples++;
+    for (unsigned i = 0; i < WEFT_SAMPLE_HANDSHAKES; i++) {
+        profile->offered[i] += sample->valid >> i & 1u;
+        profile->taken[i] += (uint8_t)(sample->valid & sample->ready) >> i & 1u;
+    }
+}

@@ -1,0 +1,103 @@
+/* A driver for one weft machine, in C99, without a heap: on any bus that reads and writes words of 32 bits.
+ *
+ * It is compiled for one machine: weft.h, which `weft verilog` writes, must be on the include path.
+ * Every function that returns an int returns WEFT_OK or an error. Addresses count bytes.
+ */
+#ifndef WEFT_DRIVER_H
+#define WEFT_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft.h"
+
+enum weft_result {
+    WEFT_OK = 0,
+    WEFT_NO_MACHINE,    /* IDENTITY is not that of a weft machine */
+    WEFT_OTHER_MACHINE, /* a register says that weft.h describes another one */
+    WEFT_BUSY,          /* a program of somebody else runs */
+    WEFT_UNALIGNED,     /* a place of memory or size that is not allowed, see weft_place */
+    WEFT_NOT_WRITTEN,   /* memory or a register does not hold what was written */
+    WEFT_SILENT,        /* a command had no effect */
+    WEFT_TIMEOUT,       /* a program that did not end in time: program_counter says where it is */
+    WEFT_STOPPED        /* the machine refused an instruction: cause and program_counter */
+};
+
+/* Words at bus addresses that are multiples of 4. `pause` is called between two looks at a machine that works. */
+struct weft_bus {
+    uint32_t (*read)(void *context, uint64_t address);
+    void (*write)(void *context, uint64_t address, uint32_t word);
+    void (*pause)(void *context);
+    void *context;
+};
+
+/* A piece of memory: its bus address, and the address that the machine's ports have for it. */
+struct weft_place {
+    uint64_t bus, machine; /* bus a multiple of 4; machine of WEFT_DRAM_OFFSET_BYTES for dram0 and dram1 */
+};
+
+struct weft_device {
+    struct weft_bus bus;
+    uint64_t registers;
+    struct weft_place dram0, dram1, program;
+    uint32_t looks; /* at STATUS before a program counts as lost */
+    /* Of the last run. */
+    uint32_t status, cause, program_counter;
+    uint64_t cycles, instructions;
+};
+
+/* What a sample of the port m_axis_sample says: bit i of `valid` and `ready` belongs to handshake i. */
+enum weft_handshake {
+    WEFT_SAMPLE_ARRAY,
+    WEFT_SAMPLE_ACCUMULATOR,
+    WEFT_SAMPLE_DATAFLOW,
+    WEFT_SAMPLE_DRAM1,
+    WEFT_SAMPLE_DRAM0,
+    WEFT_SAMPLE_MEMORY_PORT_B,
+    WEFT_SAMPLE_MEMORY_PORT_A,
+    WEFT_SAMPLE_INSTRUCTION,
+    WEFT_SAMPLE_HANDSHAKES
+};
+
+struct weft_sample {
+    uint32_t program_counter;
+    uint8_t valid, ready;
+};
+
+/* Sums over samples: how many there were, and in how many each handshake was offered, and taken. */
+struct weft_profile {
+    uint64_t samples, offered[WEFT_SAMPLE_HANDSHAKES], taken[WEFT_SAMPLE_HANDSHAKES];
+};
+
+/* A name for people. */
+const char *weft_error(int result);
+
+/* Fills the device and sees that it is the machine of weft.h, at rest. */
+int weft_open(struct weft_device *device, const struct weft_bus *bus, uint64_t registers, struct weft_place dram0,
+              struct weft_place dram1, struct weft_place program);
+
+/* Writes vectors of dram0 or dram1 from vector `address` on, as a .tdata file has them, and reads them back. */
+int weft_write(struct weft_device *device, const struct weft_place *memory, uint64_t address, const void *vectors,
+               size_t count);
+
+/* Reads vectors. */
+int weft_read(struct weft_device *device, const struct weft_place *memory, uint64_t address, void *vectors, size_t count);
+
+/* Writes a program, the content of a .tprog file, to program memory: what weft_run runs. *size: its bytes there. */
+int weft_load(struct weft_device *device, const void *program, size_t bytes, uint32_t *size);
+
+/* Runs the program of weft_load once, from reset, to the end. */
+int weft_run(struct weft_device *device, uint32_t size);
+
+/* Channels x height x width integers to vectors as the machine has them, missing channels zero; and back. */
+void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, void *vectors);
+void weft_unpack(const void *vectors, size_t channels, size_t height, size_t width, int32_t *tensor);
+
+/* How many vectors that are. */
+size_t weft_vectors(size_t channels, size_t height, size_t width);
+
+/* One word of the sample port; 0 for a word that only fills up a packet. */
+int weft_decode_sample(uint64_t word, struct weft_sample *sample);
+void weft_profile_add(struct weft_profile *profile, const struct weft_sample *sample);
+
+#endif

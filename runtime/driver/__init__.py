@@ -1,0 +1,1 @@
+"""Machines behind a link: transports, the checked bridge over them, registers, and ``Device``, which users open."""

@@ -1,0 +1,200 @@
+"""Memory and registers at byte addresses, over a link that may lose, double or damage what it carries.
+
+LiteX's links answer no write and have no check sums, so the bridge sees for itself (docs/decisions/host-link.md):
+
+* Only words that differ are written, and they are read before and after. So a write that went elsewhere shows: what it
+  was meant for is as before.
+* What is read for a caller is read until two readings agree.
+* One exchange at a time: a remote end that lost its place gets no bytes that it could take for others.
+* After a write that was not seen to arrive, any address may hold anything. That is counted (``strays``), and everything
+  written before is read again and put right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.hw.contract.errors import explain
+from weft.runtime.driver.shadow import Shadow
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Transport
+
+ATTEMPTS = 12
+"""Of one exchange, before the link counts as broken."""
+SILENT_ATTEMPTS = 3
+"""Of one exchange, after which the far end may have been off: it may have lost what was written."""
+REPAIRS = 6
+"""Rounds through all that was written, after a stray."""
+
+
+class Bridge:
+    """``strays``: how often something may have been written where it was not meant to be, or lost; ``faults``: how
+    often an exchange had to be repeated. Every method raises LinkError where nothing helps."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport, self.name = transport, transport.name
+        self.strays = self.faults = self._settled = 0
+        self.shadow = Shadow()
+        """What was written and not released: memory holds it."""
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+    def read(self, address: int, count: int) -> np.ndarray:
+        """``count`` words (uint32) from byte ``address``, a multiple of 4."""
+        pieces = [self._agreed(at, size) for at, size in self._pieces(address, count)]
+        return np.concatenate([np.empty(0, np.uint32), *pieces])
+
+    def _agreed(self, address: int, count: int) -> np.ndarray:
+        """Two readings in a row that are equal."""
+        before = self._once(address, count)
+        for _ in range(ATTEMPTS):
+            found = self._once(address, count)
+            if np.array_equal(before, found):
+                return found
+            self._recover()
+            before = found
+        raise self._broken(f"{ATTEMPTS} readings of address {address:#x} that all differ")
+
+    def _once(self, address: int, count: int) -> np.ndarray:
+        """One reading, whatever is in it."""
+        return self._persist(lambda: self.transport.read(address, count))
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+    def write(self, address: int, words: np.ndarray) -> None:
+        """When it returns, memory holds these words, and all that were written before and not released."""
+        words = np.ascontiguousarray(words, np.uint32)
+        if self._sure and self.shadow.holds(address, words):
+            return
+        self.shadow.keep(address, words)
+        self._put(address, words)
+        self.settle()
+
+    @property
+    def _sure(self) -> bool:
+        """Whether nothing went astray since all that was written was last seen to be there."""
+        return self.strays == self._settled
+
+    def settle(self) -> None:
+        """If anything may be wrong, put it right."""
+        if not self._sure:
+            self.repair()
+
+    def repair(self) -> None:
+        """Read all that was written, and put it right where it is not."""
+        for _ in range(REPAIRS):
+            strays = self.strays
+            for address, words in self.shadow.kept():
+                self._put(address, words)
+            if strays == self.strays:
+                self._settled = strays
+                return
+        raise self._broken(f"writes that go astray, {REPAIRS} rounds in a row")
+
+    def _put(self, address: int, words: np.ndarray) -> None:
+        for at, size in self._pieces(address, len(words)):
+            first = (at - address) // WORD_BYTES
+            self._put_piece(at, words[first:first + size])
+
+    def _put_piece(self, address: int, words: np.ndarray) -> None:
+        """One piece, seen to be there. A reading that would end the work without a write must agree with a second."""
+        doubtful = False
+        for _ in range(ATTEMPTS):
+            found = self._agreed(address, len(words)) if doubtful else self._once(address, len(words))
+            differing = np.flatnonzero(found != words)
+            if not len(differing):
+                if doubtful or np.array_equal(self._once(address, len(words)), words):
+                    return
+                self._recover()
+                doubtful = True
+                continue
+            first, last = int(differing[0]), int(differing[-1])
+            if self._write_and_look(address, words, slice(first, last + 1)):
+                return
+            self._stray()
+            doubtful = True
+        raise self._broken(f"{ATTEMPTS} writes to address {address:#x} that are not there")
+
+    def _write_and_look(self, address: int, words: np.ndarray, part: slice) -> bool:
+        """Whether ``part`` was written and all is as it should be, at the first look."""
+        try:
+            self.transport.write(address + part.start * WORD_BYTES, words[part])
+            return np.array_equal(self.transport.read(address, len(words)), words)
+        except LinkFault:
+            return False
+
+    # -- registers that keep nothing -------------------------------------------------------------------------------
+    def command(self, address: int, word: int) -> None:
+        """Write a register that does not keep what is written: once, unchecked. The caller must see the effect, and
+        says :meth:`doubt` where it does not."""
+        try:
+            self.transport.write(address, np.array([word], np.uint32))
+        except LinkFault:
+            self._stray()
+
+    def doubt(self) -> None:
+        """A command had no effect, or memory is not what it was: something may have been written or lost elsewhere."""
+        self._stray()
+
+    def release(self, address: int, count: int) -> None:
+        """Others may write these words from now on; they are no longer put right."""
+        self.shadow.release(address, count)
+
+    def pause(self, seconds: float) -> None:
+        """Let the far end work."""
+        self.transport.pause(seconds)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+    def _stray(self) -> None:
+        self.strays += 1
+        self._recover()
+
+    def _recover(self) -> None:
+        """Begin anew. A far end that may have been without power has lost what was written."""
+        self.faults += 1
+        self.strays += self.transport.resynchronise()
+
+    def _persist(self, exchange: Callable[[], np.ndarray]) -> np.ndarray:
+        fault = ""
+        for attempt in range(ATTEMPTS):
+            try:
+                words = exchange()
+                self.strays += attempt >= SILENT_ATTEMPTS
+                return words
+            except LinkFault as error:
+                fault = str(error)
+                self._recover()
+        raise self._broken(f"no whole answer, {ATTEMPTS} times, at last {fault}")
+
+    def _broken(self, found: str) -> LinkError:
+        """The link is of no use now; when it is again, the far end may have been off."""
+        self.strays += 1
+        return LinkError(explain(f"link {self.name}", found, "a device that answers", "look at cable and power, then "
+                                 "at baud rate or address; load the bitstream again"))
+
+    def _pieces(self, address: int, count: int) -> list[tuple[int, int]]:
+        """(address, words) of exchanges."""
+        most = self.transport.most_words
+        return [(address + first * WORD_BYTES, min(most, count - first)) for first in range(0, count, most)]
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+def write_bytes(bridge: Bridge, address: int, content: bytes) -> None:
+    """Any bytes at any address; words at the ends that are shared with others keep what the others have there."""
+    start, end = address - address % WORD_BYTES, -(-(address + len(content)) // WORD_BYTES) * WORD_BYTES
+    if start == end:
+        return
+    head = address - start
+    tail = end - address - len(content)
+    before = bridge.read(start, 1).tobytes()[:head] if head else b""
+    after = bridge.read(end - WORD_BYTES, 1).tobytes()[WORD_BYTES - tail:] if tail else b""
+    bridge.write(start, np.frombuffer(before + content + after, np.dtype("<u4")))
+
+
+def read_bytes(bridge: Bridge, address: int, size: int) -> bytes:
+    """Any bytes at any address."""
+    start, end = address - address % WORD_BYTES, -(-(address + size) // WORD_BYTES) * WORD_BYTES
+    content = bridge.read(start, (end - start) // WORD_BYTES).astype("<u4").tobytes()
+    return content[address - start:address - start + size]

@@ -1,0 +1,180 @@
+"""``Device``: what a user opens, loads a model into, and runs images on; the same for every machine.
+
+    with Device.open("serial:/dev/ttyUSB0") as device:
+        device.load("build/model/model.tmodel")
+        outputs = device.run({"x": image})          # numpy in and out, by tensor name
+        future = device.launch({"x": image})        # returns at once
+        outputs = future.wait()
+
+docs/driver.md is the page for users.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.devices import Backend
+from weft.runtime.driver.targets import Target, open_target
+from weft.runtime.network import Network
+from weft.runtime.session import RunResult, Session
+
+Arrays = Mapping[str, np.ndarray]
+"""By the name of an input or output."""
+
+AHEAD = 2
+"""Launches that are worked on at a time: one is packed, or unpacked, while another one runs."""
+
+
+@dataclass
+class Counters:
+    """Sums over all runs since the model was loaded. ``cycles`` stays 0 on a machine that does not count them;
+    ``seconds``: of the machine alone."""
+
+    images: int = 0
+    instructions: int = 0
+    cycles: int = 0
+    seconds: float = 0.0
+
+    def add(self, result: RunResult) -> None:
+        self.images += result.images
+        self.instructions += result.instructions
+        self.cycles += result.cycles or 0
+        self.seconds += result.seconds
+
+
+class Launch:
+    """A run under way."""
+
+    def __init__(self, future: Future[RunResult]) -> None:
+        self._future = future
+
+    def wait(self, timeout: float | None = None) -> dict[str, np.ndarray]:
+        """The outputs by name. Raises what :meth:`Device.run` raises, TimeoutError after ``timeout`` seconds."""
+        return self.result(timeout).outputs
+
+    def result(self, timeout: float | None = None) -> RunResult:
+        """The outputs with cycles and instructions."""
+        return self._future.result(timeout)
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def then(self, callback: Callable[[Launch], Any]) -> Launch:
+        """Call it with this launch at the end, whatever that is; in a thread of the driver, or at once if it is done.
+        An exception in it is logged and changes nothing."""
+        self._future.add_done_callback(lambda _: callback(self))
+        return self
+
+
+class Device:
+    """One machine, with at most one model loaded. Methods may be called from any thread."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.counters = Counters()
+        self._session: Session | None = None
+        self._backend: Backend | None = None
+        self._lock = threading.Lock()
+        self._under_way: set[Future[RunResult]] = set()
+        self._workers = ThreadPoolExecutor(AHEAD, thread_name_prefix=f"weft {target.name}")
+
+    @classmethod
+    def open(cls, where: str, **options: Any) -> Device:
+        """``golden``, ``golden:PRESET``, ``sim``, ``sim:PRESET``, ``serial:PORT``, ``udp:HOST``, ``mmio:BOARD``;
+        options as in ``serial:PORT?baud=115200`` or by keyword. Raises WeftError."""
+        return cls(open_target(where, options))
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def session(self) -> Session:
+        """The model on this device's machine. Raises WeftError before :meth:`load`."""
+        if self._session is None:
+            raise WeftError(explain(f"device {self.name}", "no model", "one that was loaded", "call load first"))
+        return self._session
+
+    @property
+    def backend(self) -> Backend:
+        """What runs the loaded model's programs."""
+        assert self.session and self._backend is not None
+        return self._backend
+
+    # -- models ----------------------------------------------------------------------------------------------------
+    def load(self, model: Network | Path | str, arch: Arch | None = None) -> Network:
+        """A network, or the path of a ``.tmodel``, for the runs that follow; those under way end first. ``arch``: of a
+        device whose name does not say it, instead of the model's own.
+
+        Raises WeftError for a model that this machine does not run, or has too little memory for.
+        """
+        loaded = model if isinstance(model, Network) else Network.load(model)
+        self.synchronize()
+        self._session, self._backend = None, None
+        session = Session(loaded, self.target.arch or arch or loaded.arch)
+        self._backend = self.target.backend(loaded, session.arch)
+        self._session, self.counters = session, Counters()
+        return loaded
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+    def run(self, inputs: Arrays, raw: bool = False) -> dict[str, np.ndarray]:
+        """Outputs by name, for inputs by name: arrays of the network's shapes, one image or many along the first axis;
+        outputs have their images along the first axis. ``raw``: fixed-point vectors [size, array_size] in and out.
+
+        Raises WeftError: ModelError for inputs that do not fit, MachineStop where the machine refuses an instruction
+        (``cause``, ``program_counter``, ``instruction``), DeviceTimeout, LinkError; Mismatch where a simulation fails.
+        """
+        return self.launch(inputs, raw).wait()
+
+    def launch(self, inputs: Arrays, raw: bool = False) -> Launch:
+        """The same without waiting. The arrays must not change until the end."""
+        session, backend = self.session, self.backend
+        future = self._workers.submit(session.run, inputs, on=backend, raw=raw, check=False)
+        with self._lock:
+            self._under_way.add(future)
+        future.add_done_callback(self._count)
+        return Launch(future)
+
+    def map(self, images: Iterable[Arrays], raw: bool = False) -> Iterator[dict[str, np.ndarray]]:
+        """Outputs of each of the inputs, in order; the next ones are packed while one runs."""
+        waiting: list[Launch] = []
+        for inputs in images:
+            waiting.append(self.launch(inputs, raw))
+            if len(waiting) > AHEAD:
+                yield waiting.pop(0).wait()
+        for launch in waiting:
+            yield launch.wait()
+
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until nothing is under way. Raises TimeoutError; errors of runs are told by their launches."""
+        with self._lock:
+            under_way = set(self._under_way)
+        if wait_for(under_way, timeout).not_done:
+            raise TimeoutError(f"{self.name}: still running after {timeout} s")
+
+    def close(self) -> None:
+        """End what is under way, and let the machine go."""
+        self._workers.shutdown(cancel_futures=True)
+        self.target.close()
+
+    def _count(self, future: Future[RunResult]) -> None:
+        with self._lock:
+            self._under_way.discard(future)
+            if not future.cancelled() and future.exception() is None:
+                self.counters.add(future.result())

@@ -1,0 +1,128 @@
+"""Etherbone over UDP, as LiteEth answers it: one record in a packet, addresses and data of 32 bits.
+
+A packet is a header, a record's header with the numbers of writes and reads, and for each of the two a base address
+and its words or addresses; all numbers have their highest byte first. A read is answered by a packet that writes what
+was read to the base address that the question named: so each question has a number, and late answers are known.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from weft.hw.contract.errors import explain
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
+from weft.runtime.files import reason
+
+PORT = 1234
+"""LiteEth's, at both ends: answers go to the port that they come from."""
+HEADER = struct.Struct(">HBB4x")
+RECORD = struct.Struct(">BBBB")
+MAGIC, VERSION = 0x4E6F, 1 << 4
+SIZES = 4 << 4 | 4
+"""Bytes of an address and of a word."""
+ALL_BYTES = 0xF
+MOST_WORDS = 255
+PATIENCE_SECONDS = 0.1
+SETTLE_SECONDS = 0.02
+"""After a fault: what is under way arrives, and is thrown away."""
+MOST_FOREIGN = 64
+"""Packets that are no answer to the question, before it counts as not answered."""
+LARGEST_PACKET = 2048
+
+
+class Datagrams(Protocol):
+    """A connected UDP socket."""
+
+    def send(self, content: bytes, /) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def settimeout(self, seconds: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Etherbone:
+    """A transport over a socket."""
+
+    most_words = MOST_WORDS
+
+    def __init__(self, name: str, link: Datagrams, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name, self._link, self._sleep = name, link, sleep
+        self._number = 0
+
+    def read(self, address: int, count: int) -> np.ndarray:
+        self._number = (self._number + 1) % (1 << 32)
+        addresses = address + WORD_BYTES * np.arange(count)
+        self._send(_packet(self._number, addresses, reads=True))
+        self._link.settimeout(PATIENCE_SECONDS)
+        for _ in range(MOST_FOREIGN):
+            try:
+                words = _answer(self._link.recv(LARGEST_PACKET), self._number)
+            except TimeoutError:
+                raise LinkFault("no answer") from None
+            except OSError as error:
+                raise LinkFault(reason(error)) from None
+            if words is not None and len(words) == count:
+                return words
+        raise LinkFault("answers to other questions")
+
+    def write(self, address: int, words: np.ndarray) -> None:
+        self._send(_packet(address, words, reads=False))
+
+    def resynchronise(self) -> bool:
+        self._sleep(SETTLE_SECONDS)
+        self._link.settimeout(0)
+        for _ in range(MOST_FOREIGN):
+            try:
+                self._link.recv(LARGEST_PACKET)
+            except OSError:
+                break
+        return False
+
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _send(self, packet: bytes) -> None:
+        try:
+            self._link.send(packet)
+        except OSError as error:
+            raise LinkFault(reason(error)) from None
+
+
+def _packet(base: int, values: np.ndarray, *, reads: bool) -> bytes:
+    counts = (0, len(values)) if reads else (len(values), 0)
+    head = HEADER.pack(MAGIC, VERSION, SIZES) + RECORD.pack(0, ALL_BYTES, *counts)
+    return head + base.to_bytes(4, "big") + values.astype(">u4").tobytes()
+
+
+def _answer(packet: bytes, number: int) -> np.ndarray | None:
+    """The words of the answer to question ``number``; None for anything else."""
+    start = HEADER.size + RECORD.size + 4
+    if len(packet) < start or HEADER.unpack_from(packet) != (MAGIC, VERSION, SIZES):
+        return None
+    _, _, writes, reads = RECORD.unpack_from(packet, HEADER.size)
+    base = int.from_bytes(packet[start - 4:start], "big")
+    if reads or writes * WORD_BYTES != len(packet) - start or base != number:
+        return None
+    return np.frombuffer(packet, ">u4", offset=start).astype(np.uint32)
+
+
+def open_udp(host: str, port: int = PORT) -> Etherbone:
+    """A board by its host name or address. Raises LinkError when the name is unknown or the port taken."""
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        link.bind(("", port))
+        link.connect((host, port))
+    except (OSError, UnicodeError) as error:
+        link.close()
+        raise LinkError(explain(f"device udp:{host}", reason(error), "a board's address, and UDP port "
+                                f"{port} of this machine free", "look at the address, and whether another program "
+                                "talks to the board")) from None
+    return Etherbone(f"udp:{host}", link)

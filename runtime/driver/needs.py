@@ -1,0 +1,85 @@
+"""What a model needs of a device's memory, and which of it its program writes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.golden.legality import dram_moves
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.isa import DataFlow, Isa, Opcode, Register
+from weft.runtime.driver.memory_map import OFFSETS, Places
+from weft.runtime.manifest import TModel
+from weft.runtime.network import Network
+from weft.runtime.programs import preload
+
+DRAMS = ("dram0", "dram1")
+PAGE_BYTES = 4096
+"""Each program begins on a page of its own."""
+
+
+def needs_of(network: Network) -> dict[str, int]:
+    """Bytes of each memory for the program of the network that needs most: they run one after another."""
+    each = [_needs_of(model) for model in network.machines]
+    return {memory: max(needs[memory] for needs in each) for memory in each[0]}
+
+
+def _needs_of(model: TModel) -> dict[str, int]:
+    """Everything that a driver places in each memory, and that the program reaches."""
+    arch, isa = model.arch, Isa(model.arch)
+    programs = [preload(model, isa), model.program]
+    ends = dict.fromkeys(DRAMS, 1)
+    for memory, consts in (("dram0", model.dram0_consts), ("dram1", model.consts)):
+        ends[memory] = max([ends[memory], *(base + len(vectors) for base, vectors in consts)])
+    ends["dram0"] = max([ends["dram0"], *(port.base + port.size for port in (*model.inputs, *model.outputs))])
+    for program in programs:
+        flows, _, last = dram_moves(program, arch)
+        for memory in DRAMS:
+            ends[memory] = max([ends[memory], *(last[_of(flows, memory)] + 1).tolist()])
+    room = {memory: end * arch.vector_bytes for memory, end in ends.items()}
+    prologues = 2 * PAGE_BYTES
+    return {**room, "program": sum(len(program) + prologues for program in programs)}
+
+
+def written(program: bytes, arch: Arch) -> list[tuple[str, int, int]]:
+    """(memory, first, end) in vectors of what the program writes, without overlaps."""
+    flows, first, last = dram_moves(program, arch)
+    found = []
+    for memory in DRAMS:
+        stores = _of(flows, memory) & np.isin(flows, (DataFlow.LOCAL_TO_DRAM0, DataFlow.LOCAL_TO_DRAM1))
+        found += [(memory, low, high) for low, high in _union(first[stores], last[stores] + 1)]
+    return found
+
+
+def _of(flows: np.ndarray, memory: str) -> np.ndarray:
+    return np.isin(flows, [flow for flow in DataFlow if flow.far_memory == memory])
+
+
+def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
+    """The ranges [start, end), those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True)):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
+    """The program for windows that do not begin at 0, and how many instructions that puts before it. The last of these
+    makes the program counter count as without them.
+
+    Raises WeftError for a program that moves the windows itself.
+    """
+    blocks = {register: places.blocks(memory) for memory, register in OFFSETS.items() if places.blocks(memory)}
+    if not blocks or not program:
+        return program, 0
+    opcode, _, register, *_ = isa.split(program)
+    own = [Register(known).name for known in blocks if ((opcode == Opcode.CONFIGURE) & (register == known)).any()]
+    if own:
+        raise WeftError(explain("program", f"Configure {own[0]}", "a program that leaves the windows of DRAM where "
+                                "the driver puts them", "run it on golden or rtl"))
+    before = [isa.configure(known, value) for known, value in blocks.items()]
+    before.append(isa.configure(Register.PROGRAM_COUNTER, 0))
+    return isa.assemble(before) + program, len(before)

@@ -1,0 +1,269 @@
+"""A machine behind control registers and memories that a bridge reaches: boards, and the simulated one alike."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.golden.check import MachineStop
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, parameter_values
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.isa import Cause, Isa
+from weft.runtime.devices import Done, Progress, no_progress
+from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
+from weft.runtime.driver.memory_map import MemoryMap, place
+from weft.runtime.driver.needs import PAGE_BYTES, moved, written
+from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
+
+RESET_SECONDS = 1.0
+COMMANDS = 5
+"""Tries of a command."""
+LOOKS = 3
+"""Readings of STATUS after which a start counts as lost."""
+RUNS = 5
+"""Tries of a program that link faults disturb."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 1e-4, 0.05
+"""Seconds between two readings of STATUS: from the first on, each time twice as long."""
+
+ENDED = 1 << Status.DONE | 1 << Status.ERROR
+ALIVE = ENDED | 1 << Status.RUNNING
+
+
+class DeviceError(WeftError):
+    """A device that is not the one meant, is busy, or does not do what it is told."""
+
+
+class DeviceTimeout(DeviceError):
+    """A program that did not end in time. ``program_counter`` is that of the next ``instruction``, as text."""
+
+    def __init__(self, text: str, program_counter: int, instruction: str) -> None:
+        super().__init__(text)
+        self.program_counter, self.instruction = program_counter, instruction
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What ran last: where it is, and the words that it may have overwritten, as they were before."""
+
+    programs: Sequence[bytes]
+    before: list[tuple[int, np.ndarray]]
+    strays: int
+
+
+class Registers:
+    """The control registers by name."""
+
+    def __init__(self, bridge: Bridge, base: int) -> None:
+        self.bridge, self.base = bridge, base
+
+    def read(self, name: str) -> int:
+        return int(self.bridge.read(self._at(name), 1)[0])
+
+    def read_wide(self, name: str) -> int:
+        """Two halves, of a counter that stands still."""
+        return self.read(f"{name}_LOW") | self.read(f"{name}_HIGH") << 32
+
+    def write(self, name: str, value: int) -> None:
+        self.bridge.write(self._at(name), np.array([value], np.uint32))
+
+    def command(self, name: str, value: int) -> None:
+        self.bridge.command(self._at(name), value)
+
+    def _at(self, name: str) -> int:
+        return self.base + CONTROL_REGISTERS[name].offset
+
+
+def check_there(registers: Registers, name: str) -> None:
+    """Raises DeviceError unless a weft machine answers that nobody else uses."""
+    found = registers.read("IDENTITY")
+    if found != IDENTITY:
+        raise DeviceError(explain(f"device {name}", f"{found:#010x} in IDENTITY", f"{IDENTITY:#010x}: a weft machine",
+                                  "load the bitstream, and check the address of the registers"))
+    until = time.monotonic() + RESET_SECONDS
+    while registers.read("STATUS") >> Status.RUNNING & 1:
+        if time.monotonic() > until:
+            raise DeviceError(explain(f"device {name}", "a program that runs", "a machine that rests",
+                                      "wait for the other user, or reset the board"))
+        registers.bridge.pause(LONGEST_PAUSE)
+
+
+def check_machine(registers: Registers, arch: Arch, name: str) -> None:
+    """Raises DeviceError when the machine is not one that programs for ``arch`` run on."""
+    for register, wanted in parameter_values(arch).items():
+        found = registers.read(register)
+        if found != wanted:
+            raise DeviceError(explain(f"{register} of device {name}", f"{found:#x}", f"{wanted:#x}, which the model "
+                                      "was compiled for", "compile the model for the machine of this device, or load "
+                                      "the bitstream of the model's"))
+
+
+class RegisterMachine:
+    """A backend for models of ``arch`` (runtime/devices.py). ``needs``: bytes of each memory, for model ``owner``."""
+
+    most_images = 1
+
+    def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
+                 seconds: float = PROGRAM_SECONDS) -> None:
+        """Raises WeftError where the machine is another one, or has too little memory."""
+        self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
+        self.turn = threading.RLock()
+        self.isa = Isa(arch)
+        self.registers = Registers(bridge, memory_map.registers)
+        check_machine(self.registers, arch, self.name)
+        self.places = place(memory_map, needs, arch, owner)
+        self._last: _Run | None = None
+        self._started = 0
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+    def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        assert not offset_blocks, "one image at a time"
+        write_bytes(self.bridge, self._at(memory, address), vectors.astype(self.arch.number.storage_dtype).tobytes())
+
+    def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
+        """As Device.read; what a program left that a link fault disturbed meanwhile is computed again."""
+        assert not offset_blocks, "one image at a time"
+        for _ in range(RUNS):
+            content = read_bytes(self.bridge, self._at(memory, address), size * self.arch.vector_bytes)
+            if self._last is None or self._last.strays == self.bridge.strays:
+                stored = np.frombuffer(content, self.arch.number.storage_dtype).reshape(size, self.arch.array_size)
+                return self.arch.number.truncate(stored.astype(np.int64))
+            self._restore(self._last)
+            self._run(self._last.programs, no_progress)
+        raise self._disturbed()
+
+    def _at(self, memory: str, address: int) -> int:
+        return self.places.bus(memory) + address * self.arch.vector_bytes
+
+    # -- programs --------------------------------------------------------------------------------------------------
+    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        """Raises MachineStop, DeviceError, DeviceTimeout, LinkError."""
+        return self._run(programs, progress)
+
+    def _run(self, programs: Sequence[bytes], progress: Progress) -> list[Done]:
+        progress(f"running on {self.name}", 0, 0)
+        placed = self._place(programs)
+        self._check_kept()
+        for _ in range(RUNS):
+            before = [kept for program in programs for kept in self._release(program)]
+            self._last = _Run(programs, before, self.bridge.strays)
+            done = [self._execute(*each) for each in placed]
+            if self._last.strays == self.bridge.strays and None not in done:
+                return [each for each in done if each is not None]
+            self._restore(self._last)
+        raise self._disturbed()
+
+    def _place(self, programs: Sequence[bytes]) -> list[tuple[int, bytes, int]]:
+        """(address for the machine, content, instructions put before it) of each program, which is there then."""
+        placed, offset = [], 0
+        for program in programs:
+            content, before = moved(self.isa, program, self.places)
+            write_bytes(self.bridge, self.places.bus("program") + offset, content)
+            placed.append((self.places.machine("program") + offset, content, before))
+            offset += -(-len(content) // PAGE_BYTES) * PAGE_BYTES
+        return placed
+
+    def _check_kept(self) -> None:
+        """A machine that was without power since the last program has lost what was written: it is written again."""
+        if self._started and self.registers.read("PROGRAM_BYTES") != self._started:
+            self.bridge.doubt()
+        self.bridge.settle()
+
+    def _release(self, program: bytes) -> list[tuple[int, np.ndarray]]:
+        """What a program may write is its own from now on; the words that were kept there."""
+        before = []
+        for memory, first, end in written(program, self.arch):
+            start = self._at(memory, first) // WORD_BYTES * WORD_BYTES
+            words = -(-(self._at(memory, end) - start) // WORD_BYTES)
+            before += self.bridge.shadow.within(start, words)
+            self.bridge.release(start, words)
+        return before
+
+    def _restore(self, run: _Run) -> None:
+        for address, words in run.before:
+            self.bridge.write(address, words)
+        self.bridge.repair()
+
+    # -- one program -----------------------------------------------------------------------------------------------
+    def _execute(self, address: int, content: bytes, before: int) -> Done | None:
+        """None: the machine did not run just this, once; to be tried again."""
+        count = len(content) // self.isa.instruction_bytes
+        self._reset()
+        for name, value in {"PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF, "PROGRAM_ADDRESS_HIGH": address >> 32,
+                            "PROGRAM_BYTES": len(content), "INTERRUPT_ENABLE": ENDED}.items():
+            self.registers.write(name, value)
+        self._started = len(content)
+        began = time.monotonic()
+        self._command(Command.START, lambda status: bool(status & ALIVE), LOOKS)
+        status = self._wait(content, before, began)
+        seconds = time.monotonic() - began
+        if status >> Status.ERROR & 1:
+            raise self._stopped(content, before)
+        instructions = self.registers.read_wide("INSTRUCTIONS")
+        cycles = self.registers.read_wide("CYCLES")
+        if instructions != count:
+            self.bridge.doubt()
+            return None
+        return Done(instructions=count - before, cycles=cycles, seconds=seconds)
+
+    def _reset(self) -> None:
+        looks = int(RESET_SECONDS / LONGEST_PAUSE)
+        self._command(Command.SOFT_RESET, lambda status: not status & ~(1 << Status.IDLE), looks)
+        self.registers.command("INTERRUPT_STATUS", ENDED)
+
+    def _command(self, command: Command, is_done: Callable[[int], bool], looks: int) -> None:
+        """Give a command until its effect is seen in STATUS."""
+        for _ in range(COMMANDS):
+            self.registers.command("CONTROL", 1 << command)
+            for look in range(looks):
+                if is_done(self.registers.read("STATUS")):
+                    return
+                self.bridge.pause(min(SHORTEST_PAUSE * 2 ** min(look, 20), LONGEST_PAUSE))
+            self.bridge.doubt()
+        raise DeviceError(explain(f"device {self.name}", f"no effect of {command.name}, {COMMANDS} times, STATUS "
+                                  f"{self.registers.read('STATUS'):#x}", "a machine that obeys its registers",
+                                  "reset the board, or load its bitstream again"))
+
+    def _wait(self, content: bytes, before: int, began: float) -> int:
+        """STATUS at the end, drained."""
+        pause = SHORTEST_PAUSE
+        while True:
+            status = self.registers.read("STATUS")
+            if status & ENDED and not status >> Status.RUNNING & 1:
+                return status
+            if time.monotonic() - began > self.seconds:
+                raise self._timeout(content, before, status)
+            self.bridge.pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+    def _text(self, content: bytes, before: int, counter: int) -> str:
+        """The instruction of a program counter."""
+        instructions = list(self.isa.disassemble(self._instruction(content, before + counter)))
+        return self.isa.text(instructions[0]) if instructions else "none: behind the end of the program"
+
+    def _instruction(self, content: bytes, number: int) -> bytes:
+        size = self.isa.instruction_bytes
+        return content[number * size:(number + 1) * size]
+
+    def _stopped(self, content: bytes, before: int) -> MachineStop:
+        cause = Cause(self.registers.read("ERROR_CAUSE"))
+        counter = self.registers.read("ERROR_PROGRAM_COUNTER")
+        return MachineStop(cause, counter, self._text(content, before, counter), f"what {self.name} can run")
+
+    def _timeout(self, content: bytes, before: int, status: int) -> DeviceTimeout:
+        counter = self.registers.read("PROGRAM_COUNTER")
+        text = self._text(content, before, counter)
+        flags = ", ".join(bit.name.lower() for bit in Status if status >> bit & 1) or "nothing"
+        return DeviceTimeout(explain(
+            f"program on device {self.name}", f"no end after {self.seconds:g} s: status {flags}, next instruction "
+            f"{counter} ({text})", f"an end within {self.seconds:g} s", "give it more time, or reset the board"),
+            counter, text)
+
+    def _disturbed(self) -> DeviceError:
+        return DeviceError(explain(f"link {self.name}", f"faults in each of {RUNS} runs", "a link that comes through",
+                                   "look at the cable, or lower the baud rate"))

@@ -1,0 +1,153 @@
+"""UARTBone: LiteX's bridge from a serial line to the bus.
+
+A command is one byte (1 writes, 2 reads, to rising addresses), the number of words, the word address and, for a write,
+the words; all numbers have their highest byte first. A read is answered by the words alone, a write by nothing. The
+remote end gives up a command that is not whole after 100 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft.hw.contract.errors import explain
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
+from weft.runtime.files import reason
+
+WRITE, READ = 1, 2
+ADDRESS_BYTES = 4
+MOST_WORDS = 255
+GIVES_UP_SECONDS = 0.1
+"""After which the remote end forgets a command that is not whole."""
+PATIENCE_SECONDS = 0.15
+"""More than that: when the host begins anew, the remote end has forgotten."""
+EXCHANGE_SECONDS = 0.05
+"""An exchange on the line must be well below what the remote end waits for."""
+BITS_OF_A_BYTE = 10
+"""On the line: start and stop bit too."""
+BAUD = 3_000_000
+
+
+class Line(Protocol):
+    """A serial line, as pyserial has it; its read returns less after its timeout."""
+
+    @property
+    def in_waiting(self) -> int: ...
+    def read(self, size: int) -> bytes: ...
+    def write(self, content: bytes) -> Any: ...
+    def reset_input_buffer(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class UartBone:
+    """A transport over a line that ``open_line`` opens, again when it was unplugged. Raises LinkError at first."""
+
+    def __init__(self, name: str, open_line: Callable[[], Line], baud: int = BAUD,
+                 sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name, self._open_line, self._sleep = name, open_line, sleep
+        self.most_words = max(1, min(MOST_WORDS, int(baud * EXCHANGE_SECONDS) // (BITS_OF_A_BYTE * WORD_BYTES) - 2))
+        self._line: Line | None = open_line()
+        self._why = ""
+
+    def read(self, address: int, count: int) -> np.ndarray:
+        line = self._usable()
+        try:
+            if line.in_waiting:
+                raise LinkFault("bytes that nobody asked for")
+            line.write(_head(READ, address, count))
+            answer = line.read(count * WORD_BYTES)
+            more = line.in_waiting
+        except OSError as error:
+            raise self._lost(error) from None
+        if more or len(answer) != count * WORD_BYTES:
+            raise LinkFault(f"{len(answer) + more} of {count * WORD_BYTES} bytes")
+        return np.frombuffer(answer, ">u4").astype(np.uint32)
+
+    def write(self, address: int, words: np.ndarray) -> None:
+        line = self._usable()
+        try:
+            line.write(_head(WRITE, address, len(words)) + words.astype(">u4").tobytes())
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def resynchronise(self) -> bool:
+        self._sleep(PATIENCE_SECONDS)
+        opened = False
+        if self._line is None:
+            try:
+                self._line, opened = self._open_line(), True
+            except LinkError as error:
+                self._why = str(error)
+                return False
+        try:
+            self._line.reset_input_buffer()
+        except OSError as error:
+            self._lost(error)
+        return opened
+
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _usable(self) -> Line:
+        if self._line is None:
+            raise LinkFault(self._why)
+        return self._line
+
+    def _lost(self, error: OSError) -> LinkFault:
+        """The line is closed; it is opened at the next resynchronisation."""
+        line, self._line = self._line, None
+        self._why = reason(error)
+        with contextlib.suppress(OSError):
+            if line is not None:
+                line.close()
+        return LinkFault(self._why)
+
+
+def _head(command: int, address: int, count: int) -> bytes:
+    return bytes([command, count]) + (address // WORD_BYTES).to_bytes(ADDRESS_BYTES, "big")
+
+
+def open_serial(port: str, baud: int = BAUD) -> UartBone:
+    """A serial port by its name. Raises LinkError without pyserial, without the port and without the right to it."""
+    try:
+        import serial  # an extra: only boards need it
+    except ModuleNotFoundError:
+        raise LinkError(explain(f"serial port {port}", "no Python package pyserial", "an installation with the extra "
+                                "board", "pip install 'weft[board]'")) from None
+
+    def open_line() -> Line:
+        try:
+            line = serial.Serial(port, baud, timeout=PATIENCE_SECONDS, write_timeout=1, exclusive=True)
+        except (OSError, ValueError) as error:
+            raise LinkError(_refused(port, error)) from None
+        _answer_at_once(line)
+        return line
+
+    return UartBone(f"serial:{port}", open_line, baud)
+
+
+def _answer_at_once(line: Any) -> None:
+    """USB converters collect bytes for 16 ms unless they are told not to; not every system can."""
+    with contextlib.suppress(AttributeError, OSError, ValueError, NotImplementedError):
+        line.set_low_latency_mode(True)
+
+
+def _refused(port: str, error: Exception) -> str:
+    text = str(error).lower()
+    if "permission" in text:
+        return explain(f"serial port {port}", "no permission to open it", "a port that this user may open",
+                       "join the port's group (sudo usermod -aG dialout $USER, then log in again)")
+    if "exclusively lock" in text or "busy" in text or "temporarily unavailable" in text:
+        return explain(f"serial port {port}", "a port that another program has open", "a free port",
+                       "close the other program")
+    return explain(f"serial port {port}", reason(error), "a serial port of this machine",
+                   "plug the board in and look at ls /dev/serial/by-id")

@@ -1,0 +1,53 @@
+"""Performance samples (docs/architecture.md, "The edges") decoded: what units did over a program, and in which layers.
+
+A sample is a look at one cycle: each handshake is idle (nothing offered), waits (offered and not taken) or is taken.
+For a unit that is an operation to start; for the memory ports it is vectors read and written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+HANDSHAKES = ("array", "accumulator", "dataflow", "dram1", "dram0", "memory_port_b", "memory_port_a", "instruction")
+"""From bit 32 of a sample up, two bits each: valid, ready."""
+FIRST_BIT, COUNTER_MASK = 32, (1 << 32) - 1
+FILLER = COUNTER_MASK
+"""A word that only fills up a packet: program counter all ones, no handshake."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """``program_counter`` [n]; ``valid`` and ``taken`` [n, handshakes]."""
+
+    program_counter: np.ndarray
+    valid: np.ndarray
+    taken: np.ndarray
+
+    @classmethod
+    def decode(cls, words: np.ndarray) -> Samples:
+        """Words (uint64) of the sample port, without those that fill up."""
+        words = np.asarray(words, np.uint64)
+        words = words[words != FILLER]
+        shifts = FIRST_BIT + 2 * np.arange(len(HANDSHAKES), dtype=np.uint64)
+        valid = (words[:, None] >> shifts & np.uint64(1)).astype(bool)
+        ready = (words[:, None] >> (shifts + np.uint64(1)) & np.uint64(1)).astype(bool)
+        return cls((words & np.uint64(COUNTER_MASK)).astype(np.int64), valid, valid & ready)
+
+    def units(self) -> list[dict[str, Any]]:
+        """A row for each handshake: shares of all samples in which it was taken, waited, was idle."""
+        count = max(len(self.program_counter), 1)
+        taken, valid = self.taken.sum(axis=0) / count, self.valid.sum(axis=0) / count
+        return [{"unit": name, "taken": float(taken[index]), "waits": float(valid[index] - taken[index]),
+                 "idle": float(1 - valid[index])} for index, name in enumerate(HANDSHAKES)]
+
+    def layers(self, layers: np.ndarray, names: list[str]) -> list[dict[str, Any]]:
+        """A row for each layer: samples while an instruction of it was the next one. ``layers`` [instructions]: indices
+        into ``names``. Behind the last instruction the last layer drains."""
+        here = layers[np.minimum(self.program_counter, len(layers) - 1)]
+        counts = np.bincount(here, minlength=len(names))
+        total = max(int(counts.sum()), 1)
+        return [{"layer": name, "samples": int(count), "share": float(count / total)}
+                for name, count in zip(names, counts, strict=True)]

@@ -1,0 +1,44 @@
+"""Breaks of the driver: links, bridge, registers, layouts."""
+
+from weft.tb.mutations import Break
+
+BRIDGE = "tb/unit/driver/test_bridge.py"
+DEVICE = "tb/unit/driver/test_device.py"
+LAYOUTS = "tb/unit/runtime/test_layouts.py"
+
+BREAKS = [
+    # -- bridge --
+    Break("bridge_one_reading", "runtime/driver/bridge.py", "pieces = [self._agreed(at, size)",
+          "pieces = [self._once(at, size)", "what is read once is believed", f"{BRIDGE}::test_a_thousand_faults"),
+    Break("bridge_equal_words", "runtime/driver/bridge.py",
+          "first, last = int(differing[0]), int(differing[-1])", "first, last = 0, len(words) - 1",
+          "words are written that are there, and hide that the write went elsewhere",
+          f"{BRIDGE}::test_a_write_that_went_elsewhere_is_seen_though_most_words_were_there"),
+    Break("bridge_no_repair", "runtime/driver/bridge.py", "        self._put(address, words)\n        self.settle()",
+          "        self._put(address, words)", "what a stray damaged stays damaged",
+          f"{BRIDGE}::test_what_a_stray_write_damaged_is_put_right"),
+    Break("bridge_believes", "runtime/driver/bridge.py", "if self._sure and self.shadow.holds(",
+          "if self.shadow.holds(", "words that may be lost are taken to be there",
+          f"{BRIDGE}::test_what_was_lost_meanwhile_is_written_again"),
+    Break("udp_number", "runtime/driver/etherbone.py", " or base != number:", ":",
+          "an answer to an old question is taken", f"{BRIDGE}::test_late_answers_are_known"),
+    # -- machine --
+    Break("run_released", "runtime/driver/register_machine.py", "            self._restore(self._last)\n        raise",
+          "            pass\n        raise", "a run is repeated on what the first one left",
+          f"{DEVICE}::test_runs_through_link_faults"),
+    Break("run_counts", "runtime/driver/register_machine.py", "if instructions != count:", "if instructions > count:",
+          "a program that ran in part counts", f"{DEVICE}::test_a_run_that_was_started_again_is_repeated"),
+    Break("lost_power", "runtime/driver/register_machine.py",
+          "            self.bridge.doubt()\n        self.bridge.settle()",
+          "            pass\n        self.bridge.settle()", "a board without power keeps its memory",
+          f"{DEVICE}::test_a_board_that_lost_its_power_between_two_runs"),
+    Break("other_machine", "runtime/driver/register_machine.py", "        if found != wanted:",
+          "        if found < wanted:", "a larger machine is taken for the model's",
+          f"{DEVICE}::test_another_machine_is_refused"),
+    # -- layouts --
+    Break("layout_rows", "runtime/layouts.py", "row, lane = np.divmod(self.start + c, self.lanes)",
+          "row, lane = c // self.lanes, (self.start + c) % self.lanes", "the start lane does not count for rows",
+          f"{LAYOUTS}::test_features_scattered_over_lanes"),
+    Break("layout_per_lane", "runtime/layouts.py", "return -(-(self.start + self.shape.c) // self.lanes)",
+          "return -(-self.shape.c // self.lanes)", "a batch begins within the one before", f"{LAYOUTS}::test_compact"),
+]

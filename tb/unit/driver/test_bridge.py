@@ -1,0 +1,234 @@
+"""The bridge over links that lose, double, flip and are cut: no wrong memory that is not noticed, and it goes on."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
+from weft.runtime.driver.etherbone import Etherbone
+from weft.runtime.driver.transport import LinkError
+from weft.runtime.driver.uartbone import UartBone
+from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, flip_bits
+
+BASE, WORDS = 0x4000_0000, 512
+FAULTS = 1000
+APART = {"uart": 2200, "udp": 12}
+"""Bytes or packets between two faults."""
+
+Wire = UartWire | UdpWire
+
+
+def link(kind: str, memory: Memory, faults: Faults | None = None) -> tuple[Bridge, Wire]:
+    if kind == "uart":
+        uart = UartWire(memory, faults)
+        return Bridge(UartBone("model", uart.open, sleep=uart.sleep)), uart
+    udp = UdpWire(memory, faults)
+    return Bridge(Etherbone("model", udp, udp.sleep)), udp
+
+
+class Host:
+    """Does random work through a bridge, and knows what memory must hold."""
+
+    def __init__(self, bridge: Bridge, memory: Memory, seed: int) -> None:
+        self.bridge, self.memory, self.random = bridge, memory, random.Random(f"work {seed}")
+        self.expected = memory.words.copy()
+        self.ours = np.zeros(WORDS, bool)
+        self.noticed = 0
+
+    def step(self) -> None:
+        size = self.random.choice([1, 2, 7, 60, 280])
+        first = self.random.randrange(WORDS - size)
+        if self.random.random() < 0.4:
+            found = self.bridge.read(BASE + 4 * first, size)
+            self._look()
+            assert found.tolist() == self.expected[first:first + size].tolist()
+            return
+        self.expected[first:first + size] = self._words(first, size)
+        self.ours[first:first + size] = True
+        self.bridge.write(BASE + 4 * first, self.expected[first:first + size])
+        self._look()
+
+    def _words(self, first: int, size: int) -> np.ndarray:
+        """Random words, and such as hide faults: zeros, small numbers that look like commands, what is there."""
+        kind = self.random.randrange(4)
+        words = np.frombuffer(self.random.randbytes(4 * size), np.uint32).copy()
+        if kind == 1:
+            words[:] = 0
+        elif kind == 2:
+            words &= 0x0303_0303
+        elif kind == 3:
+            keep = words & 1 == 0
+            words[keep] = self.expected[first:first + size][keep]
+        return words
+
+    def _look(self) -> None:
+        """All that we wrote is there; the rest may differ only when the bridge says so."""
+        if self.bridge.strays != self.noticed:
+            self.noticed = self.bridge.strays
+            self.expected[~self.ours] = self.memory.words[~self.ours]
+        wrong = np.flatnonzero(self.expected != self.memory.words)
+        assert not len(wrong), f"words {wrong[:8]} are wrong, and nobody noticed"
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_a_thousand_faults(kind: str) -> None:
+    memory = Memory(BASE, WORDS)
+    faults = Faults(1, FAULTS, APART[kind], flip_bits)
+    bridge, _ = link(kind, memory, faults)
+    host = Host(bridge, memory, 1)
+    while faults.left:
+        host.step()
+    for _ in range(5):
+        host.step()
+    assert sum(faults.seen.values()) == FAULTS and min(faults.seen.values()) > 100
+    assert bridge.faults > FAULTS / 4 and bridge.strays > 10
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_each_kind_of_fault_alone(kind: str, seed: int) -> None:
+    """Faults of one kind, so that none hides behind another."""
+    for fault in ("drop", "flip", "duplicate", "cut"):
+        memory = Memory(BASE, WORDS)
+        faults = Faults(seed, 15, APART[kind], flip_bits, [fault])
+        bridge, _ = link(kind, memory, faults)
+        host = Host(bridge, memory, seed)
+        while faults.left:
+            host.step()
+
+
+def test_without_faults_nothing_is_repeated() -> None:
+    for kind in ("uart", "udp"):
+        memory = Memory(BASE, WORDS)
+        bridge, _ = link(kind, memory)
+        host = Host(bridge, memory, 9)
+        for _ in range(40):
+            host.step()
+        assert bridge.faults == bridge.strays == 0
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_unplugged_and_plugged_again(kind: str) -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link(kind, memory)
+    words = np.arange(1, 201, dtype=np.uint32)
+    bridge.write(BASE, words)
+    wire.plugged, strays = False, bridge.strays
+    began = wire.now
+    for _ in range(2):
+        with pytest.raises(LinkError, match="no whole answer"):
+            bridge.read(BASE, 4)
+        with pytest.raises(LinkError):
+            bridge.write(BASE + 1024, words)
+    assert wire.now - began < 20, "the host hung"
+    wire.plugged = True
+    memory.words[:] = 0  # it was without power
+    assert bridge.read(BASE, 2).tolist() == [0, 0]
+    assert bridge.strays > strays, "the bridge knows that memory may be lost"
+    bridge.settle()
+    assert memory.words[:200].tolist() == memory.words[256:456].tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("kind", ["uart", "udp"])
+def test_nobody_there(kind: str) -> None:
+    bridge, wire = link(kind, Memory(BASE, WORDS))
+    wire.faults = Faults(1, 10**9, 1, flip_bits, ["cut"], 1e9)
+    with pytest.raises(LinkError, match="link model: found no whole answer, 12 times.*way out: look at cable"):
+        bridge.read(BASE, 1)
+    assert wire.now < 10
+
+
+def test_released_words_are_left_alone() -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link("uart", memory)
+    bridge.write(BASE, np.arange(10, dtype=np.uint32))
+    bridge.release(BASE + 8, 2)
+    memory.words[:5] = 99
+    bridge.repair()
+    assert memory.words[:6].tolist() == [0, 1, 99, 99, 4, 5]
+
+
+@pytest.mark.parametrize(("address", "size"), [(0, 1), (1, 2), (3, 2), (2, 9), (4, 8), (5, 0), (4, 0)])
+def test_bytes_at_any_address(address: int, size: int) -> None:
+    memory = Memory(BASE, WORDS)
+    memory.words[:] = 0x11223344
+    bridge, _ = link("udp", memory)
+    before = memory.words.tobytes()
+    content = bytes(range(1, size + 1))
+    write_bytes(bridge, BASE + address, content)
+    assert memory.words.tobytes() == before[:address] + content + before[address + size:]
+    assert read_bytes(bridge, BASE + address, size) == content
+
+
+def test_what_was_lost_meanwhile_is_written_again() -> None:
+    """Words that a write finds kept are not believed where anything may be wrong."""
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link("udp", memory)
+    words = np.arange(50, dtype=np.uint32)
+    bridge.write(BASE, words)
+    memory.words[:] = 7
+    bridge.write(BASE, words)
+    assert memory.words[0] == 7, "nothing said that it was lost"
+    bridge.doubt()
+    bridge.write(BASE, words)
+    assert memory.words[:50].tolist() == words.tolist()
+
+
+ATTACK = np.array([5, 0x0101_1000, 0x0064_DEAD, 0xBEEF_0000, 0, 0, 0, 0], np.uint32)
+"""From the second word on these are the bytes of a command that writes 0xDEADBEEF to word 100."""
+
+
+def shortened_once(bridge: Bridge, wire: UartWire) -> None:
+    """Damage the length of the first write of eight words: the far end takes seven of them for commands."""
+    sent, transport = [], bridge.transport
+    write = transport.write
+
+    def damaged(byte: int) -> list[int]:
+        sent.append(byte)
+        return [1] if len(sent) == 2 and byte == 8 else [byte]
+
+    def watched(address: int, words: np.ndarray) -> None:
+        wire.carry = damaged  # type: ignore[method-assign]
+        write(address, words)
+
+    transport.write = watched  # type: ignore[method-assign]
+
+
+def test_a_write_that_went_elsewhere_is_seen_though_most_words_were_there() -> None:
+    """Were all eight words sent, seven of them would be right before and after: a look would see nothing wrong."""
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link("uart", memory)
+    assert isinstance(wire, UartWire)
+    memory.words[:8] = ATTACK
+    memory.words[0] = 4
+    shortened_once(bridge, wire)
+    bridge.write(BASE, ATTACK)
+    assert memory.words[:8].tolist() == ATTACK.tolist()
+    assert memory.words[100] == 0 or bridge.strays
+
+
+def test_what_a_stray_write_damaged_is_put_right() -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link("uart", memory)
+    assert isinstance(wire, UartWire)
+    bridge.write(BASE + 400, np.array([77], np.uint32))
+    memory.words[:8] = 1
+    shortened_once(bridge, wire)
+    bridge.write(BASE, ATTACK)
+    assert bridge.strays == 1
+    assert memory.words[100] == 77 and memory.words[:8].tolist() == ATTACK.tolist()
+
+
+def test_late_answers_are_known() -> None:
+    """An answer to an earlier question of the same length is not taken for that to this one."""
+    memory = Memory(BASE, WORDS)
+    wire = UdpWire(memory)
+    transport = Etherbone("model", wire, wire.sleep)
+    memory.words[:2] = 1, 2
+    assert transport.read(BASE, 1).tolist() == [1]
+    wire._input.append(wire._answers(bytes.fromhex("4e6f104400000000000f0001") + (1).to_bytes(4, "big")
+                                     + BASE.to_bytes(4, "big"))[0])
+    assert transport.read(BASE + 4, 1).tolist() == [2]

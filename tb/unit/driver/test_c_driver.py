@@ -1,0 +1,213 @@
+"""The C driver, compiled as strictly as the compiler can, against the golden machine behind registers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import Status
+from weft.hw.contract.isa import Cause, DataFlow, Isa
+from weft.hw.control.sampler import HANDSHAKE_NAMES, INVALID_SAMPLE
+from weft.hw.flow.reports import c_header
+from weft.runtime.driver.simulated import SimulatedTransport
+from weft.runtime.elements import pack
+from weft.runtime.manifest import TModel
+from weft.runtime.session import Session
+from weft.tb.bench.register_model import RegisterModel, litex_model
+from weft.tb.unit.driver.test_device import ODD, TINY, adder, inputs_for
+from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
+
+SOURCE = Path(__file__).parents[3] / "boards" / "driver" / "c"
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-O1"]
+OK, NO_MACHINE, OTHER_MACHINE, BUSY, UNALIGNED, NOT_WRITTEN, SILENT, TIMEOUT, STOPPED = range(9)
+
+Read = CFUNCTYPE(c_uint32, c_void_p, c_uint64)
+Write = CFUNCTYPE(None, c_void_p, c_uint64, c_uint32)
+Pause = CFUNCTYPE(None, c_void_p)
+
+
+class CBus(Structure):
+    _fields_ = [("read", Read), ("write", Write), ("pause", Pause), ("context", c_void_p)]
+
+
+class CPlace(Structure):
+    _fields_ = [("bus", c_uint64), ("machine", c_uint64)]
+
+
+class CDevice(Structure):
+    _fields_ = [("bus", CBus), ("registers", c_uint64), ("dram0", CPlace), ("dram1", CPlace), ("program", CPlace),
+                ("looks", c_uint32), ("status", c_uint32), ("cause", c_uint32), ("program_counter", c_uint32),
+                ("cycles", c_uint64), ("instructions", c_uint64)]
+
+
+class CSample(Structure):
+    _fields_ = [("program_counter", c_uint32), ("valid", c_uint8), ("ready", c_uint8)]
+
+
+class CProfile(Structure):
+    _fields_ = [("samples", c_uint64), ("offered", c_uint64 * 8), ("taken", c_uint64 * 8)]
+
+
+def compiled(folder: Path, arch: Arch) -> Any:
+    """The driver for a machine, as a library."""
+    (folder / "weft.h").write_text(c_header(arch))
+    library = folder / "driver.so"
+    compiler = shutil.which("gcc") or "cc"
+    subprocess.run([compiler, *STRICT, "-shared", "-fPIC", f"-I{folder}", f"-I{SOURCE}", "-o", library,
+                    SOURCE / "weft_driver.c"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+class Board:
+    """The C driver's device, on words that ``read`` and ``write`` reach."""
+
+    def __init__(self, library: Any, read: Any, write: Any, pause: Any = lambda: None) -> None:
+        self.library, self.device = library, CDevice()
+        self._bus = CBus(Read(lambda _, address: read(address)), Write(lambda _, address, word: write(address, word)),
+                         Pause(lambda _: pause()), None)
+
+    def open(self, registers: int, *places: tuple[int, int]) -> int:
+        library = self.library
+        library.weft_open.argtypes = [POINTER(CDevice), POINTER(CBus), c_uint64, CPlace, CPlace, CPlace]
+        return library.weft_open(byref(self.device), byref(self._bus), registers, *(CPlace(*place) for place in places))
+
+    def call(self, name: str, memory: str, address: int, content: Any, count: int) -> int:
+        function = getattr(self.library, name)
+        function.argtypes = [POINTER(CDevice), POINTER(CPlace), c_uint64, c_void_p, c_size_t]
+        return function(byref(self.device), byref(getattr(self.device, memory)), address, content, count)
+
+    def load(self, program: bytes) -> tuple[int, int]:
+        size = c_uint32()
+        self.library.weft_load.argtypes = [POINTER(CDevice), c_void_p, c_size_t, POINTER(c_uint32)]
+        return self.library.weft_load(byref(self.device), program, len(program), byref(size)), size.value
+
+    def run(self, size: int) -> int:
+        return self.library.weft_run(byref(self.device), c_uint32(size))
+
+
+PLACES = ((0x4000_0000, 0), (0x4002_0000, 0x2_0000), (0x4004_0000, 0x4_0000))
+
+
+def board_of(library: Any, model: RegisterModel) -> Board:
+    return Board(library, model.read, model.write)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return compiled(tmp_path_factory.mktemp("c"), TINY)
+
+
+def run_adder(board: Board, made: TModel, number: int) -> list[list[int]]:
+    """Everything that a user of the driver does for one image."""
+    arch = made.arch
+    base, vectors = made.consts[0]
+    assert board.call("weft_write", "dram1", base, vectors.tobytes(), len(vectors)) == OK
+    image = inputs_for(made, number)["x"].astype(arch.number.storage_dtype)
+    assert board.call("weft_write", "dram0", 0, image.tobytes(), SIZE) == OK
+    result, size = board.load(made.program)
+    assert result == OK
+    assert board.run(size) == OK
+    answer = ctypes.create_string_buffer(SIZE * arch.vector_bytes)
+    assert board.call("weft_read", "dram0", OUTPUT_BASE, answer, SIZE) == OK
+    return np.frombuffer(answer.raw, arch.number.storage_dtype).reshape(SIZE, -1).tolist()
+
+
+@pytest.mark.parametrize("arch", [TINY, ODD], ids=["lanes2", "lanes3"])
+def test_the_c_driver_computes_what_golden_computes(arch: Arch, tmp_path: Path) -> None:
+    made = adder(tmp_path, arch)
+    board = board_of(compiled(tmp_path, arch), litex_model(arch))
+    assert board.open(0x9000_0000, *PLACES) == OK
+    for number in range(3):
+        expected = Session(made).run(inputs_for(made, number), raw=True).outputs["y"]
+        assert run_adder(board, made, number) == expected.tolist()
+        assert board.device.cycles
+        assert board.device.instructions == len(made.program) // Isa(arch).instruction_bytes + 3
+
+
+@pytest.mark.slow
+def test_the_c_driver_drives_the_simulated_machine(tmp_path: Path, tiny: Any) -> None:
+    made, machine = adder(tmp_path), SimulatedTransport(TINY)
+
+    def write(address: int, word: int) -> None:
+        machine.write(address, np.array([word], np.uint32))
+
+    try:
+        board = Board(tiny, lambda address: int(machine.read(address, 1)[0]), write, lambda: machine.pause(1e-3))
+        regions = machine.memory_map.regions
+        assert board.open(0, *((regions[name].bus, 0) for name in ("dram0", "dram1", "program"))) == OK
+        expected = Session(made).run(inputs_for(made, 1), raw=True).outputs["y"]
+        assert run_adder(board, made, 1) == expected.tolist()
+        assert board.device.cycles > 50
+    finally:
+        machine.close()
+
+
+def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
+    model = litex_model(TINY)
+    board = board_of(tiny, model)
+    assert board.open(0x9000_0000, (0x4000_0002, 0), *PLACES[1:]) == UNALIGNED
+    assert board.open(0x9000_0000, (0x4000_0000, 0x8000), *PLACES[1:]) == UNALIGNED
+    assert board.open(0x4000_0000, *PLACES) == NO_MACHINE
+    model.values["SIMD"] += 1
+    assert board.open(0x9000_0000, *PLACES) == OTHER_MACHINE
+    model.values["SIMD"] -= 1
+    model.status = 1 << Status.RUNNING
+    model.hangs = True
+    assert board.open(0x9000_0000, *PLACES) == BUSY
+    model.status = 0
+    assert board.open(0x9000_0000, *PLACES) == OK
+    made = adder(tmp_path)
+    board.device.looks = 10
+    assert board.load(b"1234")[0] == UNALIGNED
+    assert board.run(board.load(made.program)[1]) == TIMEOUT
+    model.hangs = False
+    isa = Isa(TINY)
+    bad = isa.assemble([isa.no_op(), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 15, 2)])
+    assert board.run(board.load(bad)[1]) == STOPPED
+    assert (board.device.cause, board.device.program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
+    assert board.call("weft_write", "dram0", 1 << 20, b"1234", 1) == NOT_WRITTEN  # behind the end of memory
+    model._command = lambda word: None  # type: ignore[method-assign]
+    assert board.run(5) == SILENT
+    tiny.weft_error.restype = ctypes.c_char_p
+    names = [tiny.weft_error(number).decode() for number in range(11)]
+    assert names[0] == "ok" and names[STOPPED] == "stopped" and names[9:] == ["unknown"] * 2
+
+
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_packing_in_c(tiny: Any, channels: int) -> None:
+    tensor = np.random.default_rng(channels).integers(-32768, 32768, (channels, 3, 4)).astype(np.int32)
+    tiny.weft_vectors.restype = c_size_t
+    size = tiny.weft_vectors(c_size_t(channels), c_size_t(3), c_size_t(4))
+    content = ctypes.create_string_buffer(size * TINY.vector_bytes)
+    sizes = [c_size_t(channels), c_size_t(3), c_size_t(4)]
+    tiny.weft_pack(tensor.ctypes.data_as(POINTER(c_int32)), *sizes, content)
+    assert np.frombuffer(content.raw, "<i2").reshape(-1, 2).tolist() == pack(tensor, 2).tolist()
+    back = np.zeros_like(tensor)
+    tiny.weft_unpack(content, *sizes, back.ctypes.data_as(POINTER(c_int32)))
+    assert back.tolist() == tensor.tolist()
+
+
+def test_samples_in_c(tiny: Any) -> None:
+    names = re.findall(r"WEFT_SAMPLE_(\w+),", (SOURCE / "weft_driver.h").read_text())
+    assert tuple(name.lower() for name in names) == HANDSHAKE_NAMES
+    sample, profile = CSample(), CProfile()
+    word = 77 | 0b11 << 32 | 0b01 << 34 | 0b10 << 46  # array runs, accumulators wait, nothing for the decoder
+    assert tiny.weft_decode_sample(c_uint64(word), byref(sample)) == 1
+    assert (sample.program_counter, sample.valid, sample.ready) == (77, 0b11, 0b1000_0001)
+    tiny.weft_profile_add(byref(profile), byref(sample))
+    assert (profile.samples, list(profile.offered), list(profile.taken)) == (
+        1, [1, 1, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0])
+    assert tiny.weft_decode_sample(c_uint64(INVALID_SAMPLE), byref(sample)) == 0
+
+
+def test_no_heap() -> None:
+    assert not re.search(r"\b(malloc|calloc|realloc|free|alloca)\b", (SOURCE / "weft_driver.c").read_text())
