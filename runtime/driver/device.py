@@ -25,6 +25,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import Backend
 from weft.runtime.driver.targets import Target, open_target
+from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
 from weft.runtime.session import RunResult, Session
 
@@ -118,12 +119,14 @@ class Device:
         return self._backend
 
     # -- models ----------------------------------------------------------------------------------------------------
-    def load(self, model: Network | Path | str, arch: Arch | None = None) -> Network:
+    def load(self, model: Network | TModel | Path | str, arch: Arch | None = None) -> Network:
         """A network, or the path of a ``.tmodel``, for the runs that follow; those under way end first. ``arch``: of a
         device whose name does not say it, instead of the model's own.
 
         Raises WeftError for a model that this machine does not run, or has too little memory for.
         """
+        if isinstance(model, TModel):
+            model = Network.of(model)
         loaded = model if isinstance(model, Network) else Network.load(model)
         self.synchronize()
         self._session, self._backend = None, None

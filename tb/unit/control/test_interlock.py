@@ -123,7 +123,7 @@ def expected(issued: Issued) -> dict[str, Any]:
     if unit == "move_in":
         return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
     if unit != "simd":
-        place = {name: fields[name] for name in ("cache", "dram1") if name in fields}
+        place: dict[str, Any] = {name: fields[name] for name in ("cache", "dram1") if name in fields}
         window = WINDOWS[fields.get("dram1", int(unit.startswith("dram1")))]
         return {**tile, "dram": walks[1], "window": window, **place}
     width, accumulator_bits = 2, (1 << ARCH.accumulator_address_width) - 1

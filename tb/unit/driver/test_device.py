@@ -21,7 +21,6 @@ from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.errors import ModelError
 from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model
