@@ -24,17 +24,18 @@ BAD, GOOD = 100, 200
 """DRAM addresses: a vector whose bytes answer with an error, and where results go."""
 
 
-def data() -> np.ndarray:
-    return np.arange(2 * COUNT).reshape(COUNT, 2) + 1
+def data(arch: Arch = ARCH) -> np.ndarray:
+    return np.arange(arch.array_size * COUNT).reshape(COUNT, arch.array_size) + 1
 
 
 def run(*programs: list[Instruction], arch: Arch = ARCH,
         **memories: MemorySettings) -> tuple[list[RtlResult], Dram, Dram]:
     """Programs one after another with a soft reset between; the first with the memories behaving as told by name."""
     dram0, dram1 = Dram(arch), Dram(arch)
-    dram0.write(0, data())
+    dram0.write(0, data(arch))
     settings: list[Mapping[str, MemorySettings]] = [memories, *[{}] * (len(programs) - 1)]
-    results = run_many_on_rtl(arch, [ISA.assemble(program) for program in programs], dram0, dram1, memories=settings)
+    codes = [Isa(arch).assemble(program) for program in programs]
+    results = run_many_on_rtl(arch, codes, dram0, dram1, memories=settings)
     return results, dram0, dram1
 
 
@@ -59,17 +60,17 @@ def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
 @pytest.mark.parametrize(("flow", "cause"), [
     (DataFlow.DRAM0_TO_LOCAL, Cause.DRAM0_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM0, Cause.DRAM0_WRITE_RESPONSE),
     (DataFlow.DRAM1_TO_LOCAL, Cause.DRAM1_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM1, Cause.DRAM1_WRITE_RESPONSE)])
-@pytest.mark.parametrize("arch", [ARCH, ARCH.replace(register_slices=1)], ids=["", "slices"])
+@pytest.mark.parametrize("arch", [ARCH, ARCHS["lanes4_slices"]], ids=["", "slices"])
 def test_error_response_stops_with_cause_and_program_counter(arch: Arch, flow: DataFlow, cause: Cause) -> None:
-    low = BAD * ARCH.vector_bytes
+    low = BAD * arch.vector_bytes
     settings = MemorySettings(error_lo=low, error_hi=low + 8)
     bad = [*copy(GOOD), ISA.no_op(), ISA.data_move(flow, 16, BAD - 2, COUNT), *[ISA.no_op()] * 200, *copy(300)]
     (stopped, after), dram0, _ = run(bad, copy(400, GOOD), arch=arch, dram0=settings, dram1=settings)
     assert (stopped.error_cause, stopped.error_program_counter) == (cause, 3)
-    assert np.array_equal(dram0.read(GOOD, COUNT), data()), "what came before is done"
+    assert np.array_equal(dram0.read(GOOD, COUNT), data(arch)), "what came before is done"
     assert not dram0.read(300, COUNT).any(), "what came behind is not"
     assert after.error_cause is Cause.NONE
-    assert np.array_equal(dram0.read(400, COUNT), data()), "a soft reset brings the machine back"
+    assert np.array_equal(dram0.read(400, COUNT), data(arch)), "a soft reset brings the machine back"
 
 
 def test_error_response_to_a_program_read_stops() -> None:
