@@ -13,10 +13,11 @@ from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
-from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tb.compile.run_model import ModelMaker, run_float, signal_to_noise
+from weft.tb.random import network_rule
 
-ARCH = BASE.replace(dram0_depth=1 << 14, dram1_depth=1 << 14, local_depth=1024, accumulator_depth=256, lut_count=2,
-                    lut_depth=64, simd_registers_depth=3)
+ARCH = network_rule.ARCHS["lanes3"]
+"""The random networks' tests build its simulator too."""
 
 
 def tables(maker: ModelMaker) -> None:

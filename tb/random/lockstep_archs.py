@@ -7,8 +7,9 @@ from weft.hw.contract.arch import EVERY_STEP, SEPARATE, SHARED, Arch
 
 
 def lockstep_archs() -> dict[str, Arch]:
-    """Name -> machine. The presets among them are those that the networks' tests simulate too."""
-    tiny = Arch.load("tiny").replace(dram0_depth=1024, dram1_depth=1024)
+    """Name -> machine. Tests that need a simulator take one of these or of ``network_rule.py``: to build one costs a
+    minute. The presets among them are those that the networks' tests simulate too."""
+    tiny = Arch.load("tiny").replace(local_depth=128, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024)
     return {
         "lanes2": tiny,
         "lanes3_every_step": tiny.replace(

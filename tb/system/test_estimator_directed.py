@@ -12,12 +12,12 @@ import pytest
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.golden.dram import Dram
-from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
+from weft.tb.random.lockstep_archs import lockstep_archs
 
-ARCH = Arch.load("tiny").replace(local_depth=128, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024)
+ARCH = lockstep_archs()["lanes2"]
 ISA = Isa(ARCH)
 LATENCY = 20
 
