@@ -147,12 +147,13 @@ def test_bytes_with_channels_last(tmp_path: Path) -> None:
              helper.make_node("Conv", ["t", "w"], ["c"], kernel_shape=[3, 3])]
     path = saved(tmp_path / "bytes.onnx", nodes, {"image": (TensorProto.UINT8, [1, 8, 8, 3])},
                  {"c": (TensorProto.FLOAT, 4)},
-                 {"mean": np.float32([120, 110, 100]), "scale": np.array(1 / 64, np.float32), "w": normal(4, 3, 3, 3)})
+                 {"mean": np.array([120, 110, 100], np.float32),
+                  "scale": np.array(1 / 64, np.float32), "w": normal(4, 3, 3, 3)})
     images = RNG.integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
     network = check(path, {"image": images}, 2)
     assert network.signature.inputs[0].type == "uint8"
-    assert np.array_equal(*(Session(network).run({"image": images.astype(kind)}).outputs["c"]
-                            for kind in (np.uint8, np.float64))), "whole numbers in another type"
+    found = [Session(network).run({"image": images.astype(kind)}).outputs["c"] for kind in (np.uint8, np.float64)]
+    assert np.array_equal(found[0], found[1]), "whole numbers in another type"
     with pytest.raises(Exception, match="values of input 'image': found float64, 0.5 .. 0.5; allowed: numbers of the"):
         Session(network).run({"image": np.full((8, 8, 3), 0.5)})
     with pytest.raises(CompileError, match="calibration array 'image': found float32"):

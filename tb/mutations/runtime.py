@@ -65,7 +65,7 @@ BREAKS = [
     Break("cli_mismatch", "cli/main.py", "return _say(error, MISMATCH)", "return _say(error, USER_ERROR)",
           "a difference between RTL and golden ends as a user's mistake",
           f"{CLI}::test_difference_names_address_lane_and_values_and_exits_2"),
-    Break("cli_integer", "cli/main.py", "int(value) if INTEGER.fullmatch(value) else value", "value",
+    Break("cli_integer", "cli/options.py", "int(value) if INTEGER.fullmatch(value) else value", "value",
           "numbers of --set are taken for text", f"{CLI}::test_set_changes_the_machine"),
     Break("cli_latency", "cli/main.py", "DramTiming(latency, latency)", "DramTiming(latency)",
           "--latency is forgotten for writes", f"{CLI}::test_estimate_knows_slower_memory"),
