@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
@@ -134,6 +135,8 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
     assembled."""
     count, height, width = pixels.shape
     terms = _terms(pixels, channels)
+    if len(terms) > PIECES:
+        raise _too_many(state, node)
     keys, group = np.unique(np.stack([term[1] for term in terms]).reshape(-1, height * width), axis=1,
                             return_inverse=True)
     group = group.reshape(height, width)
@@ -147,11 +150,15 @@ def _pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channel
                                  (selections == FILL).all(0), fill),
                           PartPlace(0, rows.first * width + columns.first, rows.stride * width, columns.stride)))
             if len(parts) > PIECES:
-                raise state.refusal(node, "rearrangement of elements", f"more than {PIECES} pieces",
-                                    f"at most {PIECES} boxes of pixels to be copied")
+                raise _too_many(state, node)
     if len(parts) == 1:
         return parts[0][0]
     return state.assemble(node, parts, (1, count, height, width), "assembled")
+
+
+def _too_many(state: Rewrite, node: Node) -> CompileError:
+    return state.refusal(node, "rearrangement of elements", f"more than {PIECES} pieces",
+                         f"at most {PIECES} boxes of pixels to be copied")
 
 
 def _terms(pixels: np.ndarray, channels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
