@@ -81,12 +81,16 @@ def window_width(arch: Arch) -> int:
     return max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
 
 
+def dram_place(arch: Arch) -> dict[str, int]:
+    """Fields that say where a DRAM operand lies: ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``,
+    where both windows share a port: which of the two it is."""
+    return {"window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
+
+
 def dram_layout(arch: Arch) -> data.StructLayout:
-    """DRAM to local memory or back. ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, where both
-    windows share a port: which of the two it is."""
+    """DRAM to local memory or back."""
     return data.StructLayout({
-        **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width),
-        "window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {}),
+        **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width), **dram_place(arch),
     })
 
 
