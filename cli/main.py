@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 import typer
 
-from weft.cli import console, streams
+from weft.cli import board, console, streams
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
@@ -36,6 +36,7 @@ INTEGER = re.compile("-?[0-9]{1,20}")
 app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
+app.add_typer(board.app, name="board")
 
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
 FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write into.")]

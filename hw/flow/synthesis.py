@@ -140,6 +140,37 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
                                 "a script that runs to its end", f"read {folder / name}.log"))
 
 
+def _multipliers(text: str, family: str, width: int) -> str:
+    """Verilog of the blocks that the multipliers of the RTLIL ``text`` become."""
+    return ecp5.dsp_multipliers(text, width) if family == "ecp5" else ""
+
+
+def _mapping(family: str, top: str, folder: Path, multipliers: str, hide: tuple[str, ...]) -> list[str]:
+    """yosys's own synthesis of ``top``, with our adders and multipliers put in on the way; the files that it needs are
+    written into ``folder``."""
+    (folder / "adders.v").write_text(_ADDERS)
+    (folder / "multipliers.v").write_text(multipliers)
+    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
+    synth = _SYNTH[family].format(top=top)
+    narrow, fine = _STEPS[family]
+    return [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
+            f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
+            f"{synth} -run map_luts:"]
+
+
+def synthesize_shell(folder: Path, machine: str, shell: str, width: int) -> None:
+    """Netlist ``folder``/ecp5.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``), whose
+    scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
+
+    The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers.
+    """
+    text = (folder / machine).read_text()
+    script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v",
+              *_mapping("ecp5", shell, folder, _multipliers(text, "ecp5", width), ()), "write_json ecp5.json",
+              "tee -o ecp5.stat stat -json"]
+    run_yosys("\n".join(script) + "\n", folder, "ecp5")
+
+
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:
     """Counts by block of the machine (``rest``: what joins them); the netlist is left in ``folder``/<family>.json.
 
@@ -160,16 +191,8 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
-    (folder / "adders.v").write_text(_ADDERS)
-    multipliers = ecp5.dsp_multipliers(text, arch.number.width) if family == "ecp5" else ""
-    (folder / "multipliers.v").write_text(multipliers)
-    place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
-    synth = _SYNTH[family].format(top=top)
-    narrow, fine = _STEPS[family]
-    script += [f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
-               f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
-               f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
-               f"tee -o {family}.stat stat -json"]
+    script += _mapping(family, top, folder, _multipliers(text, family, arch.number.width), hide)
+    script += ["check -assert", f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
