@@ -1,6 +1,7 @@
 # Every target sets up what it needs by itself. `make help` lists them.
 ARCH ?= pynq
 DEMO_ARCH ?= pynq
+BOARD ?= ecpix5
 SYNTH ?=
 MHZ ?= 90
 JOBS ?= auto
@@ -12,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -24,7 +25,7 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,board]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board]'
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
@@ -66,6 +67,12 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
+
+bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open tools alone (some 20 minutes)
+	@$(PY) -m weft.cli.main board build $(BOARD)
+
+flash: $(READY)  ## load the bitstream of BOARD
+	@$(PY) -m weft.cli.main board flash $(BOARD)
 
 docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchmarks left in build/bench/
 	@$(PY) scripts/docs.py $(if $(MEASURED),--measured)

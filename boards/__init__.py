@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.boards import arty, ecpix5, pynq, ultra96, zcu104
+from weft.boards import arty, colorlight_i9, ecpix5, pynq, ultra96, ulx3s, zcu104
 from weft.boards.board import Board
 
-BOARDS: dict[str, Board] = {module.BOARD.arch: module.BOARD for module in (arty, ecpix5, pynq, ultra96, zcu104)}
+BOARDS: dict[str, Board] = {module.BOARD.arch: module.BOARD for module in
+                            (arty, colorlight_i9, ecpix5, pynq, ultra96, ulx3s, zcu104)}
 """By preset."""
 ASSUMED_HZ = 100e6
 """The clock of machines without a board."""

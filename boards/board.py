@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """A DRAM chip as LiteDRAM knows it. ``phy`` and ``module``: classes of ``litedram.phy`` and ``litedram.modules``.
+    ``rate``: the machine's clock to the chip's, and ``phases``: commands that the PHY takes in one clock of the
+    machine."""
+
+    kind: str
+    """``SDR`` or ``DDR3``."""
+    phy: str
+    module: str
+    rate: str
+    phases: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
+
+    ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are errors.
+    """
+
+    platform: str
+    clocks: str
+    clock_hz: float
+    memory: Memory
+    platform_options: Mapping[str, str] = field(default_factory=dict)
+    clock_options: Mapping[str, object] = field(default_factory=dict)
+    baud: int = 3_000_000
+    ethernet: str | None = None
+    """``module:class`` of the Ethernet PHY, where Etherbone can be had beside the UART."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +52,10 @@ class Board:
     clock_hz: float
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None where it does not have the board."""
+    shell: Shell | None = None
+    """None: no bitstream of ours yet."""
+    flash_name: str | None = None
+    """The board in openFPGALoader's list."""
 
     @property
     def chip(self) -> str:

@@ -1,6 +1,12 @@
-"""LambdaConcept ECPIX-5 85F."""
+"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3, UART and gigabit Ethernet."""
 
-from weft.boards.board import Board
+from weft.boards.board import Board, Memory, Shell
 
-BOARD = Board(name="LambdaConcept ECPIX-5 85F", arch="ecpix5", part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
-              clock_hz=90e6, platform="amaranth_boards.ecpix5:ECPIX585Platform")
+BOARD = Board(
+    name="LambdaConcept ECPIX-5 85F", arch="ecpix5", part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
+    clock_hz=90e6, platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
+    shell=Shell(
+        platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
+        clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,
+        memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2),
+        ethernet="liteeth.phy.ecp5rgmii:LiteEthPHYRGMII"))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from weft.cli import console, streams
+from weft.cli import board, console, streams
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
 from weft.cli.inspecting import inspect_command
@@ -51,6 +51,7 @@ FINE, MISMATCH = 0, 2
 app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
+app.add_typer(board.app, name="board")
 
 app.command("compile")(compile_command)
 app.command("inspect")(inspect_command)

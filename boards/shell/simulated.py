@@ -1,0 +1,70 @@
+"""A board's shell for a simulator: the same bus, bridge and LiteDRAM controller, its chip as LiteDRAM's model.
+
+    python -m weft.boards.shell.simulated BOARD FOLDER ARCH
+
+In ``FOLDER`` itself: LiteX leaves the contents of memories where it runs.
+Bytes of the UART come and go through ports of their own: a simulated serial line takes some hundred cycles a byte.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from litedram import modules
+from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.sim import SimPlatform
+from litex.gen import ClockDomain, LiteXModule
+from litex.soc.cores.uart import RS232PHYModel, UARTBone
+from litex.soc.integration.export import get_csr_json
+
+from weft.boards import BOARDS
+from weft.boards.board import Board, Memory
+from weft.boards.shell.generate import SHELL, description, machine_of
+from weft.boards.shell.soc import ShellSoC
+from weft.hw.contract.arch import Arch
+
+IO = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)),
+      ("serial", 0, *(Subsignal(f"{side}_{name}", Pins(8 if name == "data" else 1))
+                      for side in ("source", "sink") for name in ("valid", "ready", "data")))]
+DATA_BITS = 16
+"""Of the boards' chips."""
+
+
+class Clocks(LiteXModule):
+    def __init__(self, platform: Any) -> None:
+        self.cd_sys = ClockDomain()
+        self.comb += [self.cd_sys.clk.eq(platform.request("sys_clk")), self.cd_sys.rst.eq(platform.request("sys_rst"))]
+
+
+class SimulatedShell(ShellSoC):
+    def make_memory(self, memory: Memory) -> tuple[Any, Any]:
+        clock = int(self.sys_clk_freq)
+        settings = get_sdram_phy_settings(memtype=memory.kind, data_width=DATA_BITS, clk_freq=clock)
+        chip = getattr(modules, memory.module)(clock, f"1:{settings.nphases}")
+        return SDRAMPHYModel(module=chip, settings=settings, clk_freq=clock), chip
+
+    def add_links(self, board: Board) -> None:
+        phy = RS232PHYModel(self.platform.request("serial"))
+        bridge = UARTBone(phy=phy, clk_freq=int(self.sys_clk_freq), address_width=32)
+        self.add_module(name="uartbone_phy", module=phy)
+        self.add_module(name="uartbone", module=bridge)
+        self.bus.add_master(name="uartbone", master=bridge.wishbone)
+
+
+def generate(board: Board, arch: Arch, folder: Path) -> None:
+    """``shell.v`` with top module ``shell`` around ``weft_top``, which is not in it, and ``shell.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    platform = SimPlatform("SIM", IO)
+    soc = SimulatedShell(board, machine_of(arch, folder), platform, Clocks(platform))
+    soc.finalize()
+    platform.get_verilog(soc, name=SHELL).write(str(folder / f"{SHELL}.v"))
+    registers = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
+    (folder / "shell.json").write_text(json.dumps(description(board, arch, soc, registers), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    generate(BOARDS[sys.argv[1]], Arch.load(sys.argv[3]), Path(sys.argv[2]))

@@ -1,0 +1,141 @@
+"""The shell as a LiteX design: no processor, the host is the bus's master.
+
+::
+
+    UART (and Ethernet) -- bridge -- Wishbone bus -+- DRAM (main_ram)      LiteDRAM controller -- PHY -- chip
+                                                   +- control registers        |     |     |
+                                                   |  of LiteDRAM and PHY     AXI4 masters of the machine
+                                                   +- AXI4-Lite of the machine
+
+All AXI masters see the DRAM from address 0; the bus sees it at ``main_ram``. The host starts the memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl._ir import PortDirection
+from litedram import modules, phy
+from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
+from litex.gen import ClockSignal, Instance, ResetSignal
+from litex.soc.integration.soc import SoCRegion
+from litex.soc.integration.soc_core import SoCMini
+from litex.soc.interconnect import axi
+
+from weft.boards.board import Board, Memory
+from weft.hw.bus.axi import Ports
+
+MACHINE = "weft_top"
+"""Module of the machine in the shell's Verilog."""
+REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
+"""Of the machine's control registers on the bus."""
+CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
+            "ar": ("addr", "burst", "len", "size", "id"), "r": ("data", "resp", "last", "id")}
+"""What LiteDRAM takes of an AXI4 channel besides valid and ready; cache, protection and the like mean nothing to it."""
+LITE_CHANNELS = {"aw": ("addr",), "w": ("data", "strb"), "b": ("resp",), "ar": ("addr",), "r": ("data", "resp")}
+ETHERBONE_DEPTH = 256
+"""Words of Etherbone's buffers: LiteX's 16 stall on bursts."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine as the shell sees it: its ports, as ``with_ports`` names them."""
+
+    ports: Ports
+
+    def masters(self) -> list[str]:
+        """Prefixes of its AXI4 masters, in order of their names."""
+        return sorted({name.rpartition("_")[0] for name in self.ports if name.startswith("m_axi_")})
+
+    def width(self, master: str) -> int:
+        return len(self.ports[f"{master}_rdata"][0])
+
+    def is_input(self, port: str) -> bool:
+        return self.ports[port][1] is PortDirection.Input
+
+
+def named(path: str) -> Any:
+    """``module:name``."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class ShellSoC(SoCMini):
+    """The shell of a board around its machine, on ``platform`` with the clocks of ``crg``."""
+
+    def __init__(self, board: Board, machine: Machine, platform: Any, crg: Any) -> None:
+        assert board.shell is not None
+        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.arch}", ident_version=False)
+        self.crg = crg
+        self.add_memory(board.shell.memory)
+        self.add_links(board)
+        self.add_machine(machine)
+
+    def add_memory(self, memory: Memory) -> None:
+        """LiteDRAM without a cache: the host's accesses are few, and the machine's must not wait for a tag."""
+        self.dram_phy, chip = self.make_memory(memory)
+        self.add_sdram("sdram", phy=self.dram_phy, module=chip, l2_cache_size=0)
+
+    def make_memory(self, memory: Memory) -> tuple[Any, Any]:
+        """The PHY on the board's pins, and the chip's timing."""
+        clock = int(self.sys_clk_freq)
+        chip = getattr(modules, memory.module)(clock, memory.rate)
+        if memory.phy == "GENSDRPHY":
+            return phy.GENSDRPHY(self.platform.request("sdram"), clock), chip
+        pads = self.platform.request("ddram")
+        if memory.phy == "ECP5DDRPHY":
+            found = phy.ECP5DDRPHY(pads, sys_clk_freq=clock)
+            self.comb += [self.crg.stop.eq(found.init.stop), self.crg.reset.eq(found.init.reset)]
+            return found, chip
+        return getattr(phy, memory.phy)(pads, memtype=memory.kind, nphases=memory.phases, sys_clk_freq=clock), chip
+
+    def add_links(self, board: Board) -> None:
+        assert board.shell is not None
+        self.add_uartbone(baudrate=board.shell.baud)
+        if board.shell.ethernet:
+            self.ethphy = named(board.shell.ethernet)(
+                clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"), rx_delay=0e-9)
+            self.add_etherbone(phy=self.ethphy, buffer_depth=ETHERBONE_DEPTH)
+
+    # -- the machine ---------------------------------------------------------------------------------------------------
+    def add_machine(self, machine: Machine) -> None:
+        """Its masters on LiteDRAM, its registers on the bus. Programs come from memory, samples are not taken."""
+        pins = {"i_clk": ClockSignal("sys"), "i_rst": ResetSignal("sys")}
+        for name in machine.masters():
+            pins |= self.master_pins(machine, name)
+        registers = axi.AXILiteInterface(data_width=32, address_width=32)
+        for channel, fields in LITE_CHANNELS.items():
+            pins |= joined(machine, f"s_axil_{channel}", getattr(registers, channel), fields)
+        self.bus.add_slave("weft", registers,
+                           SoCRegion(origin=REGISTERS_BASE, size=REGISTERS_BYTES, cached=False))
+        unused = {f"i_{name}": 0 for name, (signal, _) in machine.ports.items()
+                  if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
+        if "i_m_axis_sample_tready" in unused:
+            unused["i_m_axis_sample_tready"] = 1  # what nobody takes must not fill up
+        self.specials += Instance(MACHINE, **pins, **unused)
+
+    def master_pins(self, machine: Machine, name: str) -> dict[str, Any]:
+        width = machine.width(name)
+        port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
+        adapter = LiteDRAMAXI2Native(port, self.sdram.crossbar.get_port(data_width=width))
+        self.add_module(name=f"{name}_adapter", module=adapter)
+        pins: dict[str, Any] = {}
+        for channel, fields in CHANNELS.items():
+            pins |= joined(machine, f"{name}_{channel}", getattr(port, channel), fields)
+        if f"{name}_bready" not in machine.ports:  # a master that only reads
+            self.comb += [port.b.ready.eq(1), port.aw.valid.eq(0), port.w.valid.eq(0)]
+        return pins
+
+
+def joined(machine: Machine, prefix: str, channel: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:
+    """Pins of the machine's channel ``prefix`` (nothing where it has none) on the signals of LiteX's."""
+    found: dict[str, Any] = {}
+    for field in (*fields, "valid", "ready"):
+        port = prefix + field
+        if port in machine.ports:
+            width = len(machine.ports[port][0])
+            found[("i_" if machine.is_input(port) else "o_") + port] = getattr(channel, field)[:width]
+    return found

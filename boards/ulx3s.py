@@ -1,0 +1,12 @@
+"""Radiona ULX3S 85F: 32 MB of SDR SDRAM, UART over USB."""
+
+from weft.boards.board import Board, Memory, Shell
+
+BOARD = Board(
+    name="Radiona ULX3S 85F", arch="ulx3s", part="LFE5U-85F", speed_grade="6", family="ecp5", clock_hz=40e6,
+    platform="amaranth_boards.ulx3s:ULX3S_85F_Platform", flash_name="ulx3s",
+    shell=Shell(
+        platform="litex_boards.platforms.radiona_ulx3s:Platform",
+        platform_options={"device": "LFE5U-85F", "revision": "2.0"},
+        clocks="litex_boards.targets.radiona_ulx3s:_CRG", clock_hz=40e6,
+        memory=Memory(kind="SDR", phy="GENSDRPHY", module="MT48LC16M16", rate="1:1", phases=1)))

@@ -1,0 +1,94 @@
+"""``weft board``: bitstreams, from a board's name to the board."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.boards import BOARDS, Board
+from weft.cli import console
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+
+app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build, flash.")
+
+BUILT = Path("build/boards")
+BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
+FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder of folders, one a board.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def board_named(name: str) -> Board:
+    """Raises WeftError."""
+    if name not in BOARDS:
+        raise WeftError(explain("board", name, ", ".join(sorted(BOARDS)), "name one of them"))
+    return BOARDS[name]
+
+
+def listed(board: Board) -> dict[str, Any]:
+    shell = board.shell
+    return {"board": board.name, "arch": board.arch, "chip": board.chip,
+            "bitstream": "open tools" if shell and board.family == "ecp5" else "not yet",
+            "mhz": (shell.clock_hz if shell else board.clock_hz) / 1e6,
+            "memory": f"{shell.memory.kind} {shell.memory.module}" if shell else "",
+            "links": ["uart", *(["ethernet"] if shell.ethernet else [])] if shell else []}
+
+
+@app.command("list")
+def list_command(as_json: JsonOption = False) -> None:
+    """What boards there are, and which of them get a bitstream from open tools."""
+    rows = {name: listed(board) for name, board in sorted(BOARDS.items())}
+    if as_json:
+        print(json.dumps({"schema": 1, "boards": rows}, indent=1))
+        return
+    console.print_table("boards", {
+        name: ", ".join(filter(None, [row["board"], row["chip"], f"{row['mhz']:g} MHz", row["memory"],
+                                      " and ".join(row["links"]), f"bitstream: {row['bitstream']}"]))
+        for name, row in rows.items()})
+
+
+@app.command()
+def build(
+    board: BoardArgument,
+    arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH",
+                                             help="Another machine than the board's preset.")] = None,
+    mhz: Annotated[float | None, typer.Option("--mhz", min=1, max=400, help="Clock of the machine in MHz; "
+                                              "default: the board's.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many placements may be tried.")] = 4,
+    output: FolderOption = BUILT,
+    as_json: JsonOption = False,
+) -> None:
+    """Bitstream with machine, memory controller and host link; fails when a clock is missed."""
+    from weft.boards.shell import bitstream
+
+    chosen = board_named(board)
+    with console.progress() as bar:
+        found = bitstream.build(chosen, Arch.load(arch or chosen.arch), output / board,
+                                clock_hz=None if mhz is None else mhz * 1e6, seeds=range(1, seeds + 1),
+                                tell=lambda stage: bar(stage, 0, 0))
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    console.print_table(f"{found['name']}: {output / board}/{board}.bit", {
+        "clock": f"{found['fmax_mhz']} MHz, {found['mhz_asked']:g} asked (seed {found['seed']})",
+        "logic": f"{found['lut']} LUT4, {found['ff']} flip-flops, {found['dsp']} multipliers, "
+                 f"{found['bram']} block RAMs",
+        "bitstream": f"{found['bytes']} bytes, sha256 {found['sha256'][:16]}", "took": f"{found['minutes']} minutes"})
+
+
+@app.command()
+def flash(
+    board: BoardArgument,
+    permanent: Annotated[bool, typer.Option("--permanent", help="Into the board's flash chip.")] = False,
+    output: FolderOption = BUILT,
+) -> None:
+    """Load the board's bitstream with openFPGALoader."""
+    from weft.boards.shell import flash as loading
+
+    chosen = board_named(board)
+    with console.working(f"loading {board}"):
+        said = loading.flash(chosen, output / board, permanent=permanent)
+    print(said)

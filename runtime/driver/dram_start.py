@@ -1,0 +1,199 @@
+"""Starts a board's DRAM from the host: the chip's mode registers, read leveling, memory test.
+
+LiteDRAM's controller has no processor here to do so. Until it has the chip, the host gives the chip's commands by
+hand, one at a time, through the controller's registers. What the shell's ``shell.json`` says is all that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.driver.bridge import Bridge
+
+SOFTWARE, HARDWARE = 0b1110, 0b0001
+"""Who drives the chip, in ``sdram_dfii_control``: the host (clock enable, termination, no reset) or the controller."""
+STARTED = 0x4452_414D
+"""ASCII "DRAM"."""
+CHIP_SELECT, WRITE_ENABLE, COLUMN, ROW, DATA_OUT, DATA_IN = (1 << bit for bit in range(6))
+ACTIVATE, PRECHARGE = ROW | CHIP_SELECT, ROW | WRITE_ENABLE | CHIP_SELECT
+WRITE, READ = COLUMN | WRITE_ENABLE | CHIP_SELECT | DATA_OUT, COLUMN | CHIP_SELECT | DATA_IN
+PATTERNS = 3
+"""Pseudo-random bursts that a setting has to bring back."""
+WORD_BITS = 32
+TEST_WORDS = 256
+"""Of each place that the memory test looks at."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Of a byte lane: bits that its serial data are turned by, and taps of its delay line."""
+
+    bitslip: int
+    delay: int
+
+
+@dataclass(frozen=True)
+class Leveling:
+    """``works[lane][bitslip][delay]``; ``chosen`` of each lane. Both empty for memory without leveling."""
+
+    works: tuple[tuple[tuple[bool, ...], ...], ...]
+    chosen: tuple[Setting, ...]
+
+    def __str__(self) -> str:
+        """A map, one row a lane and bitslip: # works, . does not, O is chosen."""
+        rows = []
+        for lane, bitslips in enumerate(self.works):
+            for bitslip, delays in enumerate(bitslips):
+                marks = ["#" if works else "." for works in delays]
+                if self.chosen[lane].bitslip == bitslip:
+                    marks[self.chosen[lane].delay] = "O"
+                rows.append(f"byte lane {lane}, bitslip {bitslip}: {''.join(marks)}")
+        return "\n".join(rows) or "this memory needs no leveling"
+
+
+class DramController:
+    """LiteDRAM's registers and its PHY's behind a bridge. ``shell``: the contents of ``shell.json``."""
+
+    def __init__(self, bridge: Bridge, shell: Mapping[str, Any]) -> None:
+        self.bridge, self.registers = bridge, shell["registers"]
+        self.dram, self.clock_hz = shell["dram"], shell["clock_hz"]
+        self.lanes = self.dram["data_bits"] // 8
+
+    # -- registers -----------------------------------------------------------------------------------------------------
+    def read(self, name: str) -> int:
+        """A register of several words has its highest word first."""
+        place = self.registers[name]
+        words = self.bridge.read(place["address"], place["words"])
+        return sum(int(word) << WORD_BITS * at for at, word in enumerate(reversed(words)))
+
+    def write(self, name: str, value: int) -> None:
+        place = self.registers[name]
+        words = [value >> WORD_BITS * at & 0xFFFF_FFFF for at in reversed(range(place["words"]))]
+        self.bridge.write(place["address"], np.array(words, np.uint32))
+
+    def pulse(self, name: str) -> None:
+        """A register that acts when it is written, and keeps nothing."""
+        self.bridge.command(self.registers[name]["address"], 1)
+
+    def wait(self, cycles: int) -> None:
+        self.bridge.pause(cycles / self.clock_hz)
+
+    def command(self, phase: int, command: int, address: int = 0, bank: int = 0) -> None:
+        """One command of the chip."""
+        self.write(f"sdram_dfii_pi{phase}_address", address)
+        self.write(f"sdram_dfii_pi{phase}_baddress", bank)
+        self.write(f"sdram_dfii_pi{phase}_command", command)
+        self.pulse(f"sdram_dfii_pi{phase}_command_issue")
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+    @property
+    def started(self) -> bool:
+        """Since the bitstream was loaded: a register that keeps what the host writes says so."""
+        return self.read("ctrl_scratch") == STARTED
+
+    def start(self) -> Leveling:
+        """The chip in the controller's hands. Raises WeftError where no setting reads back what was written."""
+        self.write("sdram_dfii_control", SOFTWARE)
+        for step in self.dram["start"]:
+            if step["control"]:
+                self.write("sdram_dfii_control", step["command"])
+            else:
+                self.command(0, step["command"], step["address"], step["bank"])
+            self.wait(step["wait"])
+        try:
+            found = self.level()
+        finally:
+            self.write("sdram_dfii_control", HARDWARE)
+        self.write("ctrl_scratch", STARTED)
+        return found
+
+    # -- leveling ------------------------------------------------------------------------------------------------------
+    def level(self) -> Leveling:
+        """Tries every setting of every lane and leaves each in the middle of its widest window."""
+        if not self.dram["bitslips"]:
+            return Leveling((), ())
+        works = tuple(tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram["bitslips"]))
+                      for lane in range(self.lanes))
+        chosen = tuple(best(lane, each) for lane, each in enumerate(works))
+        for lane, setting in enumerate(chosen):
+            self._set(lane, setting)
+        return Leveling(works, chosen)
+
+    def _scan(self, lane: int, bitslip: int) -> Iterator[bool]:
+        self._set(lane, Setting(bitslip, 0))
+        for delay in range(self.dram["delays"]):
+            if delay:
+                self._turn(lane, "dq_inc")
+            yield all(self._comes_back(lane, seed) for seed in range(PATTERNS))
+
+    def _set(self, lane: int, setting: Setting) -> None:
+        for kind, times in (("dq_bitslip", setting.bitslip), ("dq", setting.delay)):
+            self._turn(lane, f"{kind}_rst")
+            for _ in range(times):
+                self._turn(lane, kind if kind == "dq_bitslip" else "dq_inc")
+
+    def _turn(self, lane: int, what: str) -> None:
+        self.write("dram_phy_dly_sel", 1 << lane)
+        self.pulse(f"dram_phy_rdly_{what}")
+        self.write("dram_phy_dly_sel", 0)
+
+    def _comes_back(self, lane: int, seed: int) -> bool:
+        """Whether one burst into the first row is read as it was written, in the bytes of a lane."""
+        phases = range(self.dram["phases"])
+        size = self.registers["sdram_dfii_pi0_wrdata"]["words"] * WORD_BITS // 8
+        bursts = np.random.default_rng(seed).bytes(size * len(phases))
+        patterns = [bursts[size * phase:size * (phase + 1)] for phase in phases]
+        self.command(0, ACTIVATE)
+        for phase in phases:
+            self.write(f"sdram_dfii_pi{phase}_wrdata", int.from_bytes(patterns[phase], "little"))
+        self.command(self.dram["write_phase"], WRITE)
+        self.pulse("dram_phy_burstdet_clr")
+        self.command(self.dram["read_phase"], READ)
+        found = [self.read(f"sdram_dfii_pi{phase}_rddata").to_bytes(size, "little") for phase in phases]
+        seen = self.read("dram_phy_burstdet_seen") >> lane & 1
+        self.command(0, PRECHARGE)
+        return bool(seen) and all(there[lane::self.lanes] == wanted[lane::self.lanes]
+                                  for there, wanted in zip(found, patterns, strict=True))
+
+
+def best(lane: int, works: Sequence[Sequence[bool]]) -> Setting:
+    """The middle of the widest run of delays that work, of all bitslips. Raises WeftError where none does."""
+    windows = []
+    for bitslip, delays in enumerate(works):
+        for good, run in groupby(range(len(delays)), key=delays.__getitem__):
+            places = list(run)
+            if good:
+                windows.append((len(places), Setting(bitslip, places[len(places) // 2])))
+    if not windows:
+        raise WeftError(explain(f"byte lane {lane} of the memory", "no setting that reads what was written",
+                                "one window of delays", "load the bitstream again; lower the clock (--mhz)"))
+    return max(windows, key=lambda window: window[0])[1]
+
+
+def check_memory(bridge: Bridge, base: int, size: int, seed: int = 0) -> None:
+    """Writes and reads random words at every power of two and at the end. Raises WeftError with the first wrong bits.
+
+    All places are written before the first is read: address lines that are stuck show as words of another place.
+    """
+    places = sorted({0, size - 4 * TEST_WORDS, *(1 << bit for bit in range(10, (size - 1).bit_length()))})
+    random = np.random.default_rng(seed)
+    contents = {place: random.integers(0, 1 << WORD_BITS, TEST_WORDS, np.uint32) for place in places}
+    for place, words in contents.items():
+        bridge.release(base + place, TEST_WORDS)
+        bridge.write(base + place, words)
+    for place, words in contents.items():
+        found = bridge.read(base + place, TEST_WORDS)
+        wrong = np.flatnonzero(found != words)
+        if len(wrong):
+            at = int(wrong[0])
+            raise WeftError(explain(
+                f"memory at {base + place + 4 * at:#x}",
+                f"{found[at]:#010x} ({len(wrong)} of {TEST_WORDS} words differ)",
+                f"{words[at]:#010x}, which was written", "start the memory again; lower the clock (--mhz)"))
+        bridge.release(base + place, TEST_WORDS)
