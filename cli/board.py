@@ -92,3 +92,30 @@ def flash(
     with console.working(f"loading {board}"):
         said = loading.flash(chosen, output / board, permanent=permanent)
     print(said)
+
+
+@app.command()
+def memory(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="serial:PORT or udp:HOST.", show_default=False)],
+    board: Annotated[str, typer.Option("--board", metavar="BOARD", help="Whose bitstream is loaded.")],
+    output: FolderOption = BUILT,
+) -> None:
+    """Start a board's DRAM, print the leveling map, and test the memory."""
+    from weft.runtime.driver.dram_start import DramController, check_memory
+    from weft.runtime.driver.links import LinkTarget
+    from weft.runtime.driver.shell_file import ShellFile
+    from weft.runtime.driver.targets import open_target
+
+    shell = ShellFile.load(output / board_named(board).arch / "shell.json")
+    target = open_target(device, {"registers": shell.machine_base})
+    if not isinstance(target, LinkTarget):
+        raise WeftError(explain("device", device, "serial:PORT or udp:HOST", "name the board's link"))
+    try:
+        with console.working(f"starting the memory of {board}"):
+            found = DramController(target.bridge, shell).start()
+        print(found)
+        with console.working("testing the memory"):
+            check_memory(target.bridge, shell.memory.base, shell.memory.bytes)
+        print(f"{shell.memory.bytes >> 20} MiB tested at every address bit: fine")
+    finally:
+        target.close()

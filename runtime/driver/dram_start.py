@@ -1,20 +1,20 @@
 """Starts a board's DRAM from the host: the chip's mode registers, read leveling, memory test.
 
 LiteDRAM's controller has no processor here to do so. Until it has the chip, the host gives the chip's commands by
-hand, one at a time, through the controller's registers. What the shell's ``shell.json`` says is all that is needed.
+hand, one at a time, through the controller's registers. What ``shell.json`` says is all that is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.driver.bridge import Bridge
+from weft.runtime.driver.shell_file import ShellFile
 
 SOFTWARE, HARDWARE = 0b1110, 0b0001
 """Who drives the chip, in ``sdram_dfii_control``: the host (clock enable, termination, no reset) or the controller."""
@@ -58,28 +58,27 @@ class Leveling:
 
 
 class DramController:
-    """LiteDRAM's registers and its PHY's behind a bridge. ``shell``: the contents of ``shell.json``."""
+    """LiteDRAM's registers and its PHY's behind a bridge."""
 
-    def __init__(self, bridge: Bridge, shell: Mapping[str, Any]) -> None:
-        self.bridge, self.registers = bridge, shell["registers"]
-        self.dram, self.clock_hz = shell["dram"], shell["clock_hz"]
-        self.lanes = self.dram["data_bits"] // 8
+    def __init__(self, bridge: Bridge, shell: ShellFile) -> None:
+        self.bridge, self.registers, self.dram, self.clock_hz = bridge, shell.registers, shell.dram, shell.clock_hz
+        self.lanes = self.dram.data_bits // 8
 
     # -- registers -----------------------------------------------------------------------------------------------------
     def read(self, name: str) -> int:
         """A register of several words has its highest word first."""
         place = self.registers[name]
-        words = self.bridge.read(place["address"], place["words"])
+        words = self.bridge.read(place.address, place.words)
         return sum(int(word) << WORD_BITS * at for at, word in enumerate(reversed(words)))
 
     def write(self, name: str, value: int) -> None:
         place = self.registers[name]
-        words = [value >> WORD_BITS * at & 0xFFFF_FFFF for at in reversed(range(place["words"]))]
-        self.bridge.write(place["address"], np.array(words, np.uint32))
+        words = [value >> WORD_BITS * at & 0xFFFF_FFFF for at in reversed(range(place.words))]
+        self.bridge.write(place.address, np.array(words, np.uint32))
 
     def pulse(self, name: str) -> None:
         """A register that acts when it is written, and keeps nothing."""
-        self.bridge.command(self.registers[name]["address"], 1)
+        self.bridge.command(self.registers[name].address, 1)
 
     def wait(self, cycles: int) -> None:
         self.bridge.pause(cycles / self.clock_hz)
@@ -100,12 +99,12 @@ class DramController:
     def start(self) -> Leveling:
         """The chip in the controller's hands. Raises WeftError where no setting reads back what was written."""
         self.write("sdram_dfii_control", SOFTWARE)
-        for step in self.dram["start"]:
-            if step["control"]:
-                self.write("sdram_dfii_control", step["command"])
+        for step in self.dram.start:
+            if step.control:
+                self.write("sdram_dfii_control", step.command)
             else:
-                self.command(0, step["command"], step["address"], step["bank"])
-            self.wait(step["wait"])
+                self.command(0, step.command, step.address, step.bank)
+            self.wait(step.wait)
         try:
             found = self.level()
         finally:
@@ -116,9 +115,9 @@ class DramController:
     # -- leveling ------------------------------------------------------------------------------------------------------
     def level(self) -> Leveling:
         """Tries every setting of every lane and leaves each in the middle of its widest window."""
-        if not self.dram["bitslips"]:
+        if not self.dram.bitslips:
             return Leveling((), ())
-        works = tuple(tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram["bitslips"]))
+        works = tuple(tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram.bitslips))
                       for lane in range(self.lanes))
         chosen = tuple(best(lane, each) for lane, each in enumerate(works))
         for lane, setting in enumerate(chosen):
@@ -127,7 +126,7 @@ class DramController:
 
     def _scan(self, lane: int, bitslip: int) -> Iterator[bool]:
         self._set(lane, Setting(bitslip, 0))
-        for delay in range(self.dram["delays"]):
+        for delay in range(self.dram.delays):
             if delay:
                 self._turn(lane, "dq_inc")
             yield all(self._comes_back(lane, seed) for seed in range(PATTERNS))
@@ -145,16 +144,16 @@ class DramController:
 
     def _comes_back(self, lane: int, seed: int) -> bool:
         """Whether one burst into the first row is read as it was written, in the bytes of a lane."""
-        phases = range(self.dram["phases"])
-        size = self.registers["sdram_dfii_pi0_wrdata"]["words"] * WORD_BITS // 8
+        phases = range(self.dram.phases)
+        size = self.registers["sdram_dfii_pi0_wrdata"].words * WORD_BITS // 8
         bursts = np.random.default_rng(seed).bytes(size * len(phases))
         patterns = [bursts[size * phase:size * (phase + 1)] for phase in phases]
         self.command(0, ACTIVATE)
         for phase in phases:
             self.write(f"sdram_dfii_pi{phase}_wrdata", int.from_bytes(patterns[phase], "little"))
-        self.command(self.dram["write_phase"], WRITE)
+        self.command(self.dram.write_phase or 0, WRITE)
         self.pulse("dram_phy_burstdet_clr")
-        self.command(self.dram["read_phase"], READ)
+        self.command(self.dram.read_phase or 0, READ)
         found = [self.read(f"sdram_dfii_pi{phase}_rddata").to_bytes(size, "little") for phase in phases]
         seen = self.read("dram_phy_burstdet_seen") >> lane & 1
         self.command(0, PRECHARGE)

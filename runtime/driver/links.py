@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Backend
 from weft.runtime.driver.bridge import Bridge
+from weft.runtime.driver.dram_start import DramController, check_memory
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
 from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_there
+from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
 from weft.runtime.network import Network
@@ -20,6 +23,29 @@ def litex_map(options: Mapping[str, Any]) -> MemoryMap:
     """Of a shell in boards/, with a device's options."""
     region = Region(bus=options["memory"], machine=0, size=options["bytes"])
     return MemoryMap.shared(options["registers"], region)
+
+
+def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget:
+    """A board behind a link. The option ``shell`` names the ``shell.json`` that came with its bitstream: it says where
+    everything is, and memory that was not started since the bitstream was loaded is started. Raises WeftError."""
+    if not options["shell"]:
+        return LinkTarget(transport, litex_map(options), options["seconds"])
+    try:
+        shell = ShellFile.load(Path(options["shell"]))
+    except BaseException:
+        transport.close()
+        raise
+    place = {"registers": shell.machine_base, "memory": shell.memory.base, "bytes": shell.memory.bytes}
+    target = LinkTarget(transport, litex_map(place), options["seconds"])
+    try:
+        controller = DramController(target.bridge, shell)
+        if not controller.started:
+            controller.start()
+            check_memory(target.bridge, shell.memory.base, shell.memory.bytes)
+    except BaseException:
+        target.close()
+        raise
+    return target
 
 
 class SimulatedTarget:

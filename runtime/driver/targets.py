@@ -61,17 +61,17 @@ def _simulated(place: str, options: Options) -> Target:
 
 
 def _serial(place: str, options: Options) -> Target:
-    from weft.runtime.driver.links import LinkTarget, litex_map
+    from weft.runtime.driver.links import litex_target
     from weft.runtime.driver.uartbone import open_serial
 
-    return LinkTarget(open_serial(place, options["baud"]), litex_map(options), options["seconds"])
+    return litex_target(open_serial(place, options["baud"]), options)
 
 
 def _udp(place: str, options: Options) -> Target:
     from weft.runtime.driver.etherbone import open_udp
-    from weft.runtime.driver.links import LinkTarget, litex_map
+    from weft.runtime.driver.links import litex_target
 
-    return LinkTarget(open_udp(place, options["port"]), litex_map(options), options["seconds"])
+    return litex_target(open_udp(place, options["port"]), options)
 
 
 def _mmio(place: str, options: Options) -> Target:
@@ -97,7 +97,7 @@ class Kind:
 
 
 _TIME = {"seconds": PROGRAM_SECONDS}
-_LITEX = {"registers": LITEX_REGISTERS, "memory": LITEX_MEMORY, "bytes": LITEX_BYTES, **_TIME}
+_LITEX: Options = {"registers": LITEX_REGISTERS, "memory": LITEX_MEMORY, "bytes": LITEX_BYTES, "shell": "", **_TIME}
 
 KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),

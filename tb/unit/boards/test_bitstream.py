@@ -1,0 +1,145 @@
+"""From a board to its bitstream: the shell, the choice of a placement, what is delivered, flashing."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.boards import BOARDS
+from weft.boards.shell import bitstream, flash
+from weft.cli.main import exit_code
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
+from weft.hw.flow import ecp5, synthesis
+from weft.hw.top import with_ports
+from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
+from weft.runtime.driver.shell_file import ShellFile
+
+TINY = Arch.load("tiny")
+OPEN = [name for name, board in BOARDS.items() if board.shell]
+
+
+def report(achieved: float, asked: float = 40.0) -> dict[str, Any]:
+    return {"fmax": {"$glbnet$sys_clk": {"achieved": achieved, "constraint": asked}}, "critical_paths": [],
+            "utilization": {"TRELLIS_COMB": {"used": 7, "available": 9}}}
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Stands for the slow tools. The clocks that the seeds reach, first one first."""
+    reached: list[float] = []
+
+    def nextpnr(folder: Path, chip: ecp5.Chip, options: list[str], tell: Callable[[str], None]) -> dict:
+        (folder / "shell.config").write_text(f"seed {options[-1]}")
+        return report(reached.pop(0))
+
+    def generate(board: Any, work: Path) -> None:
+        for name in ("shell.json", "shell.v", "shell.lpf"):
+            (work / name).write_text(name)
+
+    def synthesize(folder: Path, *rest: Any) -> None:
+        (folder / "ecp5.stat").write_text(json.dumps({"design": {"num_cells_by_type": {"LUT4": 5, "TRELLIS_FF": 2}}}))
+
+    def pack(work: Path) -> None:
+        for suffix in ("bit", "svf"):
+            (work / f"shell.{suffix}").write_text((work / "shell.config").read_text())
+
+    for name, stand_in in (("generate", generate), ("pack", pack)):
+        monkeypatch.setattr(bitstream, name, stand_in)
+    monkeypatch.setattr(ecp5, "nextpnr", nextpnr)
+    monkeypatch.setattr(synthesis, "synthesize_shell", synthesize)
+    return reached
+
+
+def test_the_first_seed_in_time_is_delivered(tools: list[float], tmp_path: Path) -> None:
+    tools += [39.9, 40.1, 50.0]
+    found = bitstream.build(BOARDS["ulx3s"], TINY, tmp_path / "ulx3s")
+    assert (found["seed"], found["fmax_mhz"], found["mhz_asked"], found["lut"]) == (2, 40.1, 40.0, 5)
+    assert sorted(path.name for path in (tmp_path / "ulx3s").iterdir()) == [
+        "report.json", "shell.json", "shell.lpf", "shell.v", "ulx3s.bit", "ulx3s.svf", "weft.tarch"]
+    assert json.loads((tmp_path / "ulx3s" / "report.json").read_text()) == found
+    assert (tmp_path / "ulx3s" / "ulx3s.bit").read_text() == "seed 2"
+    assert [path.name for path in tmp_path.iterdir()] == ["ulx3s"], "nothing else is left"
+
+
+def test_a_missed_clock_leaves_the_last_bitstream(tools: list[float], tmp_path: Path) -> None:
+    tools += [45.0, 30.0, 31.0]
+    folder = tmp_path / "ulx3s"
+    bitstream.build(BOARDS["ulx3s"], TINY, folder)
+    with pytest.raises(WeftError, match=r"31\.0 MHz at best \(seed 2 of 2\); allowed: 40 MHz"):
+        bitstream.build(BOARDS["ulx3s"], TINY, folder, seeds=(1, 2))
+    assert json.loads((folder / "report.json").read_text())["fmax_mhz"] == 45.0
+
+
+def test_any_clock_that_is_late_counts() -> None:
+    found = report(100.0)
+    found["fmax"]["eth"] = {"achieved": 124.0, "constraint": 125.0}
+    assert bitstream.late(found) == ["eth"]
+
+
+def test_boards_without_open_tools_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["board", "build", "pynq", "-o", str(tmp_path)]) == 1
+    assert "weft board list" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert exit_code(["board", "build", "nothing"]) == 1
+    assert "ecpix5" in capsys.readouterr().err
+    assert exit_code(["board", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["boards"]
+    assert {name for name, row in rows.items() if row["bitstream"] == "open tools"} == set(OPEN)
+
+
+# -- the shell ---------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.long) if name == "colorlight_i9" else name for name in OPEN])
+def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) -> None:
+    board = BOARDS[name]
+    (tmp_path / "weft.tarch").write_text(json.dumps(Arch.load("tiny").replace(dram_ports="shared").to_dict()))
+    bitstream.generate(board, tmp_path)
+    text = (tmp_path / "shell.v").read_text()
+    instance = text[text.index("weft_top weft_top("):]
+    joined = set(re.findall(r"\.(\w+) *\(", instance[:instance.index(");")]))
+    _, ports = with_ports(TINY.replace(dram_ports="shared"))
+    inputs = {port for port, (_, way) in ports.items() if way is not None and "Input" in str(way)}
+    assert inputs <= joined, "an input without a driver"
+    assert {port for port in ports if port.startswith("m_axi_") and port.endswith(("valid", "addr", "data"))} <= joined
+    shell = ShellFile.load(tmp_path / "shell.json")
+    assert (shell.machine_base, shell.memory.base) == (LITEX_REGISTERS, LITEX_MEMORY), "what the driver assumes"
+    assert board.shell and shell.clock_hz == board.shell.clock_hz and shell.dram.kind == board.shell.memory.kind
+    assert "LOCATE COMP" in (tmp_path / "shell.lpf").read_text()
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_the_preset_fits_its_boards_memory(name: str) -> None:
+    """Both windows and a megabyte of program."""
+    sizes = {"ecpix5": 512 << 20, "ulx3s": 32 << 20, "colorlight_i9": 8 << 20}
+    arch = Arch.load(name)
+    assert arch.vector_bytes * (arch.dram0_depth + arch.dram1_depth) + (1 << 20) <= sizes[name]
+
+
+# -- flashing ----------------------------------------------------------------------------------------------------------
+def loader(folder: Path, script: str) -> None:
+    program = folder / flash.LOADER
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_flashing_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    command = ["board", "flash", "ulx3s", "-o", str(tmp_path)]
+    assert exit_code(command) == 1
+    assert "weft board build ulx3s" in capsys.readouterr().err
+    (tmp_path / "ulx3s").mkdir()
+    (tmp_path / "ulx3s" / "ulx3s.bit").write_text("bits")
+    loader(tmp_path, "echo unable to open ftdi device: -3 >&2; exit 1")
+    assert exit_code(command) == 1
+    assert "unable to open ftdi device" in capsys.readouterr().err
+    loader(tmp_path, 'echo "$@"')
+    assert exit_code([*command, "--permanent"]) == 0
+    assert f"-b ulx3s -f {tmp_path}/ulx3s/ulx3s.bit" in capsys.readouterr().out
