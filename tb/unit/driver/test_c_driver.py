@@ -171,7 +171,7 @@ def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     assert board.run(board.load(made.program)[1]) == TIMEOUT
     model.hangs = False
     isa = Isa(TINY)
-    bad = isa.assemble([isa.no_op(), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 15, 2)])
+    bad = isa.assemble([isa.no_op(), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, TINY.accumulator_depth - 1, 2)])
     assert board.run(board.load(bad)[1]) == STOPPED
     assert (board.device.cause, board.device.program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
     assert board.call("weft_write", "dram0", 1 << 20, b"1234", 1) == NOT_WRITTEN  # behind the end of memory

@@ -202,8 +202,8 @@ def test_an_illegal_instruction_is_named(tmp_path: Path) -> None:
     made = model(tmp_path, TINY, [isa.no_op(), isa.no_op(), bad], [np.ones((1, 2), int)])
     with over("udp", litex_model(TINY)) as device:
         device.load(made)
-        with pytest.raises(MachineStop, match=r"instruction 2 \(DataMove local_to_accumulator local=0 far=15 size=2\)"
-                           ) as raised:
+        with pytest.raises(MachineStop, match=r"instruction 2 \(DataMove local_to_accumulator local=0 far="
+                           rf"{TINY.accumulator_depth - 1} size=2\)") as raised:
             device.run({"x": VECTORS}, raw=True)
     assert raised.value.cause is Cause.ACCUMULATOR_RANGE and raised.value.program_counter == 2
 
@@ -219,7 +219,7 @@ def test_a_silent_machine_is_named(tmp_path: Path) -> None:
 
 def test_another_machine_is_refused(tmp_path: Path) -> None:
     with over("udp", litex_model(TINY.replace(local_depth=64))) as device, \
-            pytest.raises(DeviceError, match=r"LOCAL_DEPTH of device udp:model: found 0x40; allowed: 0x20"):
+            pytest.raises(DeviceError, match=rf"LOCAL_DEPTH of device udp:model: found 0x40; allowed: {TINY.local_depth:#x}"):
         device.load(echo(tmp_path, arch=TINY))
 
 
