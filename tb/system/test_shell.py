@@ -31,7 +31,8 @@ def test_digits_through_bridge_and_dram(board: str, tmp_path: Path) -> None:
     with np.load(ROOT / "models" / "digits" / "held_out.npz") as file:
         images = file["image"][:3].astype(np.float32)
     name = "image"
-    made = Network.load(compile_model(ROOT / "models" / "digits" / "digits.onnx", arch, tmp_path, {name: images}).model_path)
+    report = compile_model(ROOT / "models" / "digits" / "digits.onnx", arch, tmp_path, calibration={name: images})
+    made = Network.load(report.model_path)
     simulation, described = build_shell(board, arch, tmp_path)
     shell = ShellFile.of(described)
     line = SimulatedShell(simulation, tmp_path, shell.clock_hz)

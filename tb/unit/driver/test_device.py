@@ -218,8 +218,8 @@ def test_a_silent_machine_is_named(tmp_path: Path) -> None:
 
 
 def test_another_machine_is_refused(tmp_path: Path) -> None:
-    with over("udp", litex_model(TINY.replace(local_depth=64))) as device, \
-            pytest.raises(DeviceError, match=rf"LOCAL_DEPTH of device udp:model: found 0x40; allowed: {TINY.local_depth:#x}"):
+    says = f"LOCAL_DEPTH of device udp:model: found 0x40; allowed: {TINY.local_depth:#x}"
+    with over("udp", litex_model(TINY.replace(local_depth=64))) as device, pytest.raises(DeviceError, match=says):
         device.load(echo(tmp_path, arch=TINY))
 
 
