@@ -23,13 +23,14 @@ from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
 from weft.hw.contract.units import UNIT_NAMES, Memory, depths
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
-"""``weights``: LoadWeight at work; ``moves``: between accumulators and local memory; ``hazard``: sums on their way
-through the array; ``issue``: not decoded yet. For memory banks a MatMul never waits: they serve it first."""
+"""``weights``: LoadWeight at work, or biases on their way into the columns; ``moves``: between accumulators and local
+memory; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. For memory banks a MatMul never
+waits: they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
                   "dram0_write": "dram_write", "dram1_write": "dram_write", "dram_read": "dram_read",
                   "dram_write": "dram_write"}
-ISSUE = CAUSES.index("issue")
+ISSUE, WEIGHTS = CAUSES.index("issue"), CAUSES.index("weights")
 NO_LAYER = -1
 
 
@@ -118,7 +119,10 @@ def explain(work, times, blockers, previous, layers, causes, limits, latency, wa
         if work[index].unit != MAT_MUL:
             continue
         layer = layers[index]
-        begin, end = times[index, STARTED] + 1, times[index, FINISHED] - latency + 1
+        end = times[index, FINISHED] - latency + 1
+        first = end - work[index].size * work[index].rows  # later than its start where biases enter for new weights
+        begin = max(min(times[index, STARTED] + 1, first), free)
+        waits[layer, WEIGHTS] += first - begin
         if begin > free:
             follow_back(times, blockers, previous, causes, limits, work, index, free, begin, waits[layer])
         free = end
