@@ -17,7 +17,9 @@ from weft.compiler.request import Request
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
+from weft.runtime.network import Network
 from weft.runtime.onnx_engine import session
+from weft.runtime.session import Session
 
 BASE = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 20, dram1_depth=1 << 20, local_depth=2048,
             accumulator_depth=512, simd_registers_depth=1, stride0_depth=8, stride1_depth=8)
@@ -112,11 +114,11 @@ def check_model(path: Path, arch: Arch, samples: np.ndarray, decibels: float, na
                 host_fallback: bool = False) -> TModel:
     """Compile with ``samples`` as calibration, run each on golden and in float, compare every output."""
     report = compile_model(path, arch, path.parent, calibration={name: samples}, host_fallback=host_fallback)
-    model = TModel.load(report.model_path)
+    network = Network.load(report.model_path)
     for sample in samples.astype(np.float32):
         expected = run_float(path, {name: sample[None]})
-        found = model.run_host(run_golden(model, {name: sample}))
+        found = Session(network).run({name: sample}).outputs
         assert found.keys() == expected.keys()
         for key, value in expected.items():
             assert signal_to_noise(value, found[key]) >= decibels, key
-    return model
+    return network.machines[0]

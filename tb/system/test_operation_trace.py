@@ -12,7 +12,7 @@ from amaranth.back import rtlil
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
-from weft.hw.contract.units import UNIT_OF_FLOW, UNIT_OF_OPCODE
+from weft.hw.contract.units import UNIT_OF_OPCODE, unit_of_flow
 from weft.hw.top import with_ports
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_many_on_rtl
@@ -35,13 +35,13 @@ def run(name: str, *programs: Sequence[Instruction], traced: bool = True) -> lis
     return run_many_on_rtl(arch, code, *drams, memories=[STALLS] * len(code), trace_operations=traced)
 
 
-def expected(program: Sequence[Instruction]) -> list[tuple[int, str]]:
+def expected(program: Sequence[Instruction], arch: Arch = ARCHS["lanes2"]) -> list[tuple[int, str]]:
     """Program counter and unit of each operation."""
     counter = 0
     operations: list[tuple[int, str]] = []
     for instruction in program:
         if instruction.opcode == Opcode.DATA_MOVE:
-            operations.append((counter, UNIT_OF_FLOW[DataFlow(instruction.flags)]))
+            operations.append((counter, unit_of_flow(arch)[DataFlow(instruction.flags)]))
         elif instruction.opcode in UNIT_OF_OPCODE:
             operations.append((counter, UNIT_OF_OPCODE[Opcode(instruction.opcode)]))
         register, value, _ = instruction.operands
@@ -120,7 +120,7 @@ def test_random_programs_are_traced_completely_and_at_no_cost(name: str) -> None
     programs = [random_program(ARCHS[name], seed, 50) for seed in range(6)]
     results, untraced = run(name, *programs), run(name, *programs, traced=False)
     for program, result, plain in zip(programs, results, untraced, strict=True):
-        assert listed(traced(result)) == expected(program)
+        assert listed(traced(result)) == expected(program, ARCHS[name])
         assert_possible(traced(result), result.cycles)
         assert plain.operations is None
         assert plain.cycles == result.cycles
