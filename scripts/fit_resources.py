@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 import weft.hw.flow.synthesis
-from weft.hw.contract.arch import EVERY_STEP, SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.flow import resources
 from weft.hw.flow.synthesis import FAMILIES, block_texts, synthesize_block
 
@@ -32,7 +32,7 @@ SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_de
 FITTED: dict[str, Arch] = {
     "tiny": Arch.load("tiny"),
     "lanes2": SMALL.replace(array_size=2, dram_ports=SEPARATE, accumulator_banks=1, simd_registers_depth=0),
-    "lanes3_every_step": SMALL.replace(array_size=3, mac_rounding=EVERY_STEP, local_banks=1, stream_width=32),
+    "lanes3_every_step": SMALL.replace(array_size=3, mac_rounding="every_step", local_banks=1, stream_width=32),
     "lanes4": SMALL,
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
     "lanes4_lut": SMALL.replace(data_type="FP18BP10", lut_count=2, simd_registers_depth=3, axi_data_width=32,

@@ -90,7 +90,18 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     # No input is beyond the type, and no key may be: the hardware takes the spacing from the first two.
     limits = arch.number.minimum * 2.0 ** -point, arch.number.maximum * 2.0 ** -point
     inside, wide = (tuple(np.clip(span, *limits).tolist()) for span in _spans(layer, lookup, seen))
+    wide = _with_room(function_of(lookup, opset), inside, wide)
     return _best(layer, lookup, inside, wide, table, point, arch.lut_depth, arch.number, opset)
+
+
+def _with_room(function: RealFunction, inside: Span, wide: Span) -> Span:
+    """Of the arguments that may come those whose values the result has room for: what is steeper only far beyond what
+    was seen, such as an exponential, would cost every value the bits of its slope."""
+    arguments = _arguments(*wide)
+    values = np.abs(function(arguments))
+    most = MOST_HEADROOM * values[(arguments >= inside[0]) & (arguments <= inside[1])].max(initial=0.0)
+    fits = arguments[~(values > most)]
+    return min(inside[0], float(fits.min(initial=inside[0]))), max(inside[1], float(fits.max(initial=inside[1])))
 
 
 @functools.lru_cache(maxsize=1024)

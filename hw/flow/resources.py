@@ -60,7 +60,7 @@ TERMS: dict[str, Terms] = {
     "lanes": lambda arch: arch.array_size,
     "elements": lambda arch: arch.array_size**2,
     "element bits": lambda arch: arch.array_size * _vector(arch),
-    "elements, every step": lambda arch: arch.array_size * _vector(arch) * (arch.mac_rounding == "every_step"),
+    "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.numbers.code,
     "vector": _vector,
     "vector, slices": lambda arch: _vector(arch) * arch.register_slices,
     "sums": _sums,
