@@ -96,8 +96,10 @@ BLOCKS: dict[str, Sequence[str]] = {
     "decoder": ("one", "far address", "products"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
+    "enter": ("one", "vector", "sums", "on-chip address"),
     "fetch": ("one", "stream", "instruction"),
     "interlock": ("one", "far address", "units", "ranges"),
+    "leave": ("one", "vector", "sums"),
     "load_weight": ("one", "local address"),
     "local": ("one", "vector", "vector x banks", "vector x ports", "address x banks", "vector, slices"),
     "mat_mul": ("one", "on-chip address"),
@@ -150,13 +152,15 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
         counts[kind] = {column: max(0, round(copies * value)) for column, value in found.items()}
     for kind, number in (("array", arch.array_size**2), ("simd", arch.array_size)):
         counts[kind]["dsp"] = number * multiplier_blocks(arch.number.width, family)
+    # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are look-up tables.
+    counts["decoder"]["dsp"] = 2 * multiplier_blocks(arch.local_address_width, family)
     for ram in rams(arch):
         counts[ram.block].update(block_rams(ram, family))
     return counts
 
 
 def multiplier_blocks(width: int, family: str) -> int:
-    """DSP blocks that a product of two scalars takes: one has 25 x 18 bits, an ECP5's 18 x 18. A product of up to 8
+    """DSP blocks that a product of two numbers takes: one has 25 x 18 bits, an ECP5's 18 x 18. A product of up to 8
     bits is made of look-up tables."""
     if width <= 4:
         return 0
