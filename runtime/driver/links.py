@@ -25,6 +25,11 @@ def litex_map(options: Mapping[str, Any]) -> MemoryMap:
     return MemoryMap.shared(options["registers"], region)
 
 
+def shell_map(shell: ShellFile) -> MemoryMap:
+    """Of a shell as the file beside its bitstream describes it."""
+    return litex_map({"registers": shell.machine_base, "memory": shell.memory.base, "bytes": shell.memory.bytes})
+
+
 def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget:
     """A board behind a link. The option ``shell`` names the ``shell.json`` that came with its bitstream: it says where
     everything is, and memory that was not started since the bitstream was loaded is started. Raises WeftError."""
@@ -35,8 +40,7 @@ def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget
     except BaseException:
         transport.close()
         raise
-    place = {"registers": shell.machine_base, "memory": shell.memory.base, "bytes": shell.memory.bytes}
-    target = LinkTarget(transport, litex_map(place), options["seconds"])
+    target = LinkTarget(transport, shell_map(shell), options["seconds"])
     try:
         controller = DramController(target.bridge, shell)
         if not controller.started:

@@ -12,7 +12,7 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.dram_start import DramController, check_memory
-from weft.runtime.driver.links import LinkTarget, litex_map
+from weft.runtime.driver.links import LinkTarget, shell_map
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.network import Network
 from weft.runtime.session import Session
@@ -36,8 +36,7 @@ def test_digits_through_bridge_and_dram(board: str, tmp_path: Path) -> None:
     simulation, described = build_shell(board, arch, tmp_path)
     shell = ShellFile.of(described)
     line = SimulatedShell(simulation, tmp_path, shell.clock_hz)
-    place = {"registers": shell.machine_base, "memory": shell.memory.base, "bytes": shell.memory.bytes}
-    target = LinkTarget(line.transport(), litex_map(place), 600.0)
+    target = LinkTarget(line.transport(), shell_map(shell), 600.0)
     with Device(target) as device:
         controller = DramController(target.bridge, shell)
         assert not controller.started
