@@ -10,7 +10,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.estimator import array, enter, moves, reader, simd, writer
 from weft.compiler.estimator.interlock import commit, decode, fetch, fetch_heads
-from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.estimator.machine import DramTiming, machine_record
 from weft.compiler.estimator.memories import (
     ACCUMULATOR_READS,
@@ -100,7 +100,7 @@ def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
                1 + int(loads.max(initial=0)) + weight_latency(arch))
 
 
-@kernel
+@entry
 def start(state, machine, drains, instructions):
     """Time counts from when the first instruction is there."""
     control = state.control
@@ -110,7 +110,7 @@ def start(state, machine, drains, instructions):
         fetch(control, machine, drains, instructions, 0, before)
 
 
-@kernel
+@entry
 def replay(state, machine, work, drains, instructions, times, clock):
     """Fill ``times`` [operations, (issue, start, finish)], at most PIECE_CYCLES further. Whether the program came to
     its end. ``clock``: the cycle, how many operations have finished, and when the last one did."""

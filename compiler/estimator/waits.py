@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflicts, track
-from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
@@ -87,7 +87,7 @@ def _blockers(work: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return blockers, previous
 
 
-@kernel
+@entry
 def find_blockers(work, times, tracked, loop, numbers, counts, blockers, previous):
     """``numbers`` [units, SLOTS]: each unit's newest operations, ``counts`` how many there were so far."""
     for index in range(len(work)):
@@ -111,7 +111,7 @@ def find_blockers(work, times, tracked, loop, numbers, counts, blockers, previou
         counts[number] += 1
 
 
-@kernel
+@entry
 def explain(work, times, blockers, previous, layers, causes, limits, latency, waits):
     """Fill ``waits``; the cycle behind the last vector that went into the array. A product takes ``latency`` cycles."""
     free = 0

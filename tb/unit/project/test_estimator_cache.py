@@ -1,7 +1,8 @@
 """The estimator's machine code is kept where there is room, and made again where there is none."""
 
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
@@ -15,13 +16,38 @@ def twice(number: int) -> int:
 
 def compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jit, "_FOLDER", folder)
-    return jit.kernel(twice)
+    return jit.entry(twice)
 
 
 def test_kept_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled(tmp_path, monkeypatch)(21) == 42
     again = compiled(tmp_path, monkeypatch)
     assert again(21) == 42 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_constants_share_their_machine_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel called with the constants 1 and 2 is compiled once, not once for each."""
+    monkeypatch.setattr(jit, "_FOLDER", tmp_path)
+    kernel = jit.kernel(twice)
+
+    def both() -> int:
+        return kernel(1) + kernel(2)
+
+    assert jit.entry(both)() == 6
+    assert len(cast(Any, kernel).signatures) == 1
+
+
+def wait_and_compile(folder: Path) -> int:
+    """How often this process had to compile, where another may be about to."""
+    jit._FOLDER = folder
+    function: Any = jit.entry(twice)
+    assert function(21) == 42
+    return sum(function.stats.cache_misses.values())
+
+
+def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        assert sorted(pool.map(wait_and_compile, [tmp_path] * 2)) == [0, 1]
 
 
 def test_half_a_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
