@@ -96,7 +96,7 @@ def make_variables(optimise: str) -> dict[str, str]:
         "CFG_CXXFLAGS_COROUTINES": "-fcoroutines",
         "CFG_LDLIBS_THREADS": "-pthread",
         "OPT_FAST": optimise,
-        "OPT_GLOBAL": "-O2",
+        "OPT_GLOBAL": optimise,
     }
 
 

@@ -123,7 +123,8 @@ SIMULATE = """
 hierarchy -top top
 proc
 flatten
-write_cxxrtl netlist.cc
+opt
+write_cxxrtl -g0 netlist.cc
 """
 MAIN = """
 #include "netlist.cc"
