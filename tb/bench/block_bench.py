@@ -61,6 +61,9 @@ class Ports:
             self.shapes[name] = member.shape
             if not isinstance(value, Const):
                 (self.inputs if member.flow is In else self.outputs)[name] = value
+        # Amaranth works a value's width out anew each time it is asked for
+        self._widths = {name: len(value) for name, value in (self.inputs | self.outputs).items()}
+        self._joined: dict[tuple[str, ...], Value] = {}
         self._ctx: Any = None
         self.restart()
 
@@ -69,9 +72,11 @@ class Ports:
         self.cycle = 0
         self._driven: dict[str, int] = {}
         self._seen = self._driven
+        self._held: dict[str, int] = {}
 
     def __setitem__(self, name: str, value: int) -> None:
-        self._driven[name] = value & ((1 << len(self.inputs[name])) - 1)
+        assert name in self.inputs, name
+        self._driven[name] = value & ((1 << self._widths[name]) - 1)
 
     def __getitem__(self, name: str) -> int:
         """Raw bits of an output, or of an input as driven in this cycle."""
@@ -85,20 +90,24 @@ class Ports:
 
     def get(self, name: str) -> Any:
         """Read a structure, or a number with its sign."""
-        value = self[name]
-        return from_bits(self.shapes[name], value & ((1 << Shape.cast(self.shapes[name]).width) - 1))
+        return from_bits(self.shapes[name], self[name] & ((1 << self._widths[name]) - 1))
 
     def _next_cycle(self) -> None:
         self.cycle += 1
         self._seen = self._driven
 
-    async def _apply(self, ctx: Any, everything: Value, order: list[str]) -> None:
+    async def _apply(self, ctx: Any) -> None:
+        """Set what changed, at once: the simulator settles after each ``set``, and looks at all that it is given."""
         self._ctx, self._seen = ctx, dict(self._driven)
+        changed = tuple(name for name in self.inputs if self._held.get(name) != self._driven.get(name, 0))
         raw = offset = 0
-        for name in order:
-            raw |= self._driven.get(name, 0) << offset
-            offset += len(self.inputs[name])
-        ctx.set(everything, raw)
+        for name in changed:
+            self._held[name] = self._driven.get(name, 0)
+            raw |= self._held[name] << offset
+            offset += self._widths[name]
+        if changed not in self._joined:
+            self._joined[changed] = Cat(self.inputs[name] for name in changed)
+        ctx.set(self._joined[changed], raw)
 
 
 class Bench:
@@ -112,7 +121,6 @@ class Bench:
         top = Module()
         top.domains.sync = ClockDomain()
         top.submodules.dut = ResetInserter(ports.inputs[RESET])(dut)
-        self._order, self._everything = list(ports.inputs), Cat(*ports.inputs.values())
         self._simulator = Simulator(top)
         self._simulator.add_clock(1e-6)
         self._simulator.add_testbench(self._bench)
@@ -126,7 +134,7 @@ class Bench:
             assert ports.cycle < self._cycles, f"no end after {self._cycles} cycles"
             for model in models:
                 model.drive(ports)
-            await ports._apply(ctx, self._everything, self._order)
+            await ports._apply(ctx)
             for model in models:
                 model.watch(ports)
             await ctx.tick()
