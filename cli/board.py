@@ -103,6 +103,7 @@ def memory(
     """Start a board's DRAM, print the leveling map, and test the memory."""
     from weft.runtime.driver.dram_start import DramController, check_memory
     from weft.runtime.driver.links import LinkTarget
+    from weft.runtime.driver.register_machine import check_board
     from weft.runtime.driver.shell_file import ShellFile
     from weft.runtime.driver.targets import open_target
 
@@ -111,6 +112,7 @@ def memory(
     if not isinstance(target, LinkTarget):
         raise WeftError(explain("device", device, "serial:PORT or udp:HOST", "name the board's link"))
     try:
+        check_board(target.registers, shell.board, device)
         with console.working(f"starting the memory of {board}"):
             found = DramController(target.bridge, shell).start()
         print(found)

@@ -39,9 +39,9 @@ def command_bits(text: str) -> int:
     return sum(DFI_BITS[name] for name in text.split("|"))
 
 
-def machine_of(arch: Arch, folder: Path) -> Machine:
+def machine_of(board: Board, arch: Arch, folder: Path) -> Machine:
     """Writes the machine as RTLIL, which keeps what the flow looks for in it."""
-    module, ports = with_ports(arch)
+    module, ports = with_ports(arch, board=board.arch)
     (folder / MACHINE).write_text(rtlil.convert(module, name="weft_top", ports=ports, emit_src=False))
     return Machine(ports)
 
@@ -74,7 +74,7 @@ def phase(value: Any) -> int | None:
 def generate(board: Board, arch: Arch, folder: Path) -> None:
     assert board.shell is not None
     folder.mkdir(parents=True, exist_ok=True)
-    machine = machine_of(arch, folder)
+    machine = machine_of(board, arch, folder)
     platform = named(board.shell.platform)(toolchain="trellis", **board.shell.platform_options)
     clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
     soc = ShellSoC(board, machine, platform, clocks)

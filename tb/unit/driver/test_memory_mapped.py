@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.contract.csr import CONTROL_REGISTERS
+from weft.hw.contract.csr import CONTROL_REGISTERS, Access
 from weft.runtime.driver import memory_mapped
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.memory_map import MemoryMap, Region
@@ -58,7 +58,7 @@ class Zynq:
         if not command:
             return
         for name, register in CONTROL_REGISTERS.items():
-            if name.startswith("PROGRAM_") and name != "PROGRAM_COUNTER":
+            if register.access is Access.READ_WRITE:
                 self.model.values[name] = int(self.registers[register.offset // 4])
         memory = self.model.dram.bytes[PHYSICAL:PHYSICAL + SIZE].view("<u4")
         memory[:] = self.words
