@@ -103,12 +103,12 @@ def check_machine(registers: Registers, arch: Arch, name: str) -> None:
 
 
 def check_board(registers: Registers, board: str, name: str) -> None:
-    """Raises DeviceError when the bitstream is one for another board than ``shell.json``."""
+    """Raises DeviceError when the bitstream is one for another board. 0 names none: it was made by other means."""
     found = registers.read("BOARD")
-    if found != board_code(board):
+    if found not in (0, board_code(board)):
         raise DeviceError(explain(
-            f"BOARD of device {name}", f"{found:#010x}", f"{board_code(board):#010x}: {board}, which the "
-            f"shell.json is of", f"give the bitstream's own shell.json, or load this one's: weft board flash {board}"))
+            f"BOARD of device {name}", f"{found:#010x}", f"{board_code(board):#010x}: {board}", "name the board, or "
+            f"give the shell.json, that the bitstream was made for; or load the bitstream of {board}"))
 
 
 class RegisterMachine:
