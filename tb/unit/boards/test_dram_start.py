@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.cli.main import exit_code
+from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Status, board_code
 from weft.hw.contract.errors import WeftError
+from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import (
     ACTIVATE,
@@ -176,6 +179,23 @@ def test_a_stuck_address_line_is_found(stuck: int | None) -> None:
     else:
         with pytest.raises(WeftError, match=r"memory at 0x4"):
             check_memory(bridge, MEMORY_BASE, MEMORY_BYTES)
+
+
+@pytest.mark.parametrize(("board", "code", "says"), [
+    ("ulx3s", 0, "byte lane 1, bitslip 0: .....#O#"), ("ulx3s", 1, "memory at 0x4"), ("ecpix5", 0, "BOARD of device")])
+def test_weft_board_memory(board: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                           capfd: pytest.CaptureFixture[str]) -> None:
+    """Of an ulx3s; ``code`` 1: with a stuck address line."""
+    model = Model([(2, range(1, 6)), (0, range(5, 8))], stuck=12 if code else None)
+    registers = {"IDENTITY": IDENTITY, "STATUS": 1 << Status.IDLE, "BOARD": board_code("ulx3s")}
+    model.words |= {0x9000_0000 + CONTROL_REGISTERS[name].offset: value for name, value in registers.items()}
+    monkeypatch.setattr(uartbone, "open_serial", lambda port, baud: model)
+    (tmp_path / board).mkdir()
+    (tmp_path / board / "shell.json").write_text(json.dumps({**shell(), "board": board}))
+    assert exit_code(["board", "memory", "serial:/dev/null", "--board", board, "-o", str(tmp_path)]) == (says[0] != "b")
+    said = capfd.readouterr()
+    assert says in said.out + said.err
+    assert ("1 MiB tested at every address bit: fine" in said.out) == (says[0] == "b")
 
 
 @pytest.mark.parametrize(("change", "says"), [
