@@ -51,7 +51,6 @@ BY_OPEN = ("Exercised: the bitstream, made by open tools, every clock met; the s
            "driver's start of the memory against a model of the PHY. " + SILICON)
 BY_VIVADO = ("Exercised: every connection is between pins that are there, addresses do not overlap, yosys reads the "
              "Verilog. Vivado was never run on it. " + SILICON)
-START = "The host does not start this board's DRAM yet: the driver knows the PHY of the ECP5 and SDR memory."
 
 
 @cache
@@ -82,7 +81,6 @@ def page(board: Board) -> str:
     lines += [commands.format(key=board.key, registers=registers),
               BY_OPEN if board.key in reports() else BY_VIVADO if board.family == "xc7" else SILICON]
     if board.shell:
-        lines += [START] if board.family == "xc7" else []
         lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
     return "\n".join(lines).rstrip() + "\n"
 
