@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.boards import arty, colorlight_i9, ecpix5, pynq, ultra96, ulx3s, zcu104
+from weft.boards import (
+    arty_a7_35,
+    arty_a7_100,
+    colorlight_i9,
+    ecpix5,
+    pynq_z1,
+    pynq_z2,
+    ultra96_v2,
+    ulx3s,
+    zcu104,
+)
 from weft.boards.board import Board
 
-BOARDS: dict[str, Board] = {module.BOARD.arch: module.BOARD for module in
-                            (arty, colorlight_i9, ecpix5, pynq, ultra96, ulx3s, zcu104)}
-"""By preset."""
+BOARDS: dict[str, Board] = {module.BOARD.key: module.BOARD for module in (
+    arty_a7_35, arty_a7_100, colorlight_i9, ecpix5, pynq_z1, pynq_z2, ultra96_v2, ulx3s, zcu104)}
+"""By key. Of boards with one preset the first is the one that the preset is counted against."""
 ASSUMED_HZ = 100e6
 """The clock of machines without a board."""
 
 
 def board_of(arch: str | Path) -> Board | None:
     """The board that a preset, by its name, is made for; None for any other machine."""
-    return BOARDS.get(str(arch))
+    return next((board for board in BOARDS.values() if board.arch == str(arch)), None)
 
 
 def clock_hz(arch: str | Path) -> float:

@@ -36,13 +36,28 @@ class Shell:
     baud: int = 3_000_000
     ethernet: str | None = None
     """``module:class`` of the Ethernet PHY, where Etherbone can be had beside the UART."""
+    ethernet_options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """The processors beside the logic of a Zynq, which drive the machine. ``kind``: of ``boards/vivado/zynq.py``.
+    ``device``: the chip as Vivado names it. ``clock_hz``: asked of place and route."""
+
+    kind: str
+    device: str
+    clock_hz: float
+    memory_bytes: int
+    """Of the DRAM that the logic's ports reach from address 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """``arch``: the preset made for it. ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with ``speed_grade``
-    as the manufacturer writes it. ``clock_hz``: the clock that the machine is meant for, not the oscillator's."""
+    """``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it.
+    ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with ``speed_grade`` as the manufacturer writes it.
+    ``clock_hz``: the clock that the machine is meant for, not the oscillator's."""
 
+    key: str
     name: str
     arch: str
     part: str
@@ -50,10 +65,13 @@ class Board:
     family: str
     """``xc7`` or ``ecp5``: the synthesis flow. UltraScale+ parts are counted as 7 series."""
     clock_hz: float
+    plug: str
+    """What to plug in, as a sentence."""
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None where it does not have the board."""
     shell: Shell | None = None
-    """None: no bitstream of ours yet."""
+    """Around the machine on boards without a processor."""
+    processor: Processor | None = None
     flash_name: str | None = None
     """The board in openFPGALoader's list."""
 
@@ -61,3 +79,8 @@ class Board:
     def chip(self) -> str:
         """Part and speed grade, as place and route asks for them."""
         return f"{self.part}-{self.speed_grade}"
+
+    @property
+    def built(self) -> str:
+        """What ``weft board build`` makes for it."""
+        return "bitstream" if self.family == "ecp5" else "Vivado project"

@@ -10,6 +10,7 @@ import typer
 
 from weft.boards import BOARDS, Board
 from weft.cli import console
+from weft.cli.options import need_simulation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 
@@ -30,23 +31,23 @@ def board_named(name: str) -> Board:
 
 def listed(board: Board) -> dict[str, Any]:
     shell = board.shell
-    return {"board": board.name, "arch": board.arch, "chip": board.chip,
-            "bitstream": "open tools" if shell and board.family == "ecp5" else "not yet",
-            "mhz": (shell.clock_hz if shell else board.clock_hz) / 1e6,
-            "memory": f"{shell.memory.kind} {shell.memory.module}" if shell else "",
+    surrounded = shell or board.processor
+    return {"board": board.name, "arch": board.arch, "chip": board.chip, "build": board.built,
+            "mhz": (surrounded or board).clock_hz / 1e6,
+            "memory": f"{shell.memory.kind} {shell.memory.module}" if shell else "memory of its processors",
             "links": ["uart", *(["ethernet"] if shell.ethernet else [])] if shell else []}
 
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """What boards there are, and which of them get a bitstream from open tools."""
+    """What boards there are, and what is made for each: a bitstream by open tools, or a project for Vivado."""
     rows = {name: listed(board) for name, board in sorted(BOARDS.items())}
     if as_json:
         print(json.dumps({"schema": 1, "boards": rows}, indent=1))
         return
     console.print_table("boards", {
         name: ", ".join(filter(None, [row["board"], row["chip"], f"{row['mhz']:g} MHz", row["memory"],
-                                      " and ".join(row["links"]), f"bitstream: {row['bitstream']}"]))
+                                      " and ".join(row["links"]), row["build"]]))
         for name, row in rows.items()})
 
 
@@ -61,10 +62,23 @@ def build(
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
-    """Bitstream with machine, memory controller and host link; fails when a clock is missed."""
+    """Bitstream with machine, memory controller and host link, failing when a clock is missed; for Xilinx the Vivado
+    project that makes one."""
     from weft.boards.shell import bitstream
+    from weft.boards.vivado import project
 
     chosen = board_named(board)
+    if chosen.built != "bitstream":
+        need_simulation()  # for yosys, which writes the Verilog
+        with console.progress() as bar:
+            written = project.build(chosen, Arch.load(arch or chosen.arch), output / board,
+                                    clock_hz=None if mhz is None else mhz * 1e6, tell=lambda stage: bar(stage, 0, 0))
+        if as_json:
+            print(json.dumps(written, indent=1))
+            return
+        console.print_table(f"{written['name']}: {output / board}/{written['project']}/build.tcl", {
+            "clock": f"{written['mhz_asked']:g} MHz asked", "run": "by you: nothing of this was run with Vivado"})
+        return
     with console.progress() as bar:
         found = bitstream.build(chosen, Arch.load(arch or chosen.arch), output / board,
                                 clock_hz=None if mhz is None else mhz * 1e6, seeds=range(1, seeds + 1),
@@ -103,14 +117,16 @@ def memory(
     """Start a board's DRAM, print the leveling map, and test the memory."""
     from weft.runtime.driver.dram_start import DramController, check_memory
     from weft.runtime.driver.links import LinkTarget
+    from weft.runtime.driver.register_machine import check_board
     from weft.runtime.driver.shell_file import ShellFile
     from weft.runtime.driver.targets import open_target
 
-    shell = ShellFile.load(output / board_named(board).arch / "shell.json")
+    shell = ShellFile.load(output / board_named(board).key / "shell.json")
     target = open_target(device, {"registers": shell.machine_base})
     if not isinstance(target, LinkTarget):
         raise WeftError(explain("device", device, "serial:PORT or udp:HOST", "name the board's link"))
     try:
+        check_board(target.registers, shell.board, device)
         with console.working(f"starting the memory of {board}"):
             found = DramController(target.bridge, shell).start()
         print(found)

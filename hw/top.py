@@ -24,12 +24,13 @@ class Top(wiring.Component):
     """``axil``: control registers; ``dram0`` and ``dram1``, or ``dram`` for both, and ``program``: AXI4 masters;
     ``stream``: instruction beats; ``samples``: performance samples; ``interrupt``.
 
-    With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without.
+    With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without. ``board``: what the
+    register BOARD tells, by name.
     A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
     """
 
-    def __init__(self, arch: Arch, *, trace: bool = False) -> None:
-        self._arch, self._trace = arch, trace
+    def __init__(self, arch: Arch, *, trace: bool = False, board: str = "") -> None:
+        self._arch, self._trace, self._board = arch, trace, board
         address = arch.axi_address_width
         super().__init__({
             "axil": In(Axi4Lite(ADDRESS_WIDTH)),
@@ -43,7 +44,7 @@ class Top(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         core_reset, resetting = Signal(), Signal()
-        m.submodules.csr = csr = CsrSlave(self._arch)
+        m.submodules.csr = csr = CsrSlave(self._arch, self._board)
         core = Core(self._arch, trace=self._trace)
         m.submodules.core = ResetInserter(core_reset)(core)
         connect(m, flipped(self.axil), csr.axil)
@@ -63,10 +64,10 @@ class Top(wiring.Component):
         return m
 
 
-def with_ports(arch: Arch, *, trace: bool = False) -> tuple[Module, Ports]:
+def with_ports(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
     """Top inside a module, with its flat ports by name: what the Verilog writer takes."""
     m = Module()
-    m.submodules.machine = top = Top(arch, trace=trace)
+    m.submodules.machine = top = Top(arch, trace=trace, board=board)
     ports: Ports = {}
     for name, prefix in PORT_PREFIXES.items():
         if name in top.signature.members:

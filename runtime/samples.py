@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-HANDSHAKES = ("array", "accumulator", "dataflow", "dram1", "dram0", "memory_port_b", "memory_port_a", "instruction")
-"""From bit 32 of a sample up, two bits each: valid, ready."""
-FIRST_BIT, COUNTER_MASK = 32, (1 << 32) - 1
-FILLER = COUNTER_MASK
-"""A word that only fills up a packet: program counter all ones, no handshake."""
+from weft.hw.contract.samples import COUNTER_BITS, FILLER, HANDSHAKES
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,10 @@ class Samples:
         """Words (uint64) of the sample port, without those that fill up."""
         words = np.asarray(words, np.uint64)
         words = words[words != FILLER]
-        shifts = FIRST_BIT + 2 * np.arange(len(HANDSHAKES), dtype=np.uint64)
+        shifts = COUNTER_BITS + 2 * np.arange(len(HANDSHAKES), dtype=np.uint64)
         valid = (words[:, None] >> shifts & np.uint64(1)).astype(bool)
         ready = (words[:, None] >> (shifts + np.uint64(1)) & np.uint64(1)).astype(bool)
-        return cls((words & np.uint64(COUNTER_MASK)).astype(np.int64), valid, valid & ready)
+        return cls((words & np.uint64((1 << COUNTER_BITS) - 1)).astype(np.int64), valid, valid & ready)
 
     def units(self) -> list[dict[str, Any]]:
         """A row for each handshake: shares of all samples in which it was taken, waited, was idle."""

@@ -1,10 +1,11 @@
-"""Writes what is generated in docs/: the tables between markers, and the page of the blocks.
+"""Writes what is generated in docs/: the tables between markers, the page of the blocks, those of the boards.
 
     python scripts/docs.py [--check] [--measured]
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``TABLES`` makes it. ``--check`` writes
 nothing and ends with exit code 1 where a page is not current. ``--measured`` first takes what the benchmarks left in
-build/bench/ over into docs/data/bench.json, with the commit that was measured.
+build/bench/ over into docs/data/bench.json, with the commit that was measured, and the reports of bitstreams in
+build/boards/ into docs/data/boards.json.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import block_pages
+import board_pages
 import typer
 
 from weft.hw.contract import timing
@@ -231,6 +233,10 @@ def unit_cycles() -> str:
     return origin("units") + table(("machine", "case", "cycles", "least possible", "of it", "most allowed"), rows)
 
 
+def bitstreams() -> str:
+    return table(board_pages.HEAD, board_pages.summary())
+
+
 def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}".replace(",", " ")
 
@@ -274,6 +280,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parameters": parameters, "presets": preset_table, "layout": layout, "operations": operations, "flows": flows,
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
+    "bitstreams": bitstreams,
 }
 
 
@@ -285,7 +292,7 @@ def filled(text: str) -> str:
 def pages() -> dict[Path, str]:
     """Every page that is generated, or holds a table that is -> what it should be."""
     marked = {path: filled(path.read_text()) for path in sorted(DOCS.rglob("*.md")) if MARKED.search(path.read_text())}
-    return {**marked, block_pages.FILE: block_pages.text()}
+    return {**marked, block_pages.FILE: block_pages.text(), **board_pages.pages()}
 
 
 def main(
@@ -293,6 +300,7 @@ def main(
     measured: Annotated[bool, typer.Option("--measured", help="take over what the benchmarks measured")] = False,
 ) -> None:
     if measured:
+        board_pages.take_over()
         take_over()
     old = [(path, text) for path, text in pages().items() if not path.exists() or path.read_text() != text]
     if check and old:

@@ -53,16 +53,23 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     found = {**summary(board, report, seed), **counts(work), "minutes": round((time.monotonic() - begin) / 60, 1),
              "sha256": hashlib.sha256((work / "shell.bit").read_bytes()).hexdigest(),
              "bytes": (work / "shell.bit").stat().st_size}
-    deliver(work, folder, board.arch, found)
+    deliver(work, folder, board.key, found)
     return found
 
 
 def prepared(board: Board, clock_hz: float | None) -> Board:
     """The board with the clock that is asked for. Raises WeftError where no bitstream can be made for it."""
     if board.shell is None or board.family != "ecp5":
-        raise WeftError(explain(f"board {board.arch}", "no open place and route for its chip" if board.family != "ecp5"
+        raise WeftError(explain(f"board {board.key}", "no open place and route for its chip" if board.family != "ecp5"
                                 else "no shell", "a board with an ECP5", "weft board list names those that have one"))
-    return board if clock_hz is None else replace(board, shell=replace(board.shell, clock_hz=clock_hz))
+    return at(board, clock_hz)
+
+
+def at(board: Board, clock_hz: float | None) -> Board:
+    """The same with another clock of its shell."""
+    if clock_hz is None or board.shell is None:
+        return board
+    return replace(board, shell=replace(board.shell, clock_hz=clock_hz))
 
 
 def need_packages() -> None:
@@ -79,12 +86,12 @@ def generate(board: Board, work: Path) -> None:
     """The shell's files, by a process of its own (``generate.py`` says why)."""
     assert board.shell is not None
     log = work / "shell.log"
-    command = [sys.executable, "-m", "weft.boards.shell.generate", board.arch, ".", "weft.tarch",
+    command = [sys.executable, "-m", "weft.boards.shell.generate", board.key, ".", "weft.tarch",
                str(board.shell.clock_hz)]
     with log.open("w") as output:
         code = subprocess.run(command, cwd=work, stdout=output, stderr=output, check=False).returncode
     if code:
-        raise WeftError(explain(f"shell of {board.arch}", "\n".join(log.read_text().splitlines()[-3:]),
+        raise WeftError(explain(f"shell of {board.key}", "\n".join(log.read_text().splitlines()[-3:]),
                                 "a shell that LiteX can generate", f"read {log}"))
 
 
@@ -97,7 +104,7 @@ def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) ->
         if not late(report):
             return seed, report
         best = max(best, (reached(report), seed))
-    raise WeftError(explain(f"clock of {board.arch}", f"{best[0]:.1f} MHz at best (seed {best[1]} of {len(seeds)})",
+    raise WeftError(explain(f"clock of {board.key}", f"{best[0]:.1f} MHz at best (seed {best[1]} of {len(seeds)})",
                             f"{board.shell.clock_hz / 1e6:g} MHz" if board.shell else "",
                             "ask for less (--mhz) or try other seeds (--seeds)"))
 
@@ -123,7 +130,7 @@ def reached(report: dict) -> float:
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
     assert board.shell is not None
-    return {"schema": 1, "board": board.arch, "name": board.name, "chip": board.chip, "seed": seed,
+    return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
             "mhz_asked": board.shell.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
             "clocks": {name: {"fmax_mhz": round(clock["achieved"], 2), "mhz_asked": clock["constraint"]}
                        for name, clock in report["fmax"].items()},

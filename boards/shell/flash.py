@@ -19,21 +19,21 @@ def flash(board: Board, folder: Path, *, permanent: bool = False) -> str:
     """Loads ``folder``'s bitstream: what the loader said. ``permanent``: into the flash chip, not only until the board
     loses power. Raises WeftError when there is no bitstream, no loader, or no board answers."""
     if board.flash_name is None:
-        raise WeftError(explain(f"board {board.arch}", f"{LOADER} does not know it", "a board that it knows",
+        raise WeftError(explain(f"board {board.key}", f"{LOADER} does not know it", "a board that it knows",
                                 "load the bitstream with the maker's tools"))
-    bitstream = folder / f"{board.arch}.bit"
+    bitstream = folder / f"{board.key}.bit"
     if not bitstream.is_file():
         raise WeftError(explain(f"bitstream {bitstream}", "nothing", "a bitstream",
-                                f"make it: weft board build {board.arch}"))
+                                f"make it: weft board build {board.key}"))
     command = [loader(), "-b", board.flash_name, *(["-f"] if permanent else []), str(bitstream)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise WeftError(explain(f"board {board.arch}", f"no end after {TIMEOUT_SECONDS} s", "a board that answers",
+        raise WeftError(explain(f"board {board.key}", f"no end after {TIMEOUT_SECONDS} s", "a board that answers",
                                 "plug it in again")) from None
     said = (done.stdout + done.stderr).strip()
     if done.returncode:
-        raise WeftError(explain(f"board {board.arch}", said.splitlines()[-1] if said else "no answer",
+        raise WeftError(explain(f"board {board.key}", said.splitlines()[-1] if said else "no answer",
                                 "a board on USB that this user may open",
                                 "plug it in and switch it on; on Linux install openFPGALoader's udev rules"))
     return said

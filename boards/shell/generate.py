@@ -19,13 +19,21 @@ from litex.soc.integration.builder import Builder
 
 from weft.boards import BOARDS
 from weft.boards.board import Board
-from weft.boards.shell.soc import REGISTERS_BASE, Machine, ShellSoC, named
+from weft.boards.shell.machine import MACHINE as TOP
+from weft.boards.shell.machine import Machine
+from weft.boards.shell.soc import REGISTERS_BASE, ShellSoC, named
 from weft.hw.contract.arch import Arch
+from weft.hw.flow.verilog import verilog_text
 from weft.hw.top import with_ports
 
 SHELL, MACHINE = "shell", "machine.il"
 """Name of the shell's files, and the machine in RTLIL."""
-
+VIVADO = "vivado"
+TOOLCHAINS = {"ecp5": "trellis", "xc7": VIVADO}
+"""By family, as LiteX calls them."""
+CHECK = ("set slack [get_property SLACK [get_timing_paths]]; "
+         'if {{$slack < 0}} {{error "a clock is missed by $slack ns: weft board build with --mhz LESS"}}')
+"""Before Vivado writes a bitstream; braces are doubled for LiteX."""
 
 CONTROL = "DFII_CONTROL"
 DFI_BITS = {"DFII_CONTROL_SEL": 1, "DFII_CONTROL_CKE": 2, "DFII_CONTROL_ODT": 4, "DFII_CONTROL_RESET_N": 8,
@@ -39,10 +47,10 @@ def command_bits(text: str) -> int:
     return sum(DFI_BITS[name] for name in text.split("|"))
 
 
-def machine_of(arch: Arch, folder: Path) -> Machine:
+def machine_of(board: Board, arch: Arch, folder: Path) -> Machine:
     """Writes the machine as RTLIL, which keeps what the flow looks for in it."""
-    module, ports = with_ports(arch)
-    (folder / MACHINE).write_text(rtlil.convert(module, name="weft_top", ports=ports, emit_src=False))
+    module, ports = with_ports(arch, board=board.key)
+    (folder / MACHINE).write_text(rtlil.convert(module, name=TOP, ports=ports, emit_src=False))
     return Machine(ports)
 
 
@@ -52,7 +60,7 @@ def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -
     sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
     memory = registers["memories"]["main_ram"]
     return {
-        "board": board.arch, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
+        "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
         "memory": {"base": memory["base"], "bytes": memory["size"]},
         "registers": {name: {"address": each["addr"], "words": each["size"]}
                       for name, each in registers["csr_registers"].items()},
@@ -74,8 +82,14 @@ def phase(value: Any) -> int | None:
 def generate(board: Board, arch: Arch, folder: Path) -> None:
     assert board.shell is not None
     folder.mkdir(parents=True, exist_ok=True)
-    machine = machine_of(arch, folder)
-    platform = named(board.shell.platform)(toolchain="trellis", **board.shell.platform_options)
+    machine = machine_of(board, arch, folder)
+    toolchain = TOOLCHAINS[board.family]
+    platform = named(board.shell.platform)(toolchain=toolchain, **board.shell.platform_options)
+    if toolchain == VIVADO:
+        (folder / f"{TOP}.v").write_text(verilog_text(arch, board=board.key))
+        platform.toolchain.pre_synthesis_commands.add(f"read_verilog {TOP}.v")
+        platform.toolchain.bitstream_commands.insert(0, CHECK)
+        platform.toolchain.additional_commands = [f"file copy -force {{build_name}}.bit ../{board.key}.bit"]
     clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
     soc = ShellSoC(board, machine, platform, clocks)
     Builder(soc, output_dir=str(folder), gateware_dir=str(folder), compile_software=False, compile_gateware=True,

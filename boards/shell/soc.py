@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl._ir import PortDirection
 from litedram import modules, phy
 from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
 from litex.gen import ClockSignal, Instance, ResetSignal
@@ -26,10 +24,8 @@ from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect import axi
 
 from weft.boards.board import Board, Memory
-from weft.hw.bus.axi import Ports
+from weft.boards.shell.machine import MACHINE, Machine
 
-MACHINE = "weft_top"
-"""Module of the machine in the shell's Verilog."""
 REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
 """Of the machine's control registers on the bus."""
 CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
@@ -38,23 +34,6 @@ CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", 
 LITE_CHANNELS = {"aw": ("addr",), "w": ("data", "strb"), "b": ("resp",), "ar": ("addr",), "r": ("data", "resp")}
 ETHERBONE_DEPTH = 256
 """Words of Etherbone's buffers: LiteX's 16 stall on bursts."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The machine as the shell sees it: its ports, as ``with_ports`` names them."""
-
-    ports: Ports
-
-    def masters(self) -> list[str]:
-        """Prefixes of its AXI4 masters, in order of their names."""
-        return sorted({name.rpartition("_")[0] for name in self.ports if name.startswith("m_axi_")})
-
-    def width(self, master: str) -> int:
-        return len(self.ports[f"{master}_rdata"][0])
-
-    def is_input(self, port: str) -> bool:
-        return self.ports[port][1] is PortDirection.Input
 
 
 def named(path: str) -> Any:
@@ -68,7 +47,7 @@ class ShellSoC(SoCMini):
 
     def __init__(self, board: Board, machine: Machine, platform: Any, crg: Any) -> None:
         assert board.shell is not None
-        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.arch}", ident_version=False)
+        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False)
         self.crg = crg
         self.add_memory(board.shell.memory)
         self.add_links(board)
@@ -97,7 +76,8 @@ class ShellSoC(SoCMini):
         self.add_uartbone(baudrate=board.shell.baud)
         if board.shell.ethernet:
             self.ethphy = named(board.shell.ethernet)(
-                clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"), rx_delay=0e-9)
+                clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"),
+                **board.shell.ethernet_options)
             self.add_etherbone(phy=self.ethphy, buffer_depth=ETHERBONE_DEPTH)
 
     # -- the machine ---------------------------------------------------------------------------------------------------
@@ -111,10 +91,8 @@ class ShellSoC(SoCMini):
             pins |= joined(machine, f"s_axil_{channel}", getattr(registers, channel), fields)
         self.bus.add_slave("weft", registers,
                            SoCRegion(origin=REGISTERS_BASE, size=REGISTERS_BYTES, cached=False))
-        unused = {f"i_{name}": 0 for name, (signal, _) in machine.ports.items()
+        unused = {f"i_{name}": machine.unused(name) for name in machine.ports
                   if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
-        if "i_m_axis_sample_tready" in unused:
-            unused["i_m_axis_sample_tready"] = 1  # what nobody takes must not fill up
         self.specials += Instance(MACHINE, **pins, **unused)
 
     def master_pins(self, machine: Machine, name: str) -> dict[str, Any]:
@@ -136,6 +114,6 @@ def joined(machine: Machine, prefix: str, channel: Any, fields: tuple[str, ...])
     for field in (*fields, "valid", "ready"):
         port = prefix + field
         if port in machine.ports:
-            width = len(machine.ports[port][0])
+            width = machine.bits(port)
             found[("i_" if machine.is_input(port) else "o_") + port] = getattr(channel, field)[:width]
     return found

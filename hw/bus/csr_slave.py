@@ -14,6 +14,7 @@ from weft.hw.contract.csr import (
     INTERRUPT_COUNT,
     Command,
     Status,
+    board_code,
     parameter_values,
     stored_widths,
 )
@@ -49,8 +50,8 @@ class CsrSlave(wiring.Component):
     wins. A soft reset leaves all of this as it is.
     """
 
-    def __init__(self, arch: Arch) -> None:
-        self._arch = arch
+    def __init__(self, arch: Arch, board: str = "") -> None:
+        self._arch, self._board = arch, board
         super().__init__({
             "axil": In(axi.Axi4Lite(ADDRESS_WIDTH)),
             "status": In(STATUS_LAYOUT), "error_cause": In(CAUSE_WIDTH), "error_program_counter": In(32),
@@ -91,6 +92,7 @@ class CsrSlave(wiring.Component):
         """The read-only registers."""
         return {
             **{name: Const(value, 32) for name, value in parameter_values(self._arch).items()},
+            "BOARD": Const(board_code(self._board), 32),
             "STATUS": self.status.as_value(), "ERROR_CAUSE": self.error_cause,
             "ERROR_PROGRAM_COUNTER": self.error_program_counter, "PROGRAM_COUNTER": self.program_counter,
             "CYCLES_LOW": self.cycles[:32], "CYCLES_HIGH": self.cycles[32:],

@@ -6,13 +6,16 @@ Offsets in bytes, registers of 32 bits. Drivers, test bench, C header and ``hw/b
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
+import zlib
 from dataclasses import dataclass
 
 from weft.hw.contract.arch import Arch
 
 IDENTITY = 0x5745_4654
 """ASCII "WEFT"."""
-VERSION = 0x0001_0000
+VERSION = 0x0001_0001
 ADDRESS_WIDTH = 12
 """Bits of the byte address of ``s_axil``."""
 
@@ -74,6 +77,7 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
                                            "byte address of the program, a multiple of stream_width / 8"),
     "PROGRAM_ADDRESS_HIGH": ControlRegister(0x038, Access.READ_WRITE, "high half of the program's address"),
     "PROGRAM_BYTES": ControlRegister(0x03C, Access.READ_WRITE, "length of the program in bytes"),
+    "SCRATCH": ControlRegister(0x040, Access.READ_WRITE, "whatever the host likes; the machine does not look at it"),
     "ARRAY_SIZE": ControlRegister(0x080, Access.READ_ONLY, "array_size"),
     "DATA_TYPE": ControlRegister(0x084, Access.READ_ONLY,
                                  "width 7:0, point 15:8, accumulator width 23:16, every_step 24"),
@@ -83,17 +87,36 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
     "DRAM1_DEPTH_M1": ControlRegister(0x094, Access.READ_ONLY, "vectors - 1"),
     "SIMD": ControlRegister(0x098, Access.READ_ONLY, "registers 7:0, lookup tables 15:8, loop depth 23:16"),
     "STRIDES": ControlRegister(0x09C, Access.READ_ONLY, "stride0_depth 7:0, stride1_depth 15:8"),
+    "ARCH_HASH": ControlRegister(0x0A0, Access.READ_ONLY, "of all keys of the machine that programs depend on"),
+    "BOARD": ControlRegister(0x0A4, Access.READ_ONLY, "CRC-32 of the name of the bitstream's board, 0 for none"),
 }
+
+INVISIBLE = frozenset({
+    "number_of_threads", "thread_queue_depth", "local_banks", "accumulator_banks", "axi_data_width", "axi_max_burst",
+    "stream_width", "sample_block_size", "register_slices", "dram_ports", "deep_queues", "sampler"})
+"""Keys that change how fast a machine is and how it is joined to the world, but no program."""
+
+
+def arch_hash(arch: Arch) -> int:
+    """ARCH_HASH: equal for machines that run the same programs."""
+    seen = {key: value for key, value in arch.to_dict().items() if key not in INVISIBLE}
+    return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
+
+
+def board_code(board: str) -> int:
+    """BOARD of a board by its name; 0 for the empty name, a machine without a board."""
+    return zlib.crc32(board.encode())
 
 
 def stored_widths(arch: Arch) -> dict[str, int]:
     """Bits that each READ_WRITE register keeps; those above mean nothing and read 0."""
     return {"INTERRUPT_ENABLE": INTERRUPT_COUNT, "PROGRAM_ADDRESS_LOW": min(arch.axi_address_width, 32),
-            "PROGRAM_ADDRESS_HIGH": max(arch.axi_address_width - 32, 0), "PROGRAM_BYTES": 32}
+            "PROGRAM_ADDRESS_HIGH": max(arch.axi_address_width - 32, 0), "PROGRAM_BYTES": 32,
+            "SCRATCH": 32}
 
 
 def parameter_values(arch: Arch) -> dict[str, int]:
-    """The constant registers of one machine: name -> value."""
+    """The registers that say what programs a machine runs: name -> value."""
     number = arch.number
     return {
         "IDENTITY": IDENTITY,
@@ -107,4 +130,5 @@ def parameter_values(arch: Arch) -> dict[str, int]:
         "DRAM1_DEPTH_M1": arch.dram1_depth - 1,
         "SIMD": arch.simd_registers_depth | arch.lut_count << 8 | arch.simd_loop_depth << 16,
         "STRIDES": arch.stride0_depth | arch.stride1_depth << 8,
+        "ARCH_HASH": arch_hash(arch),
     }

@@ -10,19 +10,12 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
 from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.samples import COUNTER_BITS, FILLER, HANDSHAKES, SAMPLE_BITS
 
-SAMPLE_WIDTH = 64
-PROGRAM_COUNTER_WIDTH = 32
 INTERVAL_WIDTH = 16
 
-HANDSHAKE_NAMES = (
-    "array", "accumulator", "dataflow", "dram1", "dram0", "memory_port_b", "memory_port_a", "instruction")
-"""From bit 32 of a sample up, two bits each: valid, ready."""
-
 HANDSHAKE = data.StructLayout({"valid": 1, "ready": 1})
-HANDSHAKES = data.StructLayout(dict.fromkeys(HANDSHAKE_NAMES, HANDSHAKE))
-INVALID_SAMPLE = (1 << PROGRAM_COUNTER_WIDTH) - 1
-"""Program counter all ones, handshakes zero."""
+SHOWN = data.StructLayout(dict.fromkeys(HANDSHAKES, HANDSHAKE))
 
 
 def watch(m: Module, sampler: Sampler, instruction, operations: dict, reads: Iterable, writes: Iterable) -> None:
@@ -68,8 +61,8 @@ class Sampler(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._block_size = arch.sample_block_size
         super().__init__({
-            "program_counter": In(PROGRAM_COUNTER_WIDTH), "interval": In(INTERVAL_WIDTH), "handshakes": In(HANDSHAKES),
-            "samples": Out(axi.axi4_stream(SAMPLE_WIDTH)),
+            "program_counter": In(COUNTER_BITS), "interval": In(INTERVAL_WIDTH), "handshakes": In(SHOWN),
+            "samples": Out(axi.axi4_stream(SAMPLE_BITS)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -78,7 +71,7 @@ class Sampler(wiring.Component):
         waited, due, send = Signal(INTERVAL_WIDTH), Signal(), Signal()
         position = Signal(max(bits_to_count(self._block_size), 1))  # words of the block sent before
         m.d.comb += [
-            due.eq(~off & (waited >= self.interval - 1)), word.keep.eq(Const(-1, SAMPLE_WIDTH // 8)),
+            due.eq(~off & (waited >= self.interval - 1)), word.keep.eq(Const(-1, SAMPLE_BITS // 8)),
             send.eq((due | (off & (position != 0))) & (~self.samples.valid | self.samples.ready)),
         ]
         m.d.sync += waited.eq(Mux(due | off, 0, waited + 1))
@@ -88,7 +81,7 @@ class Sampler(wiring.Component):
             last = position == self._block_size - 1
             sample = Cat(self.program_counter, self.handshakes)
             m.d.sync += [
-                self.samples.valid.eq(1), word.data.eq(Mux(off, INVALID_SAMPLE, sample)), word.last.eq(last),
+                self.samples.valid.eq(1), word.data.eq(Mux(off, FILLER, sample)), word.last.eq(last),
                 position.eq(Mux(last, 0, position + 1)),
             ]
         return m

@@ -141,7 +141,8 @@ def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[st
          "--json", "ecp5.json", "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json",
          "--log", log.name, "--quiet", *options], log, tell)
     if returned:
-        raise WeftError(explain("place and route", "\n".join(errors.splitlines()[-5:]), "a routed design",
+        said = "\n".join(errors.splitlines()[-5:]) or f"nextpnr ended by {returned}, without a word"
+        raise WeftError(explain("place and route", said, "a routed design",
                                 f"ask for fewer MHz or another seed, or read {log}"))
     return json.loads((folder / "pnr_report.json").read_text())
 

@@ -1,6 +1,6 @@
 """What a user or a driver reads about a machine: tables of its ISA, a C header, a summary for JSON.
 
-All of it is generated from ``isa.py`` and ``csr.py``; nothing here knows a number of its own.
+All of it is generated from ``isa.py``, ``csr.py`` and ``samples.py``; nothing here knows a number of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from weft.hw.contract.isa import (
     Register,
     simd_argument_count,
 )
+from weft.hw.contract.samples import HANDSHAKES
 
 NARROW = 26
 """Characters that the last column of a table needs at least to stand beside the others."""
@@ -255,6 +256,8 @@ def _control_defines(arch: Arch) -> list[Define]:
                           for name, spec in csr.CONTROL_REGISTERS.items()]
     rows += [(f"CONTROL_{bit.name}", f"{1 << bit}u", "") for bit in csr.Command]
     rows += [(f"STATUS_{bit.name}", f"{1 << bit}u", "") for bit in csr.Status]
+    rows += [(f"SAMPLE_{name.upper()}", str(bit), "") for bit, name in enumerate(HANDSHAKES)]
+    rows += [("SAMPLE_HANDSHAKES", str(len(HANDSHAKES)), "that a sample shows")]
     return rows + [(f"VALUE_{name}", f"0x{value:x}u", "what the register reads")
                    for name, value in csr.parameter_values(arch).items()]
 

@@ -171,10 +171,12 @@ def synthesize_shell(folder: Path, machine: str, shell: str, width: int) -> None
     """Netlist ``folder``/ecp5.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``), whose
     scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
 
-    The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers.
+    The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers. Its names
+    are hidden, the shell's are kept: constraints and reports ask for them.
     """
     script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
-    _run_flow(script, folder, "ecp5", shell, (folder / machine).read_text(), width, hide=(), check=())
+    hide = [f"rename -hide {TOP}/{objects}" for objects in ("w:*", "c:*")]
+    _run_flow(script, folder, "ecp5", shell, (folder / machine).read_text(), width, hide=hide, check=())
 
 
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:

@@ -10,19 +10,26 @@ from collections import Counter
 from collections.abc import Iterator
 
 from amaranth.back import verilog
+from amaranth.hdl import Module
 
+from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
 from weft.hw.top import with_ports
 
 TOP_NAME = "weft_top"
 
 
-def verilog_text(arch: Arch, *, trace: bool = False) -> str:
+def verilog_text(arch: Arch, *, trace: bool = False, board: str = "") -> str:
     """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``; ``trace_*`` if asked for.
+    ``board``: by name, for the register BOARD.
 
     Amaranth takes the yosys that the environment variable YOSYS names; ``simulate/toolchain.py`` finds one.
     """
-    module, ports = with_ports(arch, trace=trace)
+    return converted(*with_ports(arch, trace=trace, board=board))
+
+
+def converted(module: Module, ports: Ports) -> str:
+    """The same of what ``with_ports`` gave."""
     with _without_collector():
         text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
     return shorten(text)

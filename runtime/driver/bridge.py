@@ -12,6 +12,7 @@ LiteX's links answer no write and have no check sums, so the bridge sees for its
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 import numpy as np
@@ -37,6 +38,9 @@ class Bridge:
         self.strays = self.faults = self._settled = 0
         self.shadow = Shadow()
         """What was written and not released: memory holds it."""
+        self.mark = secrets.randbits(32)
+        """Of this bridge, for a register that keeps it: another one there says that the far end lost its memory, or
+        that somebody else used it."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def read(self, address: int, count: int) -> np.ndarray:

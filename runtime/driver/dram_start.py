@@ -25,6 +25,8 @@ ACTIVATE, PRECHARGE = ROW | CHIP_SELECT, ROW | WRITE_ENABLE | CHIP_SELECT
 WRITE, READ = COLUMN | WRITE_ENABLE | CHIP_SELECT | DATA_OUT, COLUMN | CHIP_SELECT | DATA_IN
 PATTERNS = 3
 """Pseudo-random bursts that a setting has to bring back."""
+WRITE_TURN = "wdly_dq_bitslip"
+"""Register of PHYs that turn the serial data that they write."""
 WORD_BITS = 32
 TEST_WORDS = 256
 """Of each place that the memory test looks at."""
@@ -38,11 +40,15 @@ class Setting:
     delay: int
 
 
+Works = tuple[tuple[bool, ...], ...]
+"""Of a lane, [bitslip][delay]."""
+
+
 @dataclass(frozen=True)
 class Leveling:
-    """``works[lane][bitslip][delay]``; ``chosen`` of each lane. Both empty for memory without leveling."""
+    """``works`` and ``chosen`` of each lane. Both empty for memory without leveling."""
 
-    works: tuple[tuple[tuple[bool, ...], ...], ...]
+    works: tuple[Works, ...]
     chosen: tuple[Setting, ...]
 
     def __str__(self) -> str:
@@ -117,29 +123,46 @@ class DramController:
         """Tries every setting of every lane and leaves each in the middle of its widest window."""
         if not self.dram.bitslips:
             return Leveling((), ())
-        works = tuple(tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram.bitslips))
-                      for lane in range(self.lanes))
+        works = tuple(self._scan_lane(lane) for lane in range(self.lanes))
         chosen = tuple(best(lane, each) for lane, each in enumerate(works))
         for lane, setting in enumerate(chosen):
             self._set(lane, setting)
         return Leveling(works, chosen)
 
+    def _scan_lane(self, lane: int) -> Works:
+        """A PHY that turns what it writes as well (that of Artix) is left with the turn that reads back best."""
+        if f"dram_phy_{WRITE_TURN}" not in self.registers:
+            return self._scan_reads(lane)
+        found = {}
+        for turns in range(0, self.dram.bitslips, 2):  # a turn is an edge, and data begin with a whole clock
+            self._repeat(lane, WRITE_TURN, f"{WRITE_TURN}_rst", turns)
+            found[turns] = self._scan_reads(lane)
+        turns = max(found, key=lambda each: widest(found[each])[0])
+        self._repeat(lane, WRITE_TURN, f"{WRITE_TURN}_rst", turns)
+        return found[turns]
+
+    def _scan_reads(self, lane: int) -> Works:
+        return tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram.bitslips))
+
     def _scan(self, lane: int, bitslip: int) -> Iterator[bool]:
         self._set(lane, Setting(bitslip, 0))
         for delay in range(self.dram.delays):
             if delay:
-                self._turn(lane, "dq_inc")
+                self._turn(lane, "rdly_dq_inc")
             yield all(self._comes_back(lane, seed) for seed in range(PATTERNS))
 
     def _set(self, lane: int, setting: Setting) -> None:
-        for kind, times in (("dq_bitslip", setting.bitslip), ("dq", setting.delay)):
-            self._turn(lane, f"{kind}_rst")
-            for _ in range(times):
-                self._turn(lane, kind if kind == "dq_bitslip" else "dq_inc")
+        self._repeat(lane, "rdly_dq_bitslip", "rdly_dq_bitslip_rst", setting.bitslip)
+        self._repeat(lane, "rdly_dq_inc", "rdly_dq_rst", setting.delay)
+
+    def _repeat(self, lane: int, what: str, back: str, times: int) -> None:
+        self._turn(lane, back)
+        for _ in range(times):
+            self._turn(lane, what)
 
     def _turn(self, lane: int, what: str) -> None:
         self.write("dram_phy_dly_sel", 1 << lane)
-        self.pulse(f"dram_phy_rdly_{what}")
+        self.pulse(f"dram_phy_{what}")
         self.write("dram_phy_dly_sel", 0)
 
     def _comes_back(self, lane: int, seed: int) -> bool:
@@ -152,27 +175,35 @@ class DramController:
         for phase in phases:
             self.write(f"sdram_dfii_pi{phase}_wrdata", int.from_bytes(patterns[phase], "little"))
         self.command(self.dram.write_phase or 0, WRITE)
-        self.pulse("dram_phy_burstdet_clr")
+        watched = "dram_phy_burstdet_seen" in self.registers  # the PHY of ECP5 says whether it saw a burst at all
+        if watched:
+            self.pulse("dram_phy_burstdet_clr")
         self.command(self.dram.read_phase or 0, READ)
         found = [self.read(f"sdram_dfii_pi{phase}_rddata").to_bytes(size, "little") for phase in phases]
-        seen = self.read("dram_phy_burstdet_seen") >> lane & 1
+        seen = not watched or self.read("dram_phy_burstdet_seen") >> lane & 1
         self.command(0, PRECHARGE)
         return bool(seen) and all(there[lane::self.lanes] == wanted[lane::self.lanes]
                                   for there, wanted in zip(found, patterns, strict=True))
 
 
-def best(lane: int, works: Sequence[Sequence[bool]]) -> Setting:
-    """The middle of the widest run of delays that work, of all bitslips. Raises WeftError where none does."""
-    windows = []
+def widest(works: Sequence[Sequence[bool]]) -> tuple[int, Setting]:
+    """Of all bitslips the longest run of delays that work: how long, and its middle. 0 where none does."""
+    windows = [(0, Setting(0, 0))]
     for bitslip, delays in enumerate(works):
         for good, run in groupby(range(len(delays)), key=delays.__getitem__):
             places = list(run)
             if good:
                 windows.append((len(places), Setting(bitslip, places[len(places) // 2])))
-    if not windows:
+    return max(windows, key=lambda window: window[0])
+
+
+def best(lane: int, works: Sequence[Sequence[bool]]) -> Setting:
+    """The middle of the widest window. Raises WeftError where there is none."""
+    width, setting = widest(works)
+    if not width:
         raise WeftError(explain(f"byte lane {lane} of the memory", "no setting that reads what was written",
                                 "one window of delays", "load the bitstream again; lower the clock (--mhz)"))
-    return max(windows, key=lambda window: window[0])[1]
+    return setting
 
 
 def check_memory(bridge: Bridge, base: int, size: int, seed: int = 0) -> None:

@@ -12,7 +12,7 @@ from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import DramController, check_memory
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
-from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_there
+from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_board, check_there
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
@@ -42,6 +42,7 @@ def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget
         raise
     target = LinkTarget(transport, shell_map(shell), options["seconds"])
     try:
+        check_board(target.registers, shell.board, target.name)
         controller = DramController(target.bridge, shell)
         if not controller.started:
             controller.start()
@@ -79,8 +80,10 @@ class LinkTarget:
     def __init__(self, transport: Transport, memory_map: MemoryMap, seconds: float = PROGRAM_SECONDS) -> None:
         self.bridge = bridge = Bridge(transport)
         self.name, self.memory_map, self._seconds = bridge.name, memory_map, seconds
+        self.registers = Registers(bridge, memory_map.registers)
         try:
-            check_there(Registers(bridge, memory_map.registers), self.name)
+            check_there(self.registers, self.name)
+            self.registers.write("SCRATCH", bridge.mark)
         except BaseException:
             bridge.close()
             raise

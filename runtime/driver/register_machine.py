@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, parameter_values
+from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, board_code, parameter_values
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Cause, Isa
 from weft.runtime.devices import Done, Progress, no_progress
@@ -102,6 +102,15 @@ def check_machine(registers: Registers, arch: Arch, name: str) -> None:
                                       "the bitstream of the model's"))
 
 
+def check_board(registers: Registers, board: str, name: str) -> None:
+    """Raises DeviceError when the bitstream is one for another board. 0 names none: it was made by other means."""
+    found = registers.read("BOARD")
+    if found not in (0, board_code(board)):
+        raise DeviceError(explain(
+            f"BOARD of device {name}", f"{found:#010x}", f"{board_code(board):#010x}: {board}", "name the board, or "
+            f"give the shell.json, that the bitstream was made for; or load the bitstream of {board}"))
+
+
 class RegisterMachine:
     """A backend for models of ``arch`` (runtime/devices.py). ``needs``: bytes of each memory, for model ``owner``."""
 
@@ -117,7 +126,6 @@ class RegisterMachine:
         check_machine(self.registers, arch, self.name)
         self.places = place(memory_map, needs, arch, owner)
         self._last: _Run | None = None
-        self._started = 0
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
@@ -168,8 +176,8 @@ class RegisterMachine:
         return placed
 
     def _check_kept(self) -> None:
-        """A machine that was without power since the last program has lost what was written: it is written again."""
-        if self._started and self.registers.read("PROGRAM_BYTES") != self._started:
+        """A machine that was without power, or used by others, has lost what was written: it is written again."""
+        if self.registers.read("SCRATCH") != self.bridge.mark:
             self.bridge.doubt()
         self.bridge.settle()
 
@@ -196,7 +204,6 @@ class RegisterMachine:
         for name, value in {"PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF, "PROGRAM_ADDRESS_HIGH": address >> 32,
                             "PROGRAM_BYTES": len(content), "INTERRUPT_ENABLE": ENDED}.items():
             self.registers.write(name, value)
-        self._started = len(content)
         began = time.monotonic()
         self._command(Command.START, lambda status: bool(status & ALIVE), LOOKS)
         status = self._wait(content, before, began)

@@ -79,7 +79,7 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     for name in ("command", "command_issue", "address", "baddress", "wrdata", "rddata"))}
         if found.dram.bitslips:
             needed |= {f"dram_phy_{name}" for name in ("dly_sel", "rdly_dq_rst", "rdly_dq_inc", "rdly_dq_bitslip_rst",
-                                                       "rdly_dq_bitslip", "burstdet_clr", "burstdet_seen")}
+                                                       "rdly_dq_bitslip")}
         missing = sorted(needed - set(found.registers))
         if missing or not 1 <= found.dram.phases <= 8 or found.dram.data_bits < 8:
             raise ValueError(f"no register {missing[0]}" if missing else "a memory without phases or byte lanes")

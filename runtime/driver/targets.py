@@ -77,9 +77,12 @@ def _udp(place: str, options: Options) -> Target:
 def _mmio(place: str, options: Options) -> Target:
     from weft.runtime.driver.links import LinkTarget
     from weft.runtime.driver.memory_mapped import open_mmio
+    from weft.runtime.driver.register_machine import check_board
 
     transport, memory_map = open_mmio(place, options)
-    return LinkTarget(transport, memory_map, options["seconds"])
+    target = LinkTarget(transport, memory_map, options["seconds"])
+    check_board(target.registers, place, target.name)
+    return target
 
 
 def _name(kind: str, place: str) -> str:

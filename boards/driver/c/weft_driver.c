@@ -112,6 +112,7 @@ static int is_ours(const struct weft_device *device)
         {WEFT_CSR_DRAM1_DEPTH_M1, WEFT_VALUE_DRAM1_DEPTH_M1},
         {WEFT_CSR_SIMD, WEFT_VALUE_SIMD},
         {WEFT_CSR_STRIDES, WEFT_VALUE_STRIDES},
+        {WEFT_CSR_ARCH_HASH, WEFT_VALUE_ARCH_HASH},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         if (get(device, expected[i].offset) != expected[i].value)

@@ -46,19 +46,7 @@ struct weft_device {
     uint64_t cycles, instructions;
 };
 
-/* What a sample of the port m_axis_sample says: bit i of `valid` and `ready` belongs to handshake i. */
-enum weft_handshake {
-    WEFT_SAMPLE_ARRAY,
-    WEFT_SAMPLE_ACCUMULATOR,
-    WEFT_SAMPLE_DATAFLOW,
-    WEFT_SAMPLE_DRAM1,
-    WEFT_SAMPLE_DRAM0,
-    WEFT_SAMPLE_MEMORY_PORT_B,
-    WEFT_SAMPLE_MEMORY_PORT_A,
-    WEFT_SAMPLE_INSTRUCTION,
-    WEFT_SAMPLE_HANDSHAKES
-};
-
+/* A sample of the port m_axis_sample: bit WEFT_SAMPLE_... of `valid` and `ready` belongs to that handshake. */
 struct weft_sample {
     uint32_t program_counter;
     uint8_t valid, ready;

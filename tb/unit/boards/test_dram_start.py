@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.cli.main import exit_code
+from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Status, board_code
 from weft.hw.contract.errors import WeftError
+from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import (
     ACTIVATE,
@@ -29,11 +32,12 @@ LANES, PHASES, BITSLIPS, DELAYS, BYTES = 2, 2, 4, 8, 8
 MEMORY_BASE, MEMORY_BYTES = 0x4000_0000, 1 << 20
 
 
-def shell(leveling: bool = True) -> dict[str, Any]:
-    """Of an ECP5's DDR3: two phases of 64 bits, two byte lanes."""
+def shell(leveling: bool = True, artix: bool = False) -> dict[str, Any]:
+    """Of an ECP5's DDR3: two phases of 64 bits, two byte lanes. ``artix``: with the registers of that one's PHY."""
+    own = ("wdly_dq_bitslip_rst", "wdly_dq_bitslip") if artix else ("burstdet_clr", "burstdet_seen")
     names = ["ctrl_scratch", "sdram_dfii_control",
              *(f"dram_phy_{name}" for name in ("dly_sel", "rdly_dq_rst", "rdly_dq_inc", "rdly_dq_bitslip_rst",
-                                               "rdly_dq_bitslip", "burstdet_clr", "burstdet_seen")),
+                                               "rdly_dq_bitslip", *own)),
              *(f"sdram_dfii_pi{phase}_{name}" for phase in range(PHASES)
                for name in ("command", "command_issue", "address", "baddress", "wrdata", "rddata"))]
     words = {name: 2 if name.endswith("data") else 1 for name in names}
@@ -51,14 +55,18 @@ def shell(leveling: bool = True) -> dict[str, Any]:
 
 
 class Model:
-    """A transport to the registers. A lane reads right with the bitslip of its window and the delays in it."""
+    """A transport to the registers. A lane reads right with the bitslip of its window and the delays in it; with
+    ``write_turns``, of each lane, only what was written with so many turns."""
 
     name, most_words = "model", 64
 
-    def __init__(self, windows: list[tuple[int, range]], stuck: int | None = None) -> None:
+    def __init__(self, windows: list[tuple[int, range]], stuck: int | None = None,
+                 write_turns: list[int] | None = None) -> None:
+        self.places = shell(artix=write_turns is not None)["registers"]
         self.names = {place["address"] + 4 * word: (name, word)
-                      for name, place in shell()["registers"].items() for word in range(place["words"])}
+                      for name, place in self.places.items() for word in range(place["words"])}
         self.windows, self.stuck = windows, stuck
+        self.needed, self.turns = write_turns or [0] * LANES, [0] * LANES
         self.words: dict[int, int] = {}
         self.settings = [Setting(0, 0)] * LANES
         self.row_open = False
@@ -100,6 +108,10 @@ class Model:
         kept = self.register(name) if name.startswith("dram_phy") else None
         if name.startswith("dram_phy_rdly"):
             self._turn(name.removeprefix("dram_phy_rdly_"))
+        elif name.startswith("dram_phy_wdly"):
+            for lane in range(LANES):
+                if self.register("dram_phy_dly_sel") >> lane & 1:
+                    self.turns[lane] = 0 if name.endswith("_rst") else self.turns[lane] + 1
         elif name == "dram_phy_burstdet_clr":
             self.seen = 0
         elif name.endswith("_command_issue"):
@@ -108,7 +120,7 @@ class Model:
             self.words[self._place(address)] = word
 
     def register(self, name: str) -> int:
-        place = shell()["registers"][name]
+        place = self.places[name]
         return sum(self.words.get(place["address"] + 4 * word, 0) << 32 * (place["words"] - 1 - word)
                    for word in range(place["words"]))
 
@@ -133,8 +145,9 @@ class Model:
                                   for each in range(PHASES))
         elif command == READ:
             assert self.row_open and phase == 0
-            works = [setting.bitslip == bitslip and setting.delay in delays
-                     for setting, (bitslip, delays) in zip(self.settings, self.windows, strict=True)]
+            works = [setting.bitslip == bitslip and setting.delay in delays and turns == needed
+                     for setting, (bitslip, delays), turns, needed in
+                     zip(self.settings, self.windows, self.turns, self.needed, strict=True)]
             self.burst = bytes(byte if works[at % LANES] else byte ^ 0x41 for at, byte in enumerate(self.array))
             self.seen = sum(1 << lane for lane, right in enumerate(works) if right)
 
@@ -148,6 +161,12 @@ def test_each_lane_is_left_in_the_middle_of_its_widest_window() -> None:
     assert controller.started and model.register("sdram_dfii_control") == HARDWARE
     assert str(found).splitlines()[2] == "byte lane 0, bitslip 2: .##O##.." and len(str(found).splitlines()) == 8
     assert (0, 15) in model.commands, "the mode register"
+
+
+def test_writes_are_turned_where_the_phy_can() -> None:
+    model = Model([(2, range(1, 6)), (0, range(5, 8))], write_turns=[2, 0])
+    found = DramController(Bridge(model), ShellFile.of(shell(artix=True))).start()
+    assert model.turns == [2, 0] and model.settings == list(found.chosen) == [Setting(2, 3), Setting(0, 6)]
 
 
 def test_memory_that_never_reads_right_is_named() -> None:
@@ -176,6 +195,23 @@ def test_a_stuck_address_line_is_found(stuck: int | None) -> None:
     else:
         with pytest.raises(WeftError, match=r"memory at 0x4"):
             check_memory(bridge, MEMORY_BASE, MEMORY_BYTES)
+
+
+@pytest.mark.parametrize(("board", "code", "says"), [
+    ("ulx3s", 0, "byte lane 1, bitslip 0: .....#O#"), ("ulx3s", 1, "memory at 0x4"), ("ecpix5", 0, "BOARD of device")])
+def test_weft_board_memory(board: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                           capfd: pytest.CaptureFixture[str]) -> None:
+    """Of an ulx3s; ``code`` 1: with a stuck address line."""
+    model = Model([(2, range(1, 6)), (0, range(5, 8))], stuck=12 if code else None)
+    registers = {"IDENTITY": IDENTITY, "STATUS": 1 << Status.IDLE, "BOARD": board_code("ulx3s")}
+    model.words |= {0x9000_0000 + CONTROL_REGISTERS[name].offset: value for name, value in registers.items()}
+    monkeypatch.setattr(uartbone, "open_serial", lambda port, baud: model)
+    (tmp_path / board).mkdir()
+    (tmp_path / board / "shell.json").write_text(json.dumps({**shell(), "board": board}))
+    assert exit_code(["board", "memory", "serial:/dev/null", "--board", board, "-o", str(tmp_path)]) == (says[0] != "b")
+    said = capfd.readouterr()
+    assert says in said.out + said.err
+    assert ("1 MiB tested at every address bit: fine" in said.out) == (says[0] == "b")
 
 
 @pytest.mark.parametrize(("change", "says"), [

@@ -74,7 +74,7 @@ class Master(Model):
 @pytest.mark.parametrize("delay", [0, 4])
 def test_every_register_reads_and_writes_by_its_access(array_size, delay) -> None:
     arch = make_arch(array_size, axi_address_width=40)
-    dut, rng = CsrSlave(arch), Random(array_size + delay)
+    dut, rng = CsrSlave(arch, "ulx3s"), Random(array_size + delay)
     master = Master(dut, rng, delay)
     live = {"ERROR_CAUSE": 7, "ERROR_PROGRAM_COUNTER": 0xDEADBEEF, "PROGRAM_COUNTER": 0x12345678, "STATUS": 0b100000,
             "CYCLES_LOW": 0x89ABCDEF, "CYCLES_HIGH": 0x01234567, "INSTRUCTIONS_LOW": 5, "INSTRUCTIONS_HIGH": 6}
@@ -86,7 +86,7 @@ def test_every_register_reads_and_writes_by_its_access(array_size, delay) -> Non
         ports.put("status", {"idle": 1})
         ports["cycles"] = 0x0123456789ABCDEF
         ports["instructions"] = 6 << 32 | 5
-        constant = parameter_values(arch) | live
+        constant = parameter_values(arch) | live | {"BOARD": 0xe165ac47}
         for name, register in CONTROL_REGISTERS.items():
             value = rng.getrandbits(32) & ~3 if register.access is not Access.READ_WRITE else rng.getrandbits(32)
             yield from master.write(ports, register.offset, value)

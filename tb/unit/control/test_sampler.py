@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from weft.hw.contract.arch import Arch
-from weft.hw.control.sampler import HANDSHAKE_NAMES, INVALID_SAMPLE, Sampler
+from weft.hw.contract.samples import FILLER, HANDSHAKES
+from weft.hw.control.sampler import Sampler
 from weft.tb.bench.block_bench import Model, Script, Sink, from_bits, simulate
 
 
@@ -39,7 +40,7 @@ class Bench(Model):
         simulate(self.dut, self, self.sink, Script(script))
         words = [from_bits(self.dut.samples.payload.shape(), item) for item in self.sink.items]
         assert all(word["keep"] == 0xFF for word in words)
-        samples = [word["data"] for word in words if word["data"] != INVALID_SAMPLE]
+        samples = [word["data"] for word in words if word["data"] != FILLER]
         for sample in samples:
             assert sample >> 32 == self.handshakes(sample & 0xFFFFFFFF)
         return words, [sample & 0xFFFFFFFF for sample in samples]
@@ -49,7 +50,7 @@ def test_handshakes_lie_where_the_seed_says() -> None:
     dut = Sampler(make_arch(8, 4))
     seed = {"array": 32, "accumulator": 34, "dataflow": 36, "dram1": 38, "dram0": 40, "memory_port_b": 42,
             "memory_port_a": 44, "instruction": 46}
-    assert list(seed) == list(HANDSHAKE_NAMES)
+    assert list(seed) == list(HANDSHAKES)
 
     def steps(ports):
         ports["interval"] = 1
@@ -90,7 +91,7 @@ def test_an_open_block_is_closed_with_invalid_samples(rate) -> None:
     assert len(words) % 8 == 0 and words[-1]["last"]
     assert sum(word["last"] for word in words) == len(words) // 8
     if rate == 1.0:
-        kinds = [word["data"] == INVALID_SAMPLE for word in words]
+        kinds = [word["data"] == FILLER for word in words]
         assert kinds == [False] * 3 + [True] * 5 + [False] * 8
 
 

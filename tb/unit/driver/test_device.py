@@ -10,13 +10,13 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.csr import Status
+from weft.hw.contract.csr import Status, board_code
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Cause, DataFlow, Isa, Register
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
-from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
+from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.errors import ModelError
@@ -221,6 +221,39 @@ def test_another_machine_is_refused(tmp_path: Path) -> None:
     says = f"LOCAL_DEPTH of device udp:model: found 0x40; allowed: {TINY.local_depth:#x}"
     with over("udp", litex_model(TINY.replace(local_depth=64))) as device, pytest.raises(DeviceError, match=says):
         device.load(echo(tmp_path, arch=TINY))
+
+
+def test_a_difference_that_no_single_register_shows(tmp_path: Path) -> None:
+    """The depth of lookup tables changes what a program means; the sampler does not."""
+    arch = lockstep_archs()["lanes4_lut"]
+    made = echo(tmp_path, arch=arch)
+    with over("udp", litex_model(arch.replace(lut_depth=2 * arch.lut_depth))) as device, \
+            pytest.raises(DeviceError, match="ARCH_HASH of device udp:model"):
+        device.load(made)
+    with over("udp", litex_model(arch.replace(sampler=1 - arch.sampler))) as device:
+        device.load(made)
+
+
+def test_a_bitstream_for_another_board(tmp_path: Path) -> None:
+    board = litex_model(TINY)
+    board.values["BOARD"] = board_code("ulx3s")
+    with over("udp", board) as device:
+        assert isinstance(device.target, LinkTarget)
+        check_board(device.target.registers, "ulx3s", device.name)
+        with pytest.raises(DeviceError, match="BOARD of device udp:model: found 0x[0-9a-f]{8}; allowed: 0x[0-9a-f]{8}: "
+                           "ecpix5; way out: name the board, or give the shell.json"):
+            check_board(device.target.registers, "ecpix5", device.name)
+
+
+def test_a_board_that_another_host_used_between_two_runs(tmp_path: Path) -> None:
+    """It ran a program of the same length, and left other words behind."""
+    made, board = adder(tmp_path), litex_model(TINY)
+    device = over("udp", board)
+    device.load(made)
+    before = device.run(inputs_for(made), raw=True)["y"]
+    board.dram.bytes[:1 << 20] = 0
+    board.values["SCRATCH"] ^= 1
+    assert device.run(inputs_for(made), raw=True)["y"].tolist() == before.tolist()
 
 
 def test_no_machine_is_refused() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.contract.csr import CONTROL_REGISTERS
+from weft.hw.contract.csr import CONTROL_REGISTERS, Access, board_code
 from weft.runtime.driver import memory_mapped
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.memory_mapped import Mapped, MemoryMapped
+from weft.runtime.driver.register_machine import DeviceError
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.session import Session
 from weft.tb.bench.register_model import RegisterModel
@@ -58,7 +59,7 @@ class Zynq:
         if not command:
             return
         for name, register in CONTROL_REGISTERS.items():
-            if name.startswith("PROGRAM_") and name != "PROGRAM_COUNTER":
+            if register.access is Access.READ_WRITE:
                 self.model.values[name] = int(self.registers[register.offset // 4])
         memory = self.model.dram.bytes[PHYSICAL:PHYSICAL + SIZE].view("<u4")
         memory[:] = self.words
@@ -73,7 +74,15 @@ class Zynq:
 
     @property
     def where(self) -> str:
-        return f"mmio:pynq?device={self.memory}&buffer={self.buffer}"
+        return f"mmio:pynq_z1?device={self.memory}&buffer={self.buffer}"
+
+
+def test_a_bitstream_for_another_zynq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Zynq(tmp_path, monkeypatch)
+    board.model.values["BOARD"] = board_code("zcu104")
+    board._show()
+    with pytest.raises(DeviceError, match="BOARD of device mmio:pynq_z1"):
+        Device.open(board.where)
 
 
 def test_a_zynq_computes_what_golden_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ SIMULATED = {"tiny"}
 
 
 def test_every_preset_for_a_board_has_one() -> None:
-    assert set(BOARDS) == set(presets()) - SIMULATED
+    assert {board.arch for board in BOARDS.values()} == set(presets()) - SIMULATED
 
 
 def test_every_file_of_a_board_is_listed() -> None:
@@ -34,6 +34,6 @@ def test_parts_and_chips_agree() -> None:
 
 
 def test_the_clock_is_the_board_s_or_assumed(tmp_path: Path) -> None:
-    assert clock_hz("pynq") == BOARDS["pynq"].clock_hz == 150e6
+    assert clock_hz("pynq") == BOARDS["pynq_z1"].clock_hz == 150e6
     assert clock_hz("tiny") == clock_hz(tmp_path / "pynq.tarch") == ASSUMED_HZ
     assert board_of("tiny") is None

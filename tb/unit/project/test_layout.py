@@ -68,6 +68,7 @@ MAY_IMPORT = {
     "weft.runtime": (CONTRACT, "weft.runtime", "weft.golden", "weft.simulate"),
     "weft.compiler": (CONTRACT, "weft.runtime", "weft.compiler"),
     "weft.boards.shell": ("weft.hw", "weft.boards"),
+    "weft.boards.vivado": ("weft.hw", "weft.boards"),
     "weft.boards": (CONTRACT, "weft.boards"),
     "weft.cli": ("weft.hw", "weft.golden", "weft.simulate", "weft.runtime", "weft.compiler", "weft.boards", "weft.cli"),
     "weft.tb": ("weft",),

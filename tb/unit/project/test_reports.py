@@ -11,6 +11,7 @@ import pytest
 from weft.hw.contract import csr
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.isa import OPERATIONS, Cause, Isa, Opcode, Register, SimdOpcode
+from weft.hw.contract.samples import HANDSHAKES
 from weft.hw.flow.reports import c_header, isa_text, summary
 
 WITH_LUT = {"simd_registers_depth": 8, "lut_count": 2}
@@ -93,6 +94,7 @@ def test_header_compiles_as_c99_and_its_numbers_are_the_contract_s(arch: Arch, t
         **{f"VALUE_{name}": value for name, value in csr.parameter_values(arch).items()},
         **{f"CAUSE_{cause.name}": cause for cause in Cause},
         **{f"STATUS_{bit.name}": 1 << bit for bit in csr.Status},
+        **{f"SAMPLE_{name.upper()}": bit for bit, name in enumerate(HANDSHAKES)},
     }
     prints = "\n".join(f'    printf("%llu\\n", (unsigned long long)WEFT_{name});' for name in expected)
     (tmp_path / "weft.h").write_text(c_header(arch))

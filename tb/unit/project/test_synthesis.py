@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.boards import BOARDS
+from weft.boards import board_of
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
 
@@ -17,7 +17,9 @@ BASELINES = sorted((ROOT / "hw" / "flow" / "baseline").glob("synth_*.json"))
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict, Path]:
     """A preset's name, its counts, and where yosys worked."""
     folder = tmp_path_factory.mktemp(request.param)
-    part = BOARDS[request.param].part
+    board = board_of(request.param)
+    assert board is not None
+    part = board.part
     return request.param, synthesis.report(Arch.load(request.param), "xc7", folder, part), folder
 
 

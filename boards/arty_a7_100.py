@@ -1,0 +1,10 @@
+"""Digilent Arty A7-100T: the Arty A7-35T with a larger chip."""
+
+from dataclasses import replace
+
+from weft.boards import arty_a7_35
+
+BOARD = replace(
+    arty_a7_35.BOARD, key="arty_a7_100", name="Digilent Arty A7-100T", part="XC7A100T", speed_grade="1",
+    platform="amaranth_boards.arty_a7:ArtyA7_100Platform", flash_name="arty_a7_100t",
+    shell=replace(arty_a7_35.SHELL, platform_options={"variant": "a7-100"}))

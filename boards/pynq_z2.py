@@ -1,0 +1,7 @@
+"""TUL PYNQ-Z2: for the machine the same as a PYNQ-Z1, which has the same chip and memory."""
+
+from dataclasses import replace
+
+from weft.boards import pynq_z1
+
+BOARD = replace(pynq_z1.BOARD, key="pynq_z2", name="TUL PYNQ-Z2")

@@ -1,0 +1,132 @@
+"""Makes docs/boards/NAME.md, a page for each board, from what boards/ says of it and what its bitstream's report said.
+
+Used by ``scripts/docs.py``, which writes them; ``take_over`` brings build/boards/*/report.json into the committed data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from weft.boards import BOARDS, Board
+from weft.boards.shell.generate import TOOLCHAINS
+from weft.boards.shell.soc import named
+from weft.boards.vivado.zynq import KINDS
+from weft.hw.contract.arch import Arch
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards.json", ROOT / "build" / "boards"
+GROUPS = {"clk25": "oscillator, 25 MHz", "clk100": "oscillator, 100 MHz", "serial": "UART",
+          "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
+          "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
+"""What a shell takes of a platform, by LiteX's names."""
+
+OPEN = """\
+    weft board build {key}                  # build/boards/{key}/{key}.bit
+    weft board flash {key}
+    weft board memory serial:/dev/ttyUSB0 --board {key}
+    weft run MODEL.tmodel --on "serial:/dev/ttyUSB0?shell=build/boards/{key}/shell.json" --input x.npz
+"""
+SHELL = """\
+    weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
+    (cd build/boards/{key}/vivado && vivado -mode batch -source build.tcl)
+    weft board flash {key}
+    weft run MODEL.tmodel --on "serial:/dev/ttyUSB1?shell=build/boards/{key}/shell.json" --input x.npz
+"""
+ZYNQ = """\
+    weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
+    (cd build/boards/{key}/vivado && vivado -mode batch -source build.tcl)
+
+On the board, as root, with {key}.bit and {key}.hwh:
+
+    python3 -c 'from pynq import Overlay; Overlay("{key}.bit")'
+    insmod u-dma-buf.ko udmabuf0=67108864
+    weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
+"""
+SILICON = "Nothing of it ran on silicon."
+BY_OPEN = ("Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; the "
+           "driver's start of the memory against a model of the PHY. " + SILICON)
+BY_VIVADO = ("Exercised: every connection is between pins that are there, addresses do not overlap, yosys reads the "
+             "Verilog. Vivado was never run on it. " + SILICON)
+
+
+@cache
+def reports() -> dict[str, dict[str, Any]]:
+    """By key; the boards whose bitstream was made."""
+    return json.loads(DATA.read_text())
+
+
+def take_over() -> None:
+    """What build/boards/ has replaces what was committed, board by board."""
+    made = {path.parent.name: json.loads(path.read_text()) for path in sorted(BUILT.glob("*/report.json"))}
+    new = {**reports(), **{key: found for key, found in made.items() if "sha256" in found}}
+    DATA.write_text(json.dumps(dict(sorted(new.items())), indent=1) + "\n")
+    reports.cache_clear()
+
+
+def pages() -> dict[Path, str]:
+    return {FOLDER / f"{key}.md": page(board) for key, board in BOARDS.items()}
+
+
+def page(board: Board) -> str:
+    arch, lines = Arch.load(board.arch), [f"# {board.name}", ""]
+    facts = {"machine": f"`{board.arch}`: {arch.array_size} lanes", "chip": board.chip, **surroundings(board),
+             "plug in": board.plug, **measured(board)}
+    lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
+    registers = KINDS[board.processor.kind].registers if board.processor else 0
+    commands = ZYNQ if board.processor else OPEN if board.built == "bitstream" else SHELL
+    lines += [commands.format(key=board.key, registers=registers),
+              BY_OPEN if board.key in reports() else BY_VIVADO if board.family == "xc7" else SILICON]
+    if board.shell:
+        lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def surroundings(board: Board) -> dict[str, str]:
+    if board.shell is None:
+        assert board.processor is not None
+        return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
+                "clock asked": f"{board.processor.clock_hz / 1e6:g} MHz, from the processors", "pins": "none"}
+    links = f"UART at {board.shell.baud / 1e6:g} Mbaud" + (", Ethernet" if board.shell.ethernet else "")
+    return {"memory": f"{board.shell.memory.kind}, {board.shell.memory.module}",
+            "clock asked": f"{board.shell.clock_hz / 1e6:g} MHz", "links": links}
+
+
+def measured(board: Board) -> dict[str, str]:
+    found = reports().get(board.key)
+    if found is None:
+        return {}
+    return {"clock reached": f"{found['fmax_mhz']} MHz (seed {found['seed']})",
+            "used": f"{found['lut']} LUT4, {found['ff']} flip-flops, {found['dsp']} multipliers, "
+                    f"{found['bram']} block RAMs",
+            "bitstream": f"{found['bytes']} bytes, SHA-256 `{found['sha256'][:16]}`, {found['minutes']:g} minutes"}
+
+
+def pins(board: Board) -> Iterator[tuple[str, str]]:
+    """Name and pins of what the shell takes of the board, as the platform library has them."""
+    assert board.shell is not None
+    platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
+    resources = {resource[0]: resource[2:] for resource in reversed(platform.constraint_manager.available)
+                 if resource[1] == 0}
+    for group, meaning in GROUPS.items():
+        if group in resources and (board.shell.ethernet or not group.startswith("eth")):
+            for part in resources[group]:
+                if hasattr(part, "constraints"):  # a signal within the group
+                    for found in part.constraints:
+                        if hasattr(found, "identifiers"):
+                            yield f"{meaning}, {part.name}", " ".join(found.identifiers)
+                elif hasattr(part, "identifiers"):
+                    yield meaning, " ".join(part.identifiers)
+
+
+def summary() -> list[tuple[object, ...]]:
+    """Rows of the boards whose bitstream was made: what docs/boards.md shows."""
+    return [(f"[{key}](boards/{key}.md)", Arch.load(BOARDS[key].arch).array_size, found["lut"], found["dsp"],
+             found["bram"], f"{found['mhz_asked']:g}", f"{found['fmax_mhz']:.1f}", found["seed"], found["bytes"],
+             f"{found['minutes']:g}") for key, found in reports().items()]
+
+
+HEAD = ("board", "lanes", "LUT4", "multipliers", "block RAMs", "MHz asked", "MHz reached", "seed", "bytes", "minutes")
