@@ -83,6 +83,8 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 6),
         "images": result.images,
         "outputs": {name: array.tolist() for name, array in result.outputs.items()},
+        "saturated": result.saturated,
+        "saturated_inputs": result.saturated_inputs,
         "preload": {"instructions": result.preload_instructions, "cycles": result.preload_cycles}
         if result.preload_instructions else None,
         "check": None if check is None else {"words": check.words, "equal": check.equal,
@@ -111,7 +113,21 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
         rows[f"{name} equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
+    if result.saturated is not None:
+        rows["saturated"] = f"{result.saturated:,} numbers"
     print_table(f"{model.name} on {on}", rows)
+    for line in saturations(result):
+        print(f"warning: {line}")
+
+
+def saturations(result: RunResult) -> list[str]:
+    """What was cut to the largest numbers of the data type, with the cure."""
+    cure = "compile again with calibration inputs that show such values (--calibrate), or for a wider data_type"
+    found = [f"input {name}: {count:,} values are beyond its range; {cure}"
+             for name, count in result.saturated_inputs.items()]
+    if result.saturated:
+        found.append(f"{result.saturated:,} numbers saturated on the machine; {cure}")
+    return found
 
 
 def samples_object(model: Network, result: RunResult) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -32,6 +32,7 @@ from weft.cli.options import (
     make_folder,
     need_simulation,
     override,
+    state_pairs,
     verilog_of,
     version,
 )
@@ -100,6 +101,8 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not run golden too and compare.")] = False,
+    state: Annotated[list[str] | None, typer.Option("--state", metavar="OUTPUT:INPUT", help="An output that the next "
+                                                    "step reads as this input, at first 0; may be repeated.")] = None,
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
@@ -110,6 +113,7 @@ def run(
     device every word of the outputs."""
     from weft.runtime import GOLDEN, RTL, Session
     from weft.runtime.driver.targets import read_device
+    from weft.runtime.streaming import stream
 
     if on not in (GOLDEN, RTL):
         read_device(on)
@@ -118,7 +122,9 @@ def run(
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
     loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
-    arrays = read_arrays(inputs, [tensor.name for tensor in loaded.signature.inputs])
+    kept, names = state_pairs(state, raw), [tensor.name for tensor in loaded.signature.inputs]
+    initial = [name for name in names if name in kept.values()]
+    arrays = read_arrays(inputs, [name for name in names if name not in initial], optional=initial)
     if on in (RTL, "sim") or on.startswith("sim:"):
         need_simulation()
     with contextlib.ExitStack() as stack:
@@ -127,8 +133,9 @@ def run(
         if on not in (GOLDEN, RTL):
             device = stack.enter_context(opened(on, session))
             session, machine = device.session, device.backend
-        result = session.run(arrays, on=machine, raw=raw, check=not no_check, most=images, progress=progress,
-                             trace_operations=trace is not None or layers, sample_interval=samples)
+        options: dict[str, Any] = {"on": machine, "check": not no_check, "most": images, "progress": progress,
+                   "trace_operations": trace is not None or layers, "sample_interval": samples}
+        result = stream(session, arrays, kept, **options) if kept else session.run(arrays, raw=raw, **options)
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:

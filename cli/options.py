@@ -111,6 +111,20 @@ def ends(output: str) -> tuple[str, ...]:
     return outputs
 
 
+def state_pairs(given: Sequence[str] | None, raw: bool) -> dict[str, str]:
+    """Output -> input, of --state. Raises WeftError."""
+    states: dict[str, str] = {}
+    for text in given or ():
+        made, _, read = text.partition(":")
+        if not made or not read or made in states:
+            raise WeftError(explain("--state", repr(text), "OUTPUT:INPUT once for an output",
+                                    "for example --state h_out:h_in"))
+        states[made] = read
+    if states and raw:
+        raise WeftError(explain("--state", "--raw", "arrays of the network's own types", "leave --raw out"))
+    return states
+
+
 def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
     """Sizes by input, of --shape. Raises WeftError."""
     shapes: dict[str, tuple[int, ...]] = {}

@@ -108,6 +108,14 @@ class Machine:
         """Accumulators -> int64 scalars."""
         return self.arch.numbers.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
 
+    def count_saturated(self, values: np.ndarray, scalars: np.ndarray) -> None:
+        """Counts the accumulator values that lost by leaving as ``scalars``, which may be cut to 0 from below since."""
+        number = self.arch.number
+        if scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum:
+            return
+        cut = self.arch.numbers.is_cut(values, self.registers[Register.LEAVE_SHIFT])
+        self.counters["saturated"] += int((cut & ((scalars == number.maximum) | (scalars == number.minimum))).sum())
+
     def enter(self, scalars: np.ndarray) -> np.ndarray:
         """Scalars -> accumulator values."""
         return self.arch.numbers.enter(scalars, self.registers[Register.ENTER_SHIFT])
@@ -159,7 +167,9 @@ class Machine:
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
         scalars = self.leave(self.accumulators[far])
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
-        self.local[local] = np.maximum(scalars, 0) if relu else scalars
+        scalars = np.maximum(scalars, 0) if relu else scalars
+        self.count_saturated(self.accumulators[far], scalars)
+        self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
         self.store(far, self.enter(self.local[local]), flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)

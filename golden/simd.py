@@ -19,10 +19,20 @@ def run_once(machine: Machine, simd: Simd, registers: np.ndarray, iteration: int
     """One instruction, as in iteration ``iteration`` of a loop; registers [simd_registers_depth, lanes]."""
     input = np.zeros(machine.arch.array_size, np.int64)
     if simd.read is not None:
-        input = machine.leave(machine.accumulators[simd.read + iteration * simd.read_stride])
+        input = read(machine, simd, simd.read + iteration * simd.read_stride)
     result = compute(machine, simd, input, registers)
     if simd.write is not None:
         machine.store(simd.write + iteration * simd.write_stride, machine.enter(result), simd.accumulate)
+
+
+def read(machine: Machine, simd: Simd, where: int | np.ndarray) -> np.ndarray:
+    """Scalars of the accumulators. What a limit or a table makes of a saturated one is the same as of the number
+    itself, or nearly so: counted are those that are kept, by maxima."""
+    values = machine.accumulators[where]
+    scalars = machine.leave(values)
+    if simd.opcode == SimdOpcode.MAX:
+        machine.count_saturated(values, scalars)
+    return scalars
 
 
 def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarray) -> np.ndarray:
@@ -59,7 +69,7 @@ def run_iterations_together(machine: Machine, iterations: int, body: list[Simd])
     for simd in body:
         input = np.zeros((iterations, machine.arch.array_size), np.int64)
         if simd.read is not None:
-            input = machine.leave(machine.accumulators[simd.read + step * simd.read_stride])
+            input = read(machine, simd, simd.read + step * simd.read_stride)
         result = compute(machine, simd, input, registers)
         if simd.write is not None:
             machine.store(simd.write + step * simd.write_stride, machine.enter(result), simd.accumulate)

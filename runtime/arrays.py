@@ -55,8 +55,10 @@ class _Archive:
         return self._file.read(MOST_READ if size < 0 else size)
 
 
-def read_arrays(path: Path, names: Sequence[str], what: str = "input file") -> dict[str, np.ndarray]:
+def read_arrays(path: Path, names: Sequence[str], what: str = "input file",
+                optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The arrays called ``names``, of a ``.npz`` or ``.npy``; a lone array serves a lone name whatever it is called.
+    Of the ``optional`` ones those that are there.
 
     Raises WeftError when one is missing, stands there twice, is no plain numbers or is too large, and for a file that
     cannot be read.
@@ -64,7 +66,7 @@ def read_arrays(path: Path, names: Sequence[str], what: str = "input file") -> d
     with opened(path, what, "give an .npz or .npy file") as file:
         try:
             if file.read(2) == b"PK":
-                return _from_archive(file, names, path, what)
+                return _from_archive(file, names, path, what, optional)
             if len(names) != 1:
                 raise _missing(names, "one array without a name", path, what)
             file.seek(0)
@@ -75,13 +77,15 @@ def read_arrays(path: Path, names: Sequence[str], what: str = "input file") -> d
                                     )) from None
 
 
-def _from_archive(file: IO[bytes], names: Sequence[str], path: Path, what: str) -> dict[str, np.ndarray]:
+def _from_archive(file: IO[bytes], names: Sequence[str], path: Path, what: str,
+                  optional: Sequence[str]) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(_Archive(file)) as archive:
         members: dict[str, list[zipfile.ZipInfo]] = {}
         for member in archive.infolist():
             members.setdefault(member.filename.removesuffix(".npy"), []).append(member)
         if len(members) == len(names) == 1:
             members = {names[0]: next(iter(members.values()))}
+        names = [*names, *(name for name in optional if name in members)]
         missing = [name for name in names if name not in members]
         if missing:
             raise _missing(missing, "arrays " + (", ".join(members) or "none"), path, what, names)

@@ -48,6 +48,8 @@ class Done:
     operations: np.ndarray | None = None
     samples: np.ndarray | None = None
     """On request, words of the sample port (samples.py)."""
+    saturated: int | None = None
+    """Numbers that saturated as they left the accumulators; None where the machine does not count them."""
 
 
 class Backend(Protocol):
@@ -103,14 +105,15 @@ class Golden(Local):
         size = machine.isa.instruction_bytes
         done = []
         for program in programs:
-            began, total = time.monotonic(), len(program) // size
+            began, total, before = time.monotonic(), len(program) // size, machine.counters["saturated"]
             machine.soft_reset()
             for first in range(0, total, PIECE_INSTRUCTIONS):
                 def tell(count: int, _: int, first: int = first, total: int = total) -> None:
                     progress("golden machine", first + count, total)
 
                 machine.run(program[first * size:(first + PIECE_INSTRUCTIONS) * size], tell)
-            done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began))
+            done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began,
+                             saturated=machine.counters["saturated"] - before))
         return done
 
 

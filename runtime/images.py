@@ -23,11 +23,12 @@ MOST_IMAGES = 1 << 16
 """In one run: a small file may claim millions, and each is packed and kept."""
 
 
-def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None) -> list[Values]:
-    """The arrays of each of the first ``most`` images. Raises WeftError for arrays that do not fit, and for more than
-    MOST_IMAGES."""
+def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None,
+                without: frozenset[str] = frozenset()) -> list[Values]:
+    """The arrays of each of the first ``most`` images, but for the inputs ``without``. Raises WeftError for arrays that
+    do not fit, and for more than MOST_IMAGES."""
     arrays = {}
-    for tensor in network.signature.inputs:
+    for tensor in (tensor for tensor in network.signature.inputs if tensor.name not in without):
         given, shape = _given(inputs, tensor.name), _shape(network.name, tensor)
         arrays[tensor.name] = tensor.given(split_batch(tensor.name, given, shape, batched=shape[:1] == (1,)))
     return _apart(arrays, most)

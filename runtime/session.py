@@ -48,6 +48,10 @@ class RunResult:
     """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
+    saturated: int | None = None
+    """Numbers that saturated, in all images: counted by the golden machine where it ran, else None."""
+    saturated_inputs: dict[str, int] = field(default_factory=dict)
+    """By input, values that its type has no room for."""
 
     @property
     def utilization(self) -> float | None:
@@ -65,6 +69,7 @@ class _Ran:
     done: Done
     preload: Done | None
     comparison: Comparison | None
+    saturated: int | None
 
 
 class Session:
@@ -97,6 +102,7 @@ class Session:
         if raw:
             return self._run_raw(inputs, most, how)
         images, ran = user_images(self.network, inputs, most), []
+        beyond = self._beyond(images)
         for part in self.parts:
             if isinstance(part, HostPart):
                 for values in images:
@@ -106,7 +112,20 @@ class Session:
                 ran += groups
                 for values, outputs in zip(images, made, strict=True):
                     values |= outputs
-        return self._result(together([self.network.signature.results(values) for values in images]), ran, len(images))
+        results = together([self.network.signature.results(values) for values in images])
+        return self._result(results, ran, len(images), beyond)
+
+    def _beyond(self, images: list[Values]) -> dict[str, int]:
+        """By input of the network, the values that a program has no room for, where there are some."""
+        number = self.arch.number
+        found: dict[str, int] = {}
+        for port in (port for loaded in self.machines for port in loaded.model.inputs):
+            values = [image[port.name] for image in images if port.name in image]
+            scaled = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)]) * 2.0 ** (
+                number.point if port.point is None else port.point)
+            count = int(((scaled > number.maximum + 0.5) | (scaled < number.minimum - 0.5)).sum())
+            found |= {port.name: count} if count else {}
+        return found
 
     def _run_raw(self, inputs: Mapping[str, np.ndarray], most: int | None, how: _How) -> RunResult:
         if len(self.machines) > 1 or not isinstance(self.parts[0], Loaded):
@@ -118,7 +137,8 @@ class Session:
         vectors = [image for group in ran for image in group.outputs]
         return self._result(stored_outputs(loaded.model, vectors, many), ran, len(images))
 
-    def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int) -> RunResult:
+    def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int,
+                inputs: Mapping[str, int] | None = None) -> RunResult:
         done = [group.done for group in ran]
         comparisons = [group.comparison for group in ran if group.comparison is not None]
         loaded = [group.preload for group in ran if group.preload is not None][:1]
@@ -131,7 +151,9 @@ class Session:
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=sum(each.instructions for each in loaded),
-            preload_cycles=loaded[0].cycles if loaded else None)
+            preload_cycles=loaded[0].cycles if loaded else None,
+            saturated=None if any(group.saturated is None for group in ran) else sum(
+                group.saturated or 0 for group in ran), saturated_inputs=dict(inputs or {}))
 
 
 @dataclass(frozen=True)
@@ -183,14 +205,15 @@ class Loaded:
         golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
         if golden is not None:
             self._place(golden, images)
-            golden.run(programs, how.progress)
+            counted = golden.run(programs, how.progress)
         with device.turn:
             self._place(device, images)
             done = device.run(programs, how.progress)
             _insist(done, golden is not None)
             outputs = [self._read(device, image) for image in range(len(images))]
         comparison = None if golden is None else self._compare(golden, device, outputs, first)
-        return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison)
+        saturated = (counted if golden is not None else done)[-1].saturated
+        return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison, saturated)
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
         if isinstance(device, Local):

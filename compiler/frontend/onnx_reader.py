@@ -42,6 +42,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Mapping[str, Sequence[
     if outputs:
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
+    _name_first_outputs(model.graph)
     fix_shapes(model.graph, shapes)
     return model
 
@@ -101,6 +102,17 @@ def _opset(model: onnx.ModelProto) -> int:
     return opset
 
 
+def _name_first_outputs(graph: onnx.GraphProto) -> None:
+    """A node is known by its first output: recurrent layers leave it out where only their last state is wanted."""
+    used = {name for node in graph.node for name in (*node.input, *node.output)}
+    for number, node in enumerate(graph.node):
+        if node.output and not node.output[0]:
+            name = f"{node.name or node.op_type}/unread{number}"
+            while name in used:
+                name += "_"
+            node.output[0] = name
+
+
 def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
     made = dict.fromkeys(name for node in graph.node for name in node.output if name)
     for name in outputs:
@@ -131,7 +143,7 @@ def _plain(value: Any) -> Any:
         return value.decode()
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:

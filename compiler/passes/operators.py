@@ -19,6 +19,7 @@ from weft.compiler.passes import lower_matrix as matrix
 from weft.compiler.passes import lower_move as moves
 from weft.compiler.passes import lower_norm as norms
 from weft.compiler.passes import lower_pool as pools
+from weft.compiler.passes import lower_recurrent as recurrent
 from weft.compiler.passes.functions import FUNCTION, RECIPROCAL, TABLES
 from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.lower_resize import resize
@@ -27,6 +28,9 @@ from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTab
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 WINDOW = {"kernel_shape": plane(1), "strides": plane(1), "dilations": plane(1), "pads": plane(0), "auto_pad": AUTO_PAD}
 AXES = {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": ANY}
+RECURRENT: dict[str, Rule] = {
+    "hidden_size": ANY, "direction": only("forward", "reverse", "bidirectional"), "layout": only(0, 1),
+    "activations": Rule(", ".join(recurrent.ACTIVATIONS), lambda value: set(value) <= set(recurrent.ACTIVATIONS))}
 HOST = Operator(None)
 """What the machine never computes."""
 
@@ -67,6 +71,8 @@ OPERATORS: dict[str, Operator] = {
     "Flatten": Operator(moves.move, {"axis": ANY}),
     "Gather": Operator(moves.move, {"axis": ANY}, constants=(1,)),
     "Gelu": _function({"approximate": ANY}, ValueTable(keeps_zero=True)),
+    "GRU": Operator(recurrent.gru, {**RECURRENT, "linear_before_reset": only(0, 1)}, constants=(1, 2, 3, 4),
+                    outputs=True, counted=True),
     "Gemm": Operator(matrix.gemm, {"alpha": ANY, "beta": ANY, "transA": only(0, 1), "transB": only(0, 1)}, rank=2,
                      counted=True),
     "GlobalAveragePool": Operator(pools.reduce_mean),
@@ -77,6 +83,8 @@ OPERATORS: dict[str, Operator] = {
     "HardSwish": Operator(arithmetic.hard_swish),
     "Identity": Operator(moves.alias, relabels=True),
     "InstanceNormalization": Operator(norms.instance_normalization, {"epsilon": ANY}, constants=(1, 2)),
+    "LSTM": Operator(recurrent.lstm, {**RECURRENT, "input_forget": only(0)}, constants=(1, 2, 3, 4, 7), outputs=True,
+                     counted=True),
     "LayerNormalization": Operator(norms.layer_normalization, {"axis": ANY, "epsilon": ANY, "stash_type": ANY},
                                    constants=(1, 2), outputs=True),
     "LeakyRelu": Operator(arithmetic.leaky_relu, {"alpha": ANY}, elementwise=True),
@@ -97,6 +105,7 @@ OPERATORS: dict[str, Operator] = {
     "Pow": Operator(arithmetic.power, constants=(1,)),
     "RMSNormalization": Operator(norms.rms_normalization, {"axis": ANY, "epsilon": ANY, "stash_type": ANY},
                                  constants=(1,)),
+    "RNN": Operator(recurrent.rnn, RECURRENT, constants=(1, 2, 3, 4), outputs=True, counted=True),
     "Reciprocal": _function({}, RECIPROCAL),
     "ReduceL1": Operator(norms.reduce_l1, AXES, constants=(1,)),
     "ReduceL2": Operator(norms.reduce_l2, AXES, constants=(1,)),

@@ -11,8 +11,10 @@ import pytest
 from weft.compiler.pipeline import compile_model
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
+from weft.tb.compile import test_blocks as blocks
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
+from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import ModelMaker, run_float, signal_to_noise
 from weft.tb.random import network_rule
 
@@ -60,6 +62,19 @@ def test_attention_on_rtl(block: Callable[[ModelMaker], None], tmp_path: Path) -
     samples = maker.random.standard_normal((1, products.TOKENS, products.WIDTH)).astype(np.float32)
     report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": samples})
     result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [*blocks.BLOCKS, recurrent.lstm, recurrent.gru], ids=lambda block: block.__name__)
+def test_block_of_today_on_rtl(block: Callable[[ModelMaker], tuple[str, ...] | None], tmp_path: Path) -> None:
+    maker = ModelMaker((1,), seed=1, opset=17)
+    outputs = block(maker) or ()
+    sample = maker.random.standard_normal(maker.shape).astype(np.float32)
+    path = maker.save(tmp_path / "model.onnx", *outputs)
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": sample})
+    result = Session(TModel.load(report.model_path)).run({"x": sample}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
-from weft.hw.contract.numerics import DataType, Integers, leave, saturate
+from weft.hw.contract.numerics import DataType, Integers, leave, round_half_even, saturate
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class NumberSystem(ABC):
     def leave(self, values: Integers, shift: int) -> Integers:
         """Accumulator values -> scalars: ``shift`` bits rounded off HALF_EVEN, saturated."""
         return leave(values, shift, self.scalar.width)
+
+    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
+        """Which accumulator values :meth:`leave` saturates."""
+        rounded = round_half_even(values, shift)
+        return np.asarray((rounded > self.scalar.maximum) | (rounded < self.scalar.minimum))
 
     def store(self, values: Integers) -> Integers:
         """Sums or entered scalars as an accumulator holds them."""

@@ -42,6 +42,9 @@ class FixedPointEveryStep(NumberSystem):
     def leave(self, values: Integers, shift: int) -> Integers:
         return leave(values, 0, self.scalar.width)
 
+    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
+        return super().is_cut(values, 0)
+
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
         parts = range(0, max(len(activations), 1), PART_VECTORS)
         return np.concatenate([self._mac(activations[k:k + PART_VECTORS], weights, bias) for k in parts])

@@ -1,0 +1,82 @@
+"""Networks that keep a state: what one step leaves in its outputs the next one reads as its inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.compare import Comparison
+from weft.runtime.images import user_images
+from weft.runtime.network import Network
+from weft.runtime.session import RunResult, Session
+from weft.runtime.tensors import Tensor
+
+SUMMED = ("images", "instructions", "cycles", "macs", "seconds", "saturated")
+LISTED = ("operations", "samples")
+
+
+def stream(session: Session, inputs: Mapping[str, np.ndarray], states: Mapping[str, str], *, most: int | None = None,
+           **options: Any) -> RunResult:
+    """Run the network once for each of the inputs, one step after another, with ``states``: output -> input that reads
+    it in the next step. ``inputs`` may hold the states before the first step, else they are 0. The result is that of
+    all steps together; ``options`` are those of Session.run.
+
+    Raises WeftError for states that the network has not or that do not fit, and what Session.run raises.
+    """
+    kept = checked(session.network, states)
+    steps = user_images(session.network, inputs, most, without=frozenset(kept))
+    now = {name: np.asarray(inputs.get(name, np.zeros(tensor.shape or (), tensor.type)))
+           for name, tensor in kept.items()}
+    results = []
+    for values in steps:
+        results.append(session.run({**values, **now}, **options))
+        now = {read: results[-1].outputs[made] for made, read in states.items()}
+    return together(results)
+
+
+def checked(network: Network, states: Mapping[str, str]) -> dict[str, Tensor]:
+    """The inputs that are states. Raises WeftError."""
+    inputs = {tensor.name: tensor for tensor in network.signature.inputs}
+    outputs = {tensor.name: tensor for tensor in network.signature.outputs}
+    kept: dict[str, Tensor] = {}
+    for made, read in states.items():
+        for name, known, kind in ((made, outputs, "output"), (read, inputs, "input")):
+            if name not in known:
+                raise _refusal(made, read, f"no {kind} {name!r}", f"{kind}s {', '.join(map(repr, known))}",
+                               "name one of them")
+        if read in kept:
+            raise _refusal(made, read, f"input {read!r} twice", "one output for an input", "leave one of them out")
+        found, wanted = outputs[made], inputs[read]
+        if (found.shape, found.type) != (wanted.shape, wanted.type):
+            raise _refusal(made, read, f"an output of {found.type} {found.shape}", f"{wanted.type} {wanted.shape}, as "
+                           "the input is", "name an output of the input's shape")
+        kept[read] = wanted
+    if len(kept) == len(inputs):
+        raise WeftError(explain("states", "every input of the network", "an input that says how many steps there are",
+                                "leave a state out"))
+    return kept
+
+
+def _refusal(made: str, read: str, found: str, allowed: str, way_out: str) -> WeftError:
+    return WeftError(explain(f"state {made}:{read}", found, allowed, way_out))
+
+
+def together(results: Sequence[RunResult]) -> RunResult:
+    """One result of all steps."""
+    first = results[0]
+    comparisons: list[Comparison] = [each.comparison for each in results if each.comparison is not None]
+    sums: dict[str, Any] = {key: None if getattr(first, key) is None else sum(getattr(each, key) for each in results)
+                            for key in SUMMED}
+    lists: dict[str, Any] = {key: [entry for each in results for entry in getattr(each, key)] for key in LISTED}
+    beyond: dict[str, int] = {}
+    for each in results:
+        for name, count in each.saturated_inputs.items():
+            beyond[name] = beyond.get(name, 0) + count
+    return dataclasses.replace(
+        first, **sums, **lists, saturated_inputs=beyond,
+        outputs={name: np.concatenate([each.outputs[name] for each in results]) for name in first.outputs},
+        comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None)

@@ -1,0 +1,95 @@
+"""States that a network keeps from step to step, and numbers that saturate on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from weft.cli.api import compile as compile_network
+from weft.cli.main import exit_code
+from weft.hw.contract.errors import WeftError
+from weft.runtime.network import Network
+from weft.runtime.session import Session
+from weft.runtime.streaming import stream
+from weft.tb.compile import test_recurrent as recurrent
+from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+
+ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step of a GRU, its state an input and an output: model.onnx, model.tmodel, x.npz."""
+    place = tmp_path_factory.mktemp("gru")
+    maker = ModelMaker((1, 1, recurrent.SIZE), seed=2, opset=14)
+    recurrent.recurrent(maker, "GRU", "", "after", linear_before_reset=1)
+    maker.nodes[0].input.extend(["", "before"])
+    model = maker.model("after")
+    shape = (1, 1, recurrent.HIDDEN)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("before", onnx.TensorProto.FLOAT, shape))
+    onnx.save(model, place / "model.onnx")
+    steps = maker.random.standard_normal((STEPS, *maker.shape)).astype(np.float32)
+    np.savez(place / "x.npz", x=steps)
+    states = maker.random.uniform(-1, 1, (STEPS, *shape)).astype(np.float32)
+    compile_network(place / "model.onnx", ARCH, place, calibrate={"x": steps, "before": states})
+    return place
+
+
+def in_float(folder: Path, first: np.ndarray) -> list[np.ndarray]:
+    states = [first]
+    for step in np.load(folder / "x.npz")["x"]:
+        states.append(run_float(folder / "model.onnx", {"x": step, "before": states[-1]})["after"])
+    return states[1:]
+
+
+@pytest.mark.parametrize("first", [0.0, 0.5])
+def test_a_state_goes_from_step_to_step(first: float, folder: Path) -> None:
+    session = Session(Network.load(folder / "model.tmodel"))
+    begin = np.full((1, 1, recurrent.HIDDEN), first, np.float32)
+    inputs = {"x": np.load(folder / "x.npz")["x"], **({"before": begin} if first else {})}
+    result = stream(session, inputs, {"after": "before"})
+    assert result.images == STEPS and result.saturated == 0
+    assert signal_to_noise(np.concatenate(in_float(folder, begin)), result.outputs["after"]) > 45
+
+
+def test_the_command_line_keeps_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", str(folder / "model.tmodel"), "--input", str(folder / "x.npz"), "--json"]
+    assert exit_code([*command, "--state", "after:before"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    wanted = in_float(folder, np.zeros((1, 1, recurrent.HIDDEN), np.float32))
+    assert signal_to_noise(np.concatenate(wanted), np.array(found["outputs"]["after"])) > 45
+    assert exit_code(command) == 1 and "before" in capsys.readouterr().err
+    assert exit_code([*command, "--state", "after"]) == 1 and "OUTPUT:INPUT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("states", "said"), [
+    ({"behind": "before"}, "found no output 'behind'; allowed: outputs 'after'"),
+    ({"after": "y"}, "found no input 'y'; allowed: inputs 'x', 'before'"),
+    ({"after": "x"}, "as the input is")])
+def test_states_that_do_not_fit_are_refused(states: dict[str, str], said: str, folder: Path) -> None:
+    session = Session(Network.load(folder / "model.tmodel"))
+    with pytest.raises(WeftError, match=said):
+        stream(session, {"x": np.load(folder / "x.npz")["x"]}, states)
+
+
+def test_saturations_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Inputs ten times as large as those of the calibration: more of them, and of the sums, than there is room for."""
+    maker = ModelMaker((1, 3, 6, 6))
+    maker.conv("x", 3, 4, (3, 3), pads=(1, 1, 1, 1))
+    samples = maker.random.uniform(-1, 1, (4, 3, 6, 6)).astype(np.float32)
+    report = compile_network(maker.save(tmp_path / "model.onnx"), BASE, tmp_path, calibrate={"x": samples})
+    session = Session(Network.load(report.model_path))
+    fine, much = (session.run({"x": samples * factor}) for factor in (1, 10))
+    assert fine.saturated == 0 and not fine.saturated_inputs
+    room = 2.0 ** (15 - (session.machines[0].model.input("x").point or 0))
+    assert much.saturated and much.saturated_inputs["x"] == int((np.abs(samples * 10) >= room).sum()) > 0
+    np.savez(tmp_path / "x.npz", x=samples * 10)
+    assert exit_code(["run", str(report.model_path), "--input", str(tmp_path / "x.npz")]) == 0
+    said = capsys.readouterr().out
+    assert f"{much.saturated:,} numbers saturated on the machine; compile again with calibration inputs" in said
+    assert "warning: input x: " in said
