@@ -45,6 +45,8 @@ def compile_command(
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR of layers.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", metavar="PAGE.html", help="The same as a page to look at, "
+                                                   "with timeline, roofline and memory (see weft report).")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
@@ -74,14 +76,20 @@ def compile_command(
                 checker.insist()  # a step that went wrong before says more than what came of it
             raise
         rows = list(report.layers)
-        if report_file:
+        if report_file or html_file:
             from weft.cli.check.probe import layer_signals
+            from weft.cli.reporting import add_signals, write_page
             from weft.compiler.request import Request
 
             progress("running every layer on golden", 0, 0)
             request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes)
-            rows = [{**row, **signal} for row, signal in zip(rows, layer_signals(request, machine), strict=True)]
+            signals = layer_signals(request, machine)
+            rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
+            measured = add_signals(report.model_path, signals)
+        if report_file:
             write_text(report_file, json.dumps(rows, indent=1) + "\n")
+        if html_file:
+            write_page(measured, html_file, progress)
     verdicts = checker.verdicts if checker else []
     if as_json:
         print(json.dumps(console.compiled_object(report, rows, verdicts)))

@@ -21,7 +21,7 @@ def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[l
     """
     found, objects, preload = [], [], None
     for machine in session.machines:
-        one, where, loaded = _program(machine, dram, progress)
+        one, where, loaded = estimated_program(machine, dram, progress)
         found.append(one)
         objects.append(where)
         if loaded is not None:
@@ -29,8 +29,8 @@ def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[l
     return found, {**joined(objects, session.arch), "preload": preload, "checksums": session.network.checksums}
 
 
-def _program(machine: Loaded, dram: DramTiming,
-             progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
+def estimated_program(machine: Loaded, dram: DramTiming,
+                      progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
     """The program's operations, where its cycles went, and what copies its constants to local memory."""
     model = machine.model
     progress("checking the program", 0, 0)

@@ -36,6 +36,7 @@ from weft.cli.options import (
     verilog_of,
     version,
 )
+from weft.cli.reporting import report_command
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
@@ -57,6 +58,7 @@ app.add_typer(board.app, name="board")
 app.command("compile")(compile_command)
 app.command("inspect")(inspect_command)
 app.command("archs")(archs_command)
+app.command("report")(report_command)
 
 
 @app.callback()
@@ -141,9 +143,9 @@ def run(
     if output:
         write_arrays(output, result.outputs)
     if trace:
-        from weft.simulate.trace import chrome_trace
+        from weft.cli.tracing import write_run
 
-        write_text(trace, json.dumps(chrome_trace(result.operations)) + "\n")
+        write_run(trace, session.arch, result)
     where = None
     if layers:
         from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
@@ -183,9 +185,9 @@ def estimate(
     with console.progress() as progress:
         found, where = estimated(session, DramTiming(latency, latency), progress)
     if trace:
-        from weft.simulate.trace import chrome_trace
+        from weft.cli.tracing import write_estimates
 
-        write_text(trace, json.dumps(chrome_trace([(each.cycles, each.operations) for each in found])) + "\n")
+        write_estimates(trace, session, found)
     if as_json:
         print(json.dumps({"schema": console.SCHEMA, **where}))
     else:

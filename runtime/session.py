@@ -44,6 +44,8 @@ class RunResult:
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     """On rtl with ``trace_operations``, of each program: its cycles, and a row of ``hw.contract.units.OPERATION`` for
     each operation."""
+    programs: list[tuple[TModel, bytes]] = field(default_factory=list)
+    """Of each of ``operations``: the model, and the program that ran, of several images more than the model's own."""
     samples: list[np.ndarray] = field(default_factory=list)
     """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
     preload_instructions: int = 0
@@ -63,13 +65,15 @@ class RunResult:
 
 @dataclass(frozen=True)
 class _Ran:
-    """One group of images: their output vectors, how the program ended, and the preload before it."""
+    """One group of images: their output vectors, how the program ended, the preload before it, the model and the bytes
+    of the program."""
 
     outputs: list[Vectors]
     done: Done
     preload: Done | None
     comparison: Comparison | None
     saturated: int | None
+    program: tuple[TModel, bytes]
 
 
 class Session:
@@ -149,6 +153,7 @@ class Session:
             array_size=self.arch.array_size,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
+            programs=[group.program for group in ran if group.done.operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=sum(each.instructions for each in loaded),
             preload_cycles=loaded[0].cycles if loaded else None,
@@ -213,7 +218,8 @@ class Loaded:
             outputs = [self._read(device, image) for image in range(len(images))]
         comparison = None if golden is None else self._compare(golden, device, outputs, first)
         saturated = (counted if golden is not None else done)[-1].saturated
-        return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison, saturated)
+        return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison, saturated,
+                    (self.model, programs[-1]))
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
         if isinstance(device, Local):

@@ -6,15 +6,13 @@ The events are those of the machine's trace port (``hw/control/trace.py``); ``sv
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from weft.hw.contract.units import NEVER, OPERATION, UNIT_NAMES
 
-__all__ = ["NEVER", "OPERATION", "UNIT_NAMES", "Kind", "chrome_trace", "read_operations"]
+__all__ = ["NEVER", "OPERATION", "UNIT_NAMES", "Kind", "read_operations"]
 
 
 class Kind(enum.IntEnum):
@@ -49,30 +47,3 @@ def _operations(events: np.ndarray) -> np.ndarray:
             cycles = of_kind[kind]["cycle"][of_kind[kind]["unit"] == unit]
             table[column][np.flatnonzero(table["unit"] == unit)[:len(cycles)]] = cycles
     return table
-
-
-def chrome_trace(programs: Iterable[tuple[int, np.ndarray]]) -> dict[str, Any]:
-    """What Perfetto and chrome://tracing show: a track for each unit, a microsecond for each cycle.
-
-    ``programs``: cycles and ``OPERATION`` [operations] of each; they follow one another. A unit may take an operation
-    while it still works on the one before: the bar begins when that one is finished, and ends with the operation's own
-    finish. Operations that never finished are left out.
-    """
-    names = [{"ph": "M", "pid": 0, "tid": unit, "name": "thread_name", "args": {"name": name}}
-             for unit, name in enumerate(UNIT_NAMES)]
-    bars, offset = [], 0
-    for cycles, table in programs:
-        bars += [bar for unit in range(len(UNIT_NAMES)) for bar in _bars(table[table["unit"] == unit], offset)]
-        offset += cycles
-    return {"traceEvents": names + bars, "otherData": {"time": "1 us stands for 1 cycle"}}
-
-
-def _bars(operations: np.ndarray, offset: int) -> Iterator[dict[str, Any]]:
-    """The bars of one unit, ``offset`` cycles later."""
-    free = 0
-    for operation in operations[operations["finish_cycle"] != NEVER]:
-        values = {name: int(operation[name]) for name in OPERATION.names or () if name != "unit"}
-        begin = max(values["start_cycle"], free)
-        free = values["finish_cycle"] + 1
-        yield {"ph": "X", "pid": 0, "tid": int(operation["unit"]), "name": str(values["program_counter"]),
-               "ts": offset + begin, "dur": free - begin, "args": values}

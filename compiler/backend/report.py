@@ -44,8 +44,8 @@ class CompileReport:
 def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
                 instructions: Sequence[int], passed: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
     """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``saturated`` counts calibration
-    values beyond the range of the output's point."""
-    rows = []
+    values beyond the range of the output's point. ``after``: as of :func:`layers_before`."""
+    rows, sources = [], layers_before(layers)
     for number, layer in enumerate(layers):
         shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
         source, output = layer.core.input, layer.output
@@ -57,6 +57,7 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
         modelled = {"array": moved.array, "dram0": moved.dram0_read + moved.dram0_write, "dram1": moved.dram1}
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
+            "after": sources[number], "group": 1 if isinstance(layer.core, Load) else layer.core.group,
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],
             "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],
             "points": {"input": points.vars[source.root],
@@ -72,6 +73,19 @@ def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibratio
             "runner_up_cost": None if plan.runner_up is None else round(plan.runner_up),
         })
     return tuple(rows)
+
+
+def layers_before(layers: Sequence[Layer]) -> list[list[int]]:
+    """Of each layer the numbers of those that made what it reads; none for inputs of the program. A tensor that is part
+    of another, or has parts, is read with them."""
+    makers: dict[str, list[tuple[str, int]]] = {}
+    found = []
+    for number, layer in enumerate(layers):
+        found.append(sorted({maker for var in layer.inputs for name, maker in makers.get(var.root, ())
+                             if var.root in (var.name, name) or name == var.name}))
+        for var in layer.outputs:
+            makers.setdefault(var.root, []).append((var.name, number))
+    return found
 
 
 def total_vectors(rows: Sequence[dict[str, Any]]) -> dict[str, int]:

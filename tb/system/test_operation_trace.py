@@ -16,7 +16,7 @@ from weft.hw.contract.units import UNIT_OF_OPCODE, unit_of_flow
 from weft.hw.top import with_ports
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_many_on_rtl
-from weft.simulate.trace import NEVER, UNIT_NAMES, chrome_trace
+from weft.simulate.trace import NEVER, UNIT_NAMES
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_program import random_program, random_vectors
 
@@ -133,20 +133,6 @@ def test_illegal_instruction_ends_the_trace() -> None:
     assert stopped.error_program_counter == 1
     assert listed(traced(stopped)) == listed(traced(after)) == [(0, "dram0_read")]
     assert (traced(stopped)["finish_cycle"] != NEVER).all()
-
-
-def test_chrome_trace_has_a_bar_for_each_operation_and_none_overlap_in_a_unit() -> None:
-    result, = run("lanes2", CHAIN * 2)
-    events = chrome_trace([(result.cycles, traced(result))] * 2)["traceEvents"]
-    bars = [event for event in events if event["ph"] == "X"]
-    assert len(bars) == 2 * len(traced(result))
-    for unit in range(len(UNIT_NAMES)):
-        ends = 0
-        for bar in (bar for bar in bars if bar["tid"] == unit):
-            assert bar["ts"] >= ends
-            assert bar["dur"] > 0
-            ends = bar["ts"] + bar["dur"]
-    assert ends <= 2 * result.cycles
 
 
 def cells(arch: Arch, trace: bool) -> tuple[Counter[str], set[str]]:

@@ -127,8 +127,9 @@ def test_rtl_run_says_how_many_words_are_equal(weft: Weft, rtl: StandIn, on_rtl:
 def test_trace_is_written_for_perfetto(weft: Weft, rtl: StandIn, on_rtl: tuple[object, ...], tmp_path: Path) -> None:
     assert weft(*on_rtl, "--trace", tmp_path / "trace.json").code == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    bar, = (event for event in events if event["ph"] == "X")
-    assert (bar["name"], bar["ts"], bar["dur"]) == ("1", 6, 4)
+    bar, = (event for event in events if event["ph"] == "X" and event["pid"] == 1)
+    assert (bar["name"], bar["ts"], bar["dur"]) == ("DataMove", 6, 4)
+    assert len({event["pid"] for event in events}) == 2
 
 
 def test_difference_names_address_lane_and_values_and_exits_2(weft: Weft, rtl: StandIn,

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FIND = PROJECT["tool"]["setuptools"]["packages"]["find"]
-ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "cli", "boards", "tb")
+ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "boards", "tb")
 """Folders of the project that are links in the package ``weft``."""
 
 CONTRACT = "weft.hw.contract"
@@ -67,10 +67,12 @@ MAY_IMPORT = {
     "weft.simulate": ("weft.hw", "weft.golden", "weft.simulate"),
     "weft.runtime": (CONTRACT, "weft.runtime", "weft.golden", "weft.simulate"),
     "weft.compiler": (CONTRACT, "weft.runtime", "weft.compiler"),
+    "weft.report": (CONTRACT, "weft.runtime", "weft.compiler", "weft.report"),
     "weft.boards.shell": ("weft.hw", "weft.boards"),
     "weft.boards.vivado": ("weft.hw", "weft.boards"),
     "weft.boards": (CONTRACT, "weft.boards"),
-    "weft.cli": ("weft.hw", "weft.golden", "weft.simulate", "weft.runtime", "weft.compiler", "weft.boards", "weft.cli"),
+    "weft.cli": ("weft.hw", "weft.golden", "weft.simulate", "weft.runtime", "weft.compiler", "weft.report",
+                 "weft.boards", "weft.cli"),
     "weft.tb": ("weft",),
 }
 """Room -> what it may import; of several rows the first that fits counts."""
@@ -99,6 +101,7 @@ def test_the_rules_can_be_broken() -> None:
     assert not allowed("weft.compiler.pipeline", "weft.hw.flow.verilog")
     assert not allowed("weft.simulate.rtl", "weft.runtime.manifest")
     assert not allowed("weft.runtime.session", "weft.compiler.pipeline")
+    assert not allowed("weft.report.page", "weft.cli.cycles")
     assert not allowed("weft.cli.main", "weft.tb.shared")
 
 

@@ -1,0 +1,87 @@
+"""``weft report``: a compiled network as one page of HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.boards import clock_hz
+from weft.cli import console
+from weft.cli.options import SetOption, load, override
+from weft.cli.resources import predicted
+from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.runtime.devices import Progress
+from weft.runtime.files import write_text
+from weft.runtime.manifest import TModel
+from weft.runtime.network import Network
+
+OWN = "a machine of its own"
+
+
+def report_command(
+    model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
+    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that of "
+                                             "the preset's board.")] = None,
+    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads "
+                                         "and write responses alike.")] = SIMULATED_DRAM_LATENCY,
+    overrides: SetOption = None,
+) -> None:
+    """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
+    network = load(model)
+    with console.progress() as progress:
+        write_page(network, output, progress, override(network.arch, overrides), part, latency)
+    print(output)
+
+
+def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
+               latency: int = SIMULATED_DRAM_LATENCY) -> None:
+    """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
+    from weft.cli.cycles import joined
+    from weft.cli.estimate import estimated_program
+    from weft.compiler.estimator.machine import DramTiming
+    from weft.report.collect import Machine
+    from weft.report.operations import Ran
+    from weft.report.page import page, plot_library
+    from weft.runtime.session import Session
+
+    plot_library()  # said before anything takes long
+    arch = arch or network.arch
+    name = preset_of(arch)
+    machine = Machine(name or OWN, clock_hz(name or ""), bool(name), _resources(arch, name, part))
+    programs, objects = [], []
+    for loaded in Session(network, arch).machines:
+        found, where, _ = estimated_program(loaded, DramTiming(latency, latency), progress)
+        of_arch = dataclasses.replace(loaded.model, arch=arch)
+        programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
+        objects.append(where)
+    progress("writing the page", 0, 0)
+    write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)))
+
+
+def preset_of(arch: Arch) -> str | None:
+    """The preset that this machine is."""
+    return next((name for name in presets() if Arch.load(name) == arch), None)
+
+
+def _resources(arch: Arch, name: str | None, part: str | None) -> dict[str, Any] | None:
+    from weft.boards import board_of
+
+    if part is None and (name is None or board_of(name) is None):
+        return None
+    return predicted(arch, name or "", part)
+
+
+def add_signals(path: Path, signals: Sequence[dict[str, Any]]) -> Network:
+    """Write what ``--report`` found of each layer, of all programs in order, into the ``.tmodel``, for the page."""
+    network, waiting = Network.load(path), iter(signals)
+    parts = tuple(dataclasses.replace(part, layers=tuple({**row, **next(waiting)} for row in part.layers))
+                  if isinstance(part, TModel) else part for part in network.parts)
+    found = dataclasses.replace(network, parts=parts)
+    found.save()
+    return found

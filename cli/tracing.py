@@ -1,0 +1,39 @@
+"""``--trace``: what ran, as a file for Perfetto."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from weft.compiler.estimator.replay import Estimate, estimate
+from weft.hw.contract.arch import Arch
+from weft.report.operations import Ran
+from weft.report.trace import chrome_trace
+from weft.runtime.files import write_text
+from weft.runtime.session import RunResult, Session
+
+ESTIMATED, RTL = "estimated", "RTL"
+
+
+def write_run(file: Path, arch: Arch, result: RunResult) -> None:
+    """What ran in RTL, and beside it what the estimator says of the same programs."""
+    ran = [Ran(dataclasses.replace(model, arch=arch), program, cycles, operations)
+           for (model, program), (cycles, operations) in zip(result.programs, result.operations, strict=True)]
+    _write(file, {RTL: ran, ESTIMATED: [_of(each, estimate(each.program, arch)) for each in ran]})
+
+
+def write_estimates(file: Path, session: Session, found: Sequence[Estimate]) -> None:
+    """Of each of the session's programs."""
+    programs = [Ran(dataclasses.replace(loaded.model, arch=session.arch), loaded.model.program, each.cycles,
+                    each.operations) for loaded, each in zip(session.machines, found, strict=True)]
+    _write(file, {ESTIMATED: programs})
+
+
+def _of(ran: Ran, found: Estimate) -> Ran:
+    return dataclasses.replace(ran, cycles=found.cycles, operations=found.operations)
+
+
+def _write(file: Path, processes: Mapping[str, Sequence[Ran]]) -> None:
+    write_text(file, json.dumps(chrome_trace(processes)) + "\n")

@@ -1,0 +1,90 @@
+"""The operations of a program as people read them: which layer, which instruction, which addresses, when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, read_program
+from weft.compiler.estimator.waits import NO_LAYER
+from weft.hw.contract.isa import Instruction, Isa
+from weft.hw.contract.units import NEVER, UNIT_NAMES
+from weft.report.texts import shown
+from weft.runtime.manifest import TModel
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program of ``model`` that ran, or whose run was estimated. ``program``: its bytes, of several images more than
+    the model's own; ``operations``: a row of ``units.OPERATION`` for each operation, in program order."""
+
+    model: TModel
+    program: bytes
+    cycles: int
+    operations: np.ndarray
+
+    @cached_property
+    def decoded(self) -> DecodedProgram:
+        return read_program(self.program, self.model.arch)
+
+    @cached_property
+    def work(self) -> np.ndarray:
+        """[operations] of ``estimator.program.WORK``: those that ran."""
+        return self.decoded.work[:len(self.operations)]
+
+    @cached_property
+    def layers(self) -> np.ndarray:
+        """[operations]: the number of each one's layer in the model, NO_LAYER where that is not known. Every image has
+        the operations of the model's own program."""
+        found, known = np.full(len(self.operations), NO_LAYER), self.model.instruction_layers
+        if known is not None:
+            once = read_program(self.model.program, self.model.arch).work["instruction"]
+            number = once[np.arange(len(found)) % len(once)]
+            found[number < len(known)] = known[number[number < len(known)]]
+        return found
+
+    @cached_property
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """[operations]: the cycle in which each keeps its unit busy first, and the one behind its last; NEVER, NEVER of
+        those that did not finish. A unit takes an operation while it works on the one before: that one counts."""
+        begins, ends = (np.full(len(self.operations), NEVER, np.int64) for _ in range(2))
+        for unit in range(len(UNIT_NAMES)):
+            of_unit = np.flatnonzero((self.operations["unit"] == unit) & (self.operations["finish_cycle"] != NEVER))
+            behind = self.operations["finish_cycle"][of_unit] + 1
+            free = np.concatenate([[0], behind[:-1]])[:len(behind)]
+            begins[of_unit], ends[of_unit] = np.maximum(self.operations["start_cycle"][of_unit], free), behind
+        return begins, ends
+
+    @cached_property
+    def layer_names(self) -> list[str]:
+        return [shown(row["name"]) for row in self.model.layers]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """[operations]: the instruction as assembly. Equal instructions, of which there are many, are written once."""
+        isa = Isa(self.model.arch)
+        rows = isa.split(self.program)[:, self.work["instruction"]].T
+        different, which = np.unique(rows, axis=0, return_inverse=True)
+        texts = [isa.text(Instruction(*row)) for row in different.tolist()]
+        return [texts[index] for index in which.ravel().tolist()]
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """[operations]: the ranges that each reads and writes, inclusive, such as ``reads local 3..51, writes
+        accumulators 0..48``."""
+        columns = [[self.work[f"{name}{operand}"].tolist() for name in ("memory", "writes", "first", "last")]
+                   for operand in (0, 1)]
+        return [", ".join(_range(*values) for values in pair if values[0] != NO_MEMORY)
+                for pair in zip(*(zip(*column, strict=True) for column in columns), strict=True)]
+
+
+def _range(memory: int, writes: int, first: int, last: int) -> str:
+    return f"{'writes' if writes else 'reads'} {MEMORIES[memory].value} {first}..{last}"
+
+
+def operands(text: str) -> dict[str, Any]:
+    """The words ``name=value`` of an instruction's text."""
+    return dict(word.split("=", 1) for word in text.split(" ") if "=" in word)

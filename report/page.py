@@ -1,0 +1,60 @@
+"""One page of HTML that needs no network: the data, the plot library and our own script and style inside it.
+
+Its content policy lets nothing run but the scripts whose checksums it names, and loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.report.collect import Machine, Rows, page_data
+from weft.report.columns import packed
+from weft.report.operations import Ran
+from weft.report.texts import in_html, script_json
+from weft.runtime.network import Network
+
+FOLDER = Path(__file__).with_name("page")
+SCRIPTS = ("numbers.js", "timeline.js", "plots.js", "picture.js", "page.js")
+"""In the order in which they run; each uses only those before it."""
+
+
+def page(network: Network, machine: Machine, programs: Sequence[tuple[Ran, Rows]], totals: dict[str, Any]) -> str:
+    """The whole page; arguments as of :func:`weft.report.collect.page_data`."""
+    meaning, columns = packed([ran for ran, _ in programs])
+    data = {**page_data(network, machine, programs, totals), "timeline": meaning}
+    scripts = [plot_library(), "\n".join((FOLDER / name).read_text() for name in SCRIPTS)]
+    parts = {
+        "TITLE": in_html(network.name), "STYLE": (FOLDER / "page.css").read_text(),
+        "HASHES": " ".join(map(_checksum, scripts)), "DATA": script_json(data),
+        "COLUMNS": columns["columns"], "TEXTS": columns["texts"],
+        "LIBRARY": scripts[0], "SCRIPT": scripts[1],
+    }
+    return _filled((FOLDER / "page.html").read_text(), parts)
+
+
+def _filled(template: str, parts: dict[str, str]) -> str:
+    """``@NAME@`` replaced once, from left to right: what is put in is not looked at again."""
+    found = []
+    for number, piece in enumerate(template.split("@")):
+        found.append(parts[piece] if number % 2 else piece)
+    return "".join(found)
+
+
+def _checksum(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def plot_library() -> str:
+    """plotly.js, as its Python package ships it. Raises WeftError without that package."""
+    try:
+        file = resources.files("plotly") / "package_data" / "plotly.min.js"
+    except ModuleNotFoundError:
+        raise WeftError(explain("the report", "no Python package plotly", "an installation with the extra report",
+                                "pip install 'weft[report]'")) from None
+    return file.read_text()
