@@ -22,6 +22,8 @@ import typer
 from weft.cli import board, console, streams
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
+from weft.cli.doctor import doctor_command
+from weft.cli.exploring import explore_command
 from weft.cli.inspecting import inspect_command
 from weft.cli.options import (
     ArchOption,
@@ -59,6 +61,8 @@ app.command("compile")(compile_command)
 app.command("inspect")(inspect_command)
 app.command("archs")(archs_command)
 app.command("report")(report_command)
+app.command("explore")(explore_command)
+app.command("doctor")(doctor_command)
 
 
 @app.callback()

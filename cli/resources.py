@@ -11,7 +11,7 @@ from weft.boards import board_of
 from weft.cli.console import plain_console
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.flow.parts import PARTS
+from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.resources import COLUMNS, fits, largest_error
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs"}
@@ -23,12 +23,18 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
     board = board_of(name)
     if part is None and board is None:
         raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
-    wanted = part.upper() if part is not None else board.part if board else ""
+    found = part_named(part if part is not None else board.part if board else "")
+    return {**fits(arch, found), "error_percent": largest_error(found.family)}
+
+
+def part_named(name: str) -> Part:
+    """Of ``PARTS``, as it is written there or not. Raises WeftError."""
+    wanted = name.upper()
     if wanted not in PARTS:
         near = difflib.get_close_matches(wanted, PARTS, 1)
-        raise WeftError(explain("--part", part, ", ".join(PARTS),
+        raise WeftError(explain("--part", name, ", ".join(PARTS),
                                 f"did you mean {near[0]}?" if near else "name one of them"))
-    return {**fits(arch, PARTS[wanted]), "error_percent": largest_error(PARTS[wanted].family)}
+    return PARTS[wanted]
 
 
 def print_predicted(found: dict[str, Any]) -> None:

@@ -101,9 +101,10 @@ def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
 
 def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
-              watch: Callable[[Step, Products], None] | None = None) -> tuple[Products, list[Products]]:
-    """The products of the whole network, and all products of each of the machine's parts. The last three as of
-    :func:`compile_model`."""
+              watch: Callable[[Step, Products], None] | None = None,
+              last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
+    """The products of the whole network, and all products of each of the machine's parts up to the step ``last``.
+    The three before it as of :func:`compile_model`."""
     def run_all(numbers: range, products: Products, prefix: str = "") -> Products:
         for number in numbers:
             step = STEPS[number]
@@ -121,8 +122,20 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
     front = run_all(range(OF_ALL), Products({Request: request, Arch: arch}))
     with _blamed("divide", request):
         parts = steps.parts(front)
-    return front, [run_all(range(OF_ALL, len(STEPS)), products,
+    return front, [run_all(range(OF_ALL, _behind(last)), products,
                            f"part{products[Part].number}_" if products[Part].count > 1 else "") for products in parts]
+
+
+def run_on(products: Products, after: str, without: Sequence[str] = ()) -> Products:
+    """All products of a part that came as far as the step ``after``; steps ``without`` are left out."""
+    for step in STEPS[_behind(after):]:
+        if step.name not in without:
+            products = _run(step, products)
+    return products
+
+
+def _behind(name: str) -> int:
+    return [step.name for step in STEPS].index(name) + 1
 
 
 def _within(name: str, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:

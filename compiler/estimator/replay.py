@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.estimator import array, enter, moves, reader, simd, writer
-from weft.compiler.estimator.interlock import commit, decode, fetch, fetch_heads
+from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads
 from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.estimator.machine import DramTiming, machine_record
 from weft.compiler.estimator.memories import (
@@ -45,6 +45,8 @@ MOST_VECTORS_IN_ALL = 1_000_000_000
 """Of a program: some minutes of stepping."""
 PIECE_CYCLES = 1 << 22
 """After so many, some second, progress is told, and an interrupt heard."""
+LOOKS, SHORTEST_PIECE_CYCLES = 64, 1 << 12
+"""How often it is looked whether a program takes too long, and not more often than this."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,27 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
              progress: Callable[[int, int], None] | None = None) -> Estimate:
     """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
     then. Raises IsaError when the program is truncated, CompileError when it ends within a SIMD loop or is endless."""
+    found = estimate_within(program, arch, None, dram, progress)
+    assert found is not None
+    return found
+
+
+def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: DramTiming | None = None,
+                    progress: Callable[[int, int], None] | None = None) -> Estimate | None:
+    """The same; None as soon as it is sure that the program takes more than ``most_cycles``: where the vectors that the
+    array has still to take, one a cycle, do not fit into what is left of them."""
     read = read_program(program, arch)
     _refuse_endless(read)
     machine = machine_record(arch, dram or DramTiming())
     state = new_state(arch, int(machine["writer_vectors"]))
     times = np.full((len(read.work), 3), NONE)
     start(state, machine, read.drains, read.instructions)
-    clock = np.array([machine["decode_latency"], 0, machine["decode_latency"]], np.int64)
+    piece = PIECE_CYCLES if most_cycles is None else max(most_cycles // LOOKS, SHORTEST_PIECE_CYCLES)
+    clock = np.array([machine["decode_latency"], 0, machine["decode_latency"], piece], np.int64)
     while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
-        now, finished, finished_at = map(int, clock)
+        now, finished, finished_at, _ = map(int, clock)
+        if most_cycles is not None and now + _vectors_left(read.work, times) > most_cycles:
+            return None
         if now - finished_at > STUCK_CYCLES:
             raise refuse("program", "operations that wait for each other for ever", "a program that ends",
                          "run it on rtl, and report both")
@@ -79,6 +93,12 @@ def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
         operations[name] = times[:, column]
     return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
+
+
+def _vectors_left(work: np.ndarray, times: np.ndarray) -> int:
+    """Of the MatMuls that have not begun."""
+    left = work[(work["unit"] == MAT_MUL) & (times[:, STARTED] == NONE)]
+    return int((left["size"].astype(np.int64) * left["rows"]).sum())
 
 
 def _refuse_endless(program: DecodedProgram) -> None:
@@ -112,11 +132,11 @@ def start(state, machine, drains, instructions):
 
 @entry
 def replay(state, machine, work, drains, instructions, times, clock):
-    """Fill ``times`` [operations, (issue, start, finish)], at most PIECE_CYCLES further. Whether the program came to
-    its end. ``clock``: the cycle, how many operations have finished, and when the last one did."""
+    """Fill ``times`` [operations, (issue, start, finish)], some cycles further. Whether the program came to its
+    end. ``clock``: the cycle, how many operations have finished, when the last one did, and how many cycles further."""
     control = state.control
     now, finished, finished_at = clock[0], clock[1], clock[2]
-    until = now + PIECE_CYCLES
+    until = now + clock[3]
     while now < until and (control.finished < len(work) or control.instruction < instructions):
         if control.finished != finished:
             finished, finished_at = control.finished, now

@@ -167,15 +167,19 @@ def multiplier_blocks(width: int, family: str) -> int:
     return (1 if width <= 18 else 2) * (1 if width <= (25 if family == "xc7" else 18) else 2)
 
 
+def room(part: Part, column: str) -> int:
+    """What a part has for the machine, beside the rest of a board."""
+    whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
+    return int(whole - SHELL[column])
+
+
 def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[str, Any]:
     """The prediction for a part: ``blocks``, ``total``, ``of_part`` (column -> what the machine takes, what the rest of
     a board needs, what the part has), ``fits``, and ``short``: the columns that do not."""
     counts = predict(arch, part.family, fitted)
     found = {column: sum(block.get(column, 0) for block in counts.values()) for column in COLUMNS}
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": count_blocks(found, part.family)}
-    room = {column: getattr(part, column) for column in used}
-    room["lut"] = int(ROUTABLE * part.lut)
-    short = [column for column, number in used.items() if number + SHELL[column] > room[column]]
+    short = [column for column, number in used.items() if number > room(part, column)]
     return {"part": part.name, "blocks": counts, "total": {name: found[name] for name in COLUMNS},
             "of_part": {column: [number, SHELL[column], getattr(part, column)] for column, number in used.items()},
             "fits": not short, "short": short}

@@ -1,0 +1,139 @@
+"""``weft doctor``: what this machine lacks, and the one command that brings it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import console
+from weft.cli.options import JsonOption, version
+from weft.hw.contract.cache import cache_directory
+from weft.hw.contract.errors import WeftError, explain
+
+OLDEST = (3, 11)
+LEAST_FREE_BYTES = 2 << 30
+"""A built simulator of a large machine with its objects takes some 100 MB, a bitstream's folder as much."""
+SYSTEM = {"g++": "simulation", "make": "simulation", "perl": "simulation"}
+FINE, LACKING, NOT_NEEDED = "ok", "missing", "not installed"
+PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^;\s]+)")
+EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+BASE = ""
+"""What no extra is needed for."""
+
+Requirement = tuple[str, str]
+"""A package and its version."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, what became of it, in words, and the command that mends it ("" where nothing is to do)."""
+
+    what: str
+    state: str
+    found: str
+    mend: str = ""
+
+
+def doctor_command(
+    extra: Annotated[list[str] | None, typer.Option("--extra", metavar="NAME", help="An extra that has to be there; "
+                                                    "may be repeated; default: sim.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at this machine; for each lack print the one command that mends it. Exit code 1 where something lacks."""
+    pinned = requirements()
+    for name in extra or ():
+        if name not in pinned:
+            raise WeftError(explain("--extra", name, ", ".join(sorted(filter(None, pinned))), "name one of them"))
+    found = [*_system(), *_packages(pinned, extra or ["sim"]), *_places()]
+    if as_json:
+        print(json.dumps({"schema": console.SCHEMA, "version": version(), "findings": [asdict(row) for row in found]}))
+    else:
+        console.print_columns([("what", "state", "found"), *((row.what, row.state, row.found) for row in found)])
+        for row in found:
+            if row.mend:
+                print(f"{row.what}: {row.mend}")
+    if any(row.state == LACKING for row in found):
+        raise typer.Exit(1)
+
+
+def _system() -> Iterator[Finding]:
+    version_found = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info[:2] >= OLDEST
+    yield Finding("Python", FINE if good else LACKING, version_found,
+                  "" if good else "sudo apt-get install -y python3.11 python3.11-venv libpython3.11")
+    for tool, purpose in SYSTEM.items():
+        place = shutil.which(tool)
+        yield Finding(tool, FINE if place else LACKING, place or f"needed for {purpose}",
+                      "" if place else f"sudo apt-get install -y {tool}")
+
+
+def _packages(pinned: dict[str, list[Requirement]], needed: Sequence[str]) -> Iterator[Finding]:
+    """A row for each extra, the packages that every use needs first."""
+    for name, wanted in pinned.items():
+        lacking = [f"{package} {_installed(package) or 'missing'}, wanted {pin}" for package, pin in wanted
+                   if _installed(package) != pin]
+        must = name == BASE or name in needed
+        state = FINE if not lacking else LACKING if must else NOT_NEEDED
+        mend = f"{sys.executable} -m pip install {_source()}{f'[{name}]' if name else ''}" if lacking else ""
+        yield Finding(f"extra {name}" if name else "packages", state,
+                      "; ".join(lacking) or f"{len(wanted)} packages", mend)
+
+
+def _places() -> Iterator[Finding]:
+    cache = cache_directory()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            pass
+    except OSError as error:
+        yield Finding("cache", LACKING, f"{cache}: {error.strerror}", "export WEFT_CACHE=$HOME/.cache/weft")
+        return
+    yield Finding("cache", FINE, str(cache))
+    free = shutil.disk_usage(cache).free
+    good = free >= LEAST_FREE_BYTES
+    yield Finding("disk", FINE if good else LACKING, f"{free / (1 << 30):.1f} GiB free",
+                  "" if good else f"rm -rf {cache}")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _project() -> Path | None:
+    """The checkout that runs; None of an installed wheel."""
+    root = Path(__file__).resolve().parents[1]
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def _source() -> str:
+    project = _project()
+    return f"-e {project}" if project else "weft"
+
+
+def requirements() -> dict[str, list[Requirement]]:
+    """Extra -> what it pins, BASE first: of a checkout from its pyproject.toml, else of the installed package."""
+    project = _project()
+    if project is not None:
+        content = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+        texts = {BASE: content["dependencies"], **content["optional-dependencies"]}
+    else:
+        texts = {BASE: []}
+        for line in metadata.requires("weft") or ():
+            extra = EXTRA.search(line)
+            texts.setdefault(extra[1] if extra else BASE, []).append(line)
+    return {extra: [(match[1], match[2]) for text in lines if (match := PINNED.match(text))]
+            for extra, lines in texts.items()}

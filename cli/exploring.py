@@ -1,0 +1,220 @@
+"""``weft explore``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.boards import clock_hz
+from weft.cli import console
+from weft.cli.options import INTEGER, JsonOption, SetOption, ShapeOption, input_shapes, override
+from weft.cli.resources import part_named
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.runtime.files import write_text
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from weft.explore.measure import Network
+    from weft.explore.search import Found, Outcome
+    from weft.explore.space import Axes
+    from weft.hw.flow.parts import Part
+
+BASE = "arty"
+"""Where the keys come from that are not searched, without a board."""
+LEAST_DECIBELS = 30.0
+ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="ONNX files; of several, one machine "
+                                                      "for all is searched.", show_default=False)]
+
+
+def explore_command(
+    models: ModelsArgument,
+    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="The chip, such as xc7a35t.")] = None,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`: its chip, "
+                                              "clock and DRAM ports.")] = None,
+    arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="Where keys come from that are not "
+                                             "searched; default: the board's preset, without a board arty.")] = None,
+    axis: Annotated[list[str] | None, typer.Option("--axis", metavar="KEY=V,V,..", help="Values to look at of an "
+                                                   "architecture key; may be repeated. One value settles it.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE.tarch", help="Write the fastest machine that "
+                                                "fits.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front (.svg, .png).")] = None,
+    results: Annotated[Path, typer.Option("--results", metavar="FILE", help="What was measured; a search that was "
+                                          "broken off goes on from there.")] = Path("build/explore.jsonl"),
+    calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) of the one "
+                                                   "model; without it random ones.")] = None,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="The host runs what the machine does not; its "
+                                                "time is not counted.")] = False,
+    least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="Of a data type's outputs "
+                                         "against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
+    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads and "
+                                         "write responses alike.")] = EXPECTED_DRAM_LATENCY,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, max=1024, help="Worker processes; default: one a core.",
+                                             )] = None,
+    dask: Annotated[bool, typer.Option("--dask", help="Workers of a Dask cluster on this machine.")] = False,
+    scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Workers of a Dask scheduler, "
+                                                  "on many machines; they read the models at the same paths.")] = None,
+    shape: ShapeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the machine: the fastest for each size of chip, by estimated cycles and predicted resources."""
+    from weft.explore.measure import Network, digest_of
+    from weft.explore.results import Results
+    from weft.explore.search import Search
+    from weft.explore.space import points
+
+    chip, base, fixed = _place(part, board, arch)
+    base = override(base, overrides)
+    axes = _axes(axis, fixed)
+    if calibrate is not None and len(models) > 1:
+        raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
+    shapes = tuple(sorted(input_shapes(shape).items()))
+    networks = [Network(path.resolve(), digest_of(path, calibrate), calibrate and calibrate.resolve(), host_fallback,
+                        shapes=shapes) for path in models]
+    store = Results(results)
+    with console.progress() as progress:
+        signals = _signals(networks, base, axes, progress)
+        kept = {name: found for name, found in signals.items() if found is None or found >= least}
+        if not kept:
+            raise WeftError(explain("--least-snr", ", ".join(f"{name} {found:.1f} dB" for name, found in
+                                                             signals.items()), f"a type with {least:g} dB or more",
+                                    "give --calibrate, a wider --axis data_type=..., or a smaller --least-snr"))
+        if signals:
+            axes = {**axes, "data_type": tuple(kept)}
+        progress("predicting resources", 0, 0)
+        space = points(base, axes, chip)
+        with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
+            outcome = Search(networks, space, executor, workers, store, latency, progress).run()
+    if not outcome.front:
+        raise _nothing(chip, outcome)
+    hertz = clock_hz(board or "")
+    if output:
+        write_text(output, json.dumps(outcome.front[-1].point.arch.to_dict(), indent=2) + "\n")
+    if plot:
+        from weft.cli.front_plot import draw
+
+        draw(plot, [(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front], chip.name)
+    if as_json:
+        print(json.dumps(_object(networks, chip, hertz, axes, signals, outcome, output)))
+    else:
+        _print(networks, chip, hertz, axes, signals, outcome, output)
+
+
+# -- what is searched --------------------------------------------------------------------------------------------------
+def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part, Arch, tuple[str, ...]]:
+    """The chip, the base, and the keys that are the board's. Raises WeftError."""
+    if (part is None) == (board is None):
+        raise WeftError(explain("--part and --board", "both" if part else "neither", "one of them",
+                                "name the chip (--part xc7a35t) or the board (--board ecpix5)"))
+    if board is None:
+        return part_named(part or ""), Arch.load(arch or BASE), ()
+    from weft.cli.board import board_named
+
+    return part_named(board_named(board).part), Arch.load(arch or board), ("dram_ports",)
+
+
+def _axes(given: Sequence[str] | None, fixed: Sequence[str]) -> dict[str, Sequence[int | str]]:
+    """The default axes without those that are fixed, and the user's. Raises WeftError."""
+    from weft.explore.space import AXES, SETTLED
+
+    axes: dict[str, Sequence[int | str]] = {key: values for key, values in AXES.items() if key not in fixed}
+    axes |= {key: (value,) for key, value in SETTLED.items()}
+    known = Arch.load(BASE).to_dict()
+    for text in given or ():
+        key, _, values = text.partition("=")
+        if key not in known or not all(values.split(",")):
+            raise WeftError(explain("--axis", text, f"KEY=V,V,.. with a key of {', '.join(known)}",
+                                    "for example --axis array_size=4,8,12"))
+        axes[key] = tuple(dict.fromkeys(int(value) if INTEGER.fullmatch(value) else value
+                                        for value in values.split(",")))
+    return axes
+
+
+def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any) -> dict[str, float | None]:
+    """Data type -> the least signal to noise of any network's outputs, in dB; None where there is no error at all."""
+    from weft.cli.check.signals import output_signal
+
+    found: dict[str, float | None] = {}
+    for name in axes.get("data_type", (base.data_type,)):
+        lanes = max(size for size in axes.get("array_size", (base.array_size,)) if isinstance(size, int))
+        machine = base.replace(data_type=name, array_size=lanes)
+        progress(f"accuracy of {name}", 0, 0)
+        each = [output_signal(network.request(), machine) for network in networks]
+        known = [value for value in each if value is not None]
+        found[str(name)] = min(known) if known else None
+    return found
+
+
+@contextlib.contextmanager
+def _executor(jobs: int, on_dask: bool, scheduler: str | None) -> Iterator[tuple[Executor, int]]:
+    from weft.explore import workers
+
+    if on_dask or scheduler is not None:
+        with workers.dask(jobs, scheduler) as found:
+            yield found
+    else:
+        with workers.processes(jobs) as executor:
+            yield executor, jobs
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+def _nothing(chip: Part, outcome: Outcome) -> WeftError:
+    why = max(outcome.refusals, key=lambda text: outcome.refusals[text], default="")
+    return WeftError(explain(f"machines for {chip.name}", _told(outcome) + (f"; first of all: {why}" if why else ""),
+                             "at least one that fits and runs every network",
+                             "name a larger part, give other values with --axis, or add --host-fallback"))
+
+
+def _told(outcome: Outcome) -> str:
+    """How the machines were dealt with, in words."""
+    counts = outcome.counts
+    total = sum(counts.values())
+    return (f"{total:,} machines looked at: {counts['too large']:,} do not fit, {counts['refused']:,} cannot run it, "
+            f"{counts['bounded']:,} are certainly no faster than a smaller one, {counts['estimated']:,} estimated to "
+            f"the cycle")
+
+
+def _changed(found: Found, axes: Axes) -> dict[str, Any]:
+    """The keys that were searched."""
+    return {key: getattr(found.point.arch, key) for key, values in axes.items() if len(values) > 1}
+
+
+def _object(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],
+            outcome: Outcome, output: Path | None) -> dict[str, Any]:
+    front = [{
+        "arch": found.point.arch.to_dict(), "searched": _changed(found, axes), "cycles": found.cycles,
+        "ms": 1e3 * found.cycles / hertz, "share": round(found.point.share, 4), "largest": found.point.largest,
+        "each": {network.name: cycles for network, cycles in zip(networks, found.each, strict=True)},
+        "resources": dict(found.point.counts), "signal_to_noise": signals.get(found.point.arch.data_type),
+    } for found in outcome.front]
+    return {"schema": console.SCHEMA, "part": chip.name, "clock_hz": hertz, "front": front,
+            "machines": outcome.counts, "signal_to_noise": signals, "output": str(output) if output else None}
+
+
+def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],
+           outcome: Outcome, output: Path | None) -> None:
+    from weft.cli.front_plot import text_plot
+
+    rows = [(f"{found.cycles:,}", f"{1e3 * found.cycles / hertz:.3f}", f"{100 * found.point.share:.0f} %",
+             found.point.largest, *(f"{found.point.counts[name]:,}" for name in ("lut", "ff", "dsp")),
+             *map(str, _changed(found, axes).values())) for found in outcome.front]
+    columns = ("cycles", f"ms at {hertz / 1e6:g} MHz", "of its room", "most", "LUT", "FF", "DSP",
+               *(_changed(outcome.front[0], axes)))
+    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats")
+    console.print_columns([columns, *rows])
+    print()
+    print(text_plot([(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]))
+    for name, decibels in signals.items():
+        print(f"{name}: {'exact' if decibels is None else f'{decibels:.1f} dB'} signal to noise")
+    print(_told(outcome))
+    if output:
+        print(f"the fastest: {output}")

@@ -1,0 +1,200 @@
+"""The search: every machine is measured, or ruled out by what is certain about it. So its front is exact, and the same
+whatever order and however many workers measure.
+
+A machine is ruled out where the chip is too small, where a network does not run on it, and where another one that costs
+no more is certainly as fast: a network's cycles are never less than the vectors that the array has to take.
+Machines come in the order of what they cost. So the fastest of those before is what each has to beat.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.explore import measure
+from weft.explore.measure import Network, Refused
+from weft.explore.results import CYCLES, LEAST, Results
+from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, digest, without
+from weft.hw.contract.arch import Arch
+
+FIT, REFUSED, BOUNDED, ESTIMATED = "too large", "refused", "bounded", "estimated"
+"""What became of a machine."""
+PROGRAM = "program"
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A machine of the front: cycles of each network, in their order, and of all."""
+
+    point: Point
+    each: tuple[int, ...]
+
+    @property
+    def cycles(self) -> int:
+        return sum(self.each)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``front``: from the cheapest to the fastest; ``counts``: of machines by what became of them; ``refusals``: texts,
+    with how often; ``found_before``: results that were in the file."""
+
+    front: tuple[Found, ...]
+    counts: dict[str, int]
+    refusals: dict[str, int]
+    found_before: int
+
+
+class Keys(NamedTuple):
+    """Of a machine: what its constants, its programs and its cycles are known by, with all machines that share them."""
+
+    constants: str
+    program: str
+    cycles: str
+
+
+class Search:
+    """One search; ``latency`` of DRAM in cycles. :meth:`run` ends when every point is decided."""
+
+    def __init__(self, networks: Sequence[Network], points: Sequence[Point], executor: Executor, workers: int,
+                 results: Results, latency: int, tell: Tell = lambda stage, done, total: None) -> None:
+        self.networks, self.points, self.results = networks, points, results
+        self.executor, self.workers, self.latency, self.tell = executor, workers, latency, tell
+        self.states = {point.index: FIT for point in points if point.short}
+        self.refusals: Counter[str] = Counter()
+        self._keys = {point.index: _keys(point.arch, latency) for point in points if not point.short}
+        self._programs: dict[tuple[str, str], list[bytes]] = {}
+        self._fastest: list[tuple[float, int]] = []
+        self._measured: list[Found] = []
+        self._running: dict[Future[Any], Callable[[Any], None]] = {}
+        self._asked: set[tuple[str, ...]] = set()
+
+    def run(self) -> Outcome:
+        """Raises WeftError where a worker cannot read a model, or the results cannot be written."""
+        waiting = sorted((point for point in self.points if not point.short), key=lambda point: point.rank)
+        try:
+            while waiting:
+                waiting = self._pass(waiting)
+                self.tell("looking at machines", len(self.states), len(self.points))
+                if self._running:
+                    done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        self._running.pop(future)(future.result())
+        finally:
+            for future in self._running:
+                future.cancel()
+        counts = Counter(self.states.values())
+        return Outcome(self._front(), {name: counts[name] for name in (FIT, REFUSED, BOUNDED, ESTIMATED)},
+                       dict(self.refusals), self.results.found_before)
+
+    def _pass(self, waiting: list[Point]) -> list[Point]:
+        """Those that are not decided yet, of which the first keep all workers busy."""
+        left: list[Point] = []
+        for number, point in enumerate(waiting):
+            if len(self._running) > self.workers:
+                return left + waiting[number:]
+            if not self._decide(point):
+                left.append(point)
+        return left
+
+    # -- one machine ---------------------------------------------------------------------------------------------------
+    def _decide(self, point: Point) -> bool:
+        """Whether it is decided; else what it needs next has been asked for."""
+        known = [self._known(network, point) for network in self.networks]
+        for text in known:
+            if isinstance(text, str):
+                self.refusals[text] += 1
+                return self._end(point, REFUSED)
+        least = [number for number in known if isinstance(number, int)]
+        if len(least) < len(known):
+            return False
+        most = self._to_beat(point)
+        if most is not None and sum(least) > most:
+            return self._end(point, BOUNDED)
+        keys = self._keys[point.index]
+        missing = [network for network in self.networks if self._get(CYCLES, network, keys.cycles) is None]
+        if not missing:
+            self._enter(Found(point, tuple(least)))
+            return self._end(point, ESTIMATED)
+        allowed = None if most is None else most - sum(least) + least[self.networks.index(missing[0])]
+        self._measure(missing[0], point, keys, allowed)
+        return False
+
+    def _known(self, network: Network, point: Point) -> int | str | None:
+        """Cycles, or as many as it takes at least; the text of a refusal; None where nothing is known yet."""
+        keys = self._keys[point.index]
+        for what, key in ((CYCLES, keys.cycles), (LEAST, keys.cycles), (LEAST, keys.program), (LEAST, keys.constants)):
+            found = self._get(what, network, key)
+            if found is not None:
+                return found
+        self._ask(LEAST, network, keys.constants, measure.least_cycles, network, point.arch)
+        return None
+
+    def _measure(self, network: Network, point: Point, keys: Keys, most: int | None) -> None:
+        """Ask for the program, or for its cycles, unless these are more than ``most``."""
+        made = self._programs.get((network.digest, keys.program))
+        if made is None:
+            self._ask(PROGRAM, network, keys.program, measure.programs, network, point.arch)
+        else:
+            self._ask(CYCLES, network, keys.cycles, measure.cycles, made, point.arch, self.latency, most, most=most)
+
+    def _get(self, what: str, network: Network, key: str) -> int | str | None:
+        return self.results.get((what, network.digest, key))
+
+    def _ask(self, what: str, network: Network, key: str, task: Callable[..., Any], *given: Any,
+             most: int | None = None) -> None:
+        """A task, once; its answer is noted when it is there."""
+        asked = what, network.digest, key
+        if asked in self._asked:
+            return
+        self._asked.add(asked)
+
+        def arrived(made: Any) -> None:
+            self._asked.discard(asked)
+            if isinstance(made, Refused):
+                self.results.add((LEAST, network.digest, key), made.why)
+            elif what == PROGRAM:
+                self._programs[network.digest, key] = made
+            elif made is None and most is not None:
+                self.results.add((LEAST, network.digest, key), most + 1)
+            else:
+                self.results.add(asked, made)
+
+        self._running[self.executor.submit(task, *given)] = arrived
+
+    # -- the front -----------------------------------------------------------------------------------------------------
+    def _end(self, point: Point, state: str) -> bool:
+        self.states[point.index] = state
+        return True
+
+    def _to_beat(self, point: Point) -> int | None:
+        """Cycles of the fastest machine measured that costs no more."""
+        place = bisect.bisect_right(self._fastest, (point.share, sys.maxsize))
+        return self._fastest[place - 1][1] if place else None
+
+    def _enter(self, found: Found) -> None:
+        self._measured.append(found)
+        most = self._to_beat(found.point)
+        if most is None or found.cycles < most:
+            kept = [entry for entry in self._fastest if entry[0] < found.point.share or entry[1] < found.cycles]
+            self._fastest = sorted([*kept, (found.point.share, found.cycles)])
+
+    def _front(self) -> tuple[Found, ...]:
+        """No machine of it is as slow as one that costs less; of equals it has the first."""
+        kept: list[Found] = []
+        for found in sorted(self._measured, key=lambda found: (found.point.share, found.cycles, found.point.rank)):
+            if not kept or found.cycles < kept[-1].cycles:
+                kept.append(found)
+        return tuple(kept)
+
+
+def _keys(arch: Arch, latency: int) -> Keys:
+    return Keys(digest(without(arch, FREE_OF_CONSTANTS)), digest(without(arch, FREE_OF_PROGRAM)),
+                f"{digest(arch.replace(sampler=0))}-{latency}")

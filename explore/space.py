@@ -1,0 +1,112 @@
+"""Which machines are looked at: every choice of some architecture keys, on a base that has all the others."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.hw.contract.arch import LIMITS, SEPARATE, SHARED, Arch
+from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.hw.flow.parts import Part
+from weft.hw.flow.resources import COLUMNS, fits, room
+
+Value = int | str
+Axes = Mapping[str, Sequence[Value]]
+
+AXES: dict[str, tuple[Value, ...]] = {
+    "data_type": ("FP16BP8", "FP8BP4"),
+    "array_size": (4, 6, 8, 12, 16, 24, 32),
+    "local_depth": (1024, 2048, 4096, 8192),
+    "accumulator_depth": (512, 1024, 2048),
+    "local_banks": (2, 4),
+    "accumulator_banks": (1, 2),
+    "axi_data_width": (64, 128),
+    "dram_ports": (SHARED, SEPARATE),
+    "deep_queues": (0, 1),
+}
+"""Key -> the values that are looked at where nobody says otherwise: 5 376 machines."""
+SETTLED: dict[str, Value] = {"sampler": 0}
+"""Keys that cost look-up tables and never a cycle."""
+MOST_MACHINES = 200_000
+FREE_OF_CONSTANTS = ("local_depth", "accumulator_depth", "local_banks", "accumulator_banks", "deep_queues", "sampler",
+                     "thread_queue_depth", "dram_ports", "register_slices", "axi_max_burst", "stream_width",
+                     "sample_block_size", "simd_loop_depth")
+"""Keys on which nothing depends that the compiler makes up to a network's constants."""
+FREE_OF_PROGRAM = ("local_banks", "accumulator_banks", "deep_queues", "sampler", "thread_queue_depth",
+                   "register_slices", "axi_max_burst", "stream_width", "sample_block_size")
+"""Keys on which no program depends, only how long it takes."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A machine: ``index`` in the order of the space, ``counts`` of its resources, and ``share``: the largest part that
+    it takes of what a chip has left for it, 1 where it just fits; ``short`` names what is too little."""
+
+    index: int
+    arch: Arch
+    counts: Mapping[str, int]
+    share: float
+    largest: str
+    short: tuple[str, ...]
+
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """What costs less comes first."""
+        return self.share, self.counts["lut"], self.index
+
+
+def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
+    """Every choice that can be built, in the order of the axes. Raises WeftError for too many."""
+    count = 1
+    for values in axes.values():
+        count *= len(values)
+    if count > MOST_MACHINES:
+        raise WeftError(explain("--axis", f"{count} machines", f"at most {MOST_MACHINES}", "give fewer values"))
+    for values in itertools.product(*axes.values()):
+        try:
+            yield base.replace(**dict(zip(axes, values, strict=True)))
+        except ArchError:
+            continue
+
+
+def points(base: Arch, axes: Axes, part: Part) -> list[Point]:
+    """All machines with what they take of ``part``, in the order of the space."""
+    found = []
+    for index, arch in enumerate(machines(base, axes)):
+        fitting = fits(arch, part)
+        used = {column: entry[0] / room(part, column) if room(part, column) > 0 else float("inf")
+                for column, entry in fitting["of_part"].items()}
+        largest = max(used, key=lambda column: used[column])
+        found.append(Point(index, arch, {name: fitting["total"][name] for name in COLUMNS}, used[largest], largest,
+                           tuple(fitting["short"])))
+    return found
+
+
+def without(arch: Arch, keys: Sequence[str]) -> Arch:
+    """The machine that stands for all that differ from it in ``keys`` alone."""
+    return arch.replace(**{key: STANDS[key] for key in keys}, axi_data_width=_bus(arch))
+
+
+STANDS: dict[str, Any] = {
+    "local_depth": LIMITS["local_depth"][1], "accumulator_depth": LIMITS["accumulator_depth"][1], "local_banks": 1,
+    "accumulator_banks": 1, "deep_queues": 0, "sampler": 0, "thread_queue_depth": 8, "dram_ports": SEPARATE,
+    "register_slices": 0, "axi_max_burst": 1, "stream_width": 64, "sample_block_size": 1024, "simd_loop_depth": 0,
+}
+
+
+def _bus(arch: Arch) -> int:
+    """The narrowest bus on which a vector takes as long."""
+    width = 32
+    while width < min(arch.axi_data_width, 8 * arch.vector_bytes):
+        width *= 2
+    return width
+
+
+def digest(arch: Arch) -> str:
+    """Of every key with its value."""
+    return hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode()).hexdigest()[:20]
+

@@ -1,0 +1,211 @@
+"""The search for a machine: what it rules out cannot win, and its front is that of looking at everything."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import exit_code
+from weft.explore import measure
+from weft.explore.measure import Network, Refused, digest_of
+from weft.explore.results import Results
+from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
+from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, points, without
+from weft.explore.workers import Here, dask
+from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.flow.parts import PARTS
+
+ROOT = Path(__file__).parents[3]
+DIGITS = ROOT / "models" / "digits" / "digits.onnx"
+BASE = Arch.load("arty").replace(sampler=0)
+AXES: dict[str, tuple[int | str, ...]] = {
+    "array_size": (4, 8, 12), "local_depth": (512, 2048), "local_banks": (1, 4), "accumulator_banks": (1, 2)}
+LATENCY = 50
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return Network(DIGITS, digest_of(DIGITS), host_fallback=True)
+
+
+@pytest.fixture(scope="module")
+def space() -> list[Point]:
+    return points(BASE, AXES, PARTS["XC7Z020"])
+
+
+def search(network: Network, space: list[Point], executor: Executor | None = None, workers: int = 1,
+           results: Results | None = None) -> Outcome:
+    return Search([network], space, executor or Here(), workers, results or Results(), LATENCY).run()
+
+
+@pytest.fixture(scope="module")
+def outcome(network: Network, space: list[Point]) -> Outcome:
+    return search(network, space)
+
+
+def cycles(network: Network, arch: Arch) -> int:
+    made = measure.programs(network, arch)
+    assert not isinstance(made, Refused)
+    found = measure.cycles(made, arch, LATENCY)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("keys", [FREE_OF_CONSTANTS, FREE_OF_PROGRAM])
+def test_what_machines_share_does_not_depend_on_where_they_differ(network: Network, keys: tuple[str, ...]) -> None:
+    """Compiled with the keys as they are, and as the machine that stands for all of them has them."""
+    from weft.compiler.backend.encode import MachineCode
+    from weft.compiler.pipeline import run_on, run_parts
+    from weft.compiler.quantize.consts import Consts
+
+    arch = BASE.replace(local_depth=1024, accumulator_depth=256, axi_data_width=256, dram_ports=SHARED, deep_queues=1)
+    assert without(arch, keys) != arch
+    for machine in (arch, without(arch, keys)):
+        (products,) = run_parts(network.request(), machine, last="consts")[1]
+        if machine is arch:
+            vectors, code = products[Consts].vectors, run_on(products, "consts")[MachineCode].content
+        else:
+            assert (products[Consts].vectors == vectors).all()
+            assert measure.programs(network, arch) == [code]
+
+
+def test_the_bound_is_below_the_cycles_and_near_them(network: Network, space: list[Point]) -> None:
+    for point in space[::5]:
+        least, found = measure.least_cycles(network, point.arch), cycles(network, point.arch)
+        assert isinstance(least, int) and least <= found
+        assert point.arch.array_size > 4 or least > found / 2, "a bound of nothing rules out nothing"
+
+
+def test_the_front_is_that_of_looking_at_everything(network: Network, space: list[Point], outcome: Outcome) -> None:
+    fitting = [point for point in space if not point.short]
+    every = {point.index: cycles(network, point.arch) for point in fitting}
+    front = [point for point in fitting if not any(
+        other.share <= point.share and every[other.index] <= every[point.index]
+        and (other.share, every[other.index], other.rank) < (point.share, every[point.index], point.rank)
+        for other in fitting)]
+    assert [found.point.index for found in outcome.front] == [
+        point.index for point in sorted(front, key=lambda point: point.share)]
+    assert [found.cycles for found in outcome.front] == [every[found.point.index] for found in outcome.front]
+    assert sum(outcome.counts.values()) == len(space)
+    assert outcome.counts[FIT] == len(space) - len(fitting) and outcome.counts[BOUNDED] and outcome.counts[ESTIMATED]
+
+
+def test_workers_do_not_change_the_front(network: Network, space: list[Point], outcome: Outcome) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        assert search(network, space, threads, 3).front == outcome.front
+
+
+def test_a_fleet_takes_the_cycles_of_all(network: Network, space: list[Point], outcome: Outcome) -> None:
+    again = Search([network, network], space, Here(), 1, Results(), LATENCY).run()
+    assert [found.each for found in again.front] == [found.each * 2 for found in outcome.front]
+
+
+def test_a_search_goes_on_from_its_results(network: Network, space: list[Point], outcome: Outcome, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.jsonl"
+    assert search(network, space, results=Results(path)).front == outcome.front
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:len(lines) // 2]) + lines[-1][:30])  # killed while it wrote
+    half = Results(path)
+    assert half.found_before == len(lines) // 2
+    assert search(network, space, results=half).front == outcome.front
+
+    def never(*_: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(measure, "programs", never)
+    monkeypatch.setattr(measure, "least_cycles", never)
+    assert search(network, space, results=Results(path)).front == outcome.front
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+QUICK = ("--host-fallback", "--jobs", "1", "--axis", "array_size=4,8", "--axis", "local_depth=1024",
+         "--axis", "accumulator_depth=512", "--axis", "axi_data_width=64", "--axis", "data_type=FP16BP8",
+         "--axis", "deep_queues=0")
+
+
+def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = {name: tmp_path / name for name in ("best.tarch", "results.jsonl", "front.svg")}
+    where = ("--results", str(files["results.jsonl"]), "--output", str(files["best.tarch"]))
+    assert exit_code(["explore", str(DIGITS), "--part", "xc7z020", *QUICK, *where, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert sum(found["machines"].values()) == 16 and found["part"] == "XC7Z020"
+    assert Arch.load(files["best.tarch"]).to_dict() == found["front"][-1]["arch"]
+    for before, after in itertools.pairwise(found["front"]):
+        assert before["cycles"] > after["cycles"] and before["share"] < after["share"]
+    picture = ("--plot", str(files["front.svg"]))
+    assert exit_code(["explore", str(DIGITS), "--board", "pynq", *QUICK, *where, *picture]) == 0
+    text = capfd.readouterr().out
+    assert "machines looked at" in text and "ms at 150 MHz" in text and files["front.svg"].stat().st_size
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ((), "--part and --board: found neither"), (("--part", "xc7a36t"), "did you mean XC7A35T?"),
+    (("--part", "xc7a35t", "--board", "arty"), "found both"), (("--board", "moon"), "board: found moon"),
+    (("--part", "xc7a35t", "--axis", "colour=1"), "--axis: found colour=1"),
+    (("--part", "xc7a35t", "--axis", "array_size=200", "--axis", "data_type=FP16BP8"), "machines for XC7A35T: found"),
+    (("--part", "xc7a35t", "--axis", "array_size=4", "--axis", "data_type=FP4BP2", "--least-snr", "90"),
+     "--least-snr: found FP4BP2"),
+])
+def test_what_cannot_be_searched_is_refused(arguments: tuple[str, ...], text: str, tmp_path: Path,
+                                            capfd: pytest.CaptureFixture[str]) -> None:
+    code = exit_code(["explore", str(DIGITS), "--host-fallback", "--jobs", "1", "--results",
+                      str(tmp_path / "results.jsonl"), *arguments])
+    captured = capfd.readouterr()
+    assert (code, captured.out) == (1, "") and text in " ".join(captured.err.split())
+
+
+def test_a_results_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("milk\n")
+    assert exit_code(["explore", str(DIGITS), "--part", "xc7a35t", "--results", str(path)]) == 1
+    assert path.read_text() == "milk\n"
+
+
+# -- other workers, and the hardware -----------------------------------------------------------------------------------
+@pytest.mark.long
+def test_two_dask_workers_find_the_same_front(network: Network, space: list[Point], outcome: Outcome) -> None:
+    pytest.importorskip("distributed")
+    with dask(2, None) as (executor, workers):
+        assert workers == 2 and search(network, space, executor, workers).front == outcome.front
+
+
+@pytest.mark.long
+def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path, outcome: Outcome) -> None:
+    path, command = tmp_path / "results.jsonl", [sys.executable, "-m", "weft.cli.main", "explore", str(DIGITS)]
+    command += ["--part", "xc7z020", "--host-fallback", "--jobs", "2", "--json", "--axis", "data_type=FP16BP8",
+                "--axis", "array_size=4,8"]
+    whole = subprocess.run([*command, "--results", str(tmp_path / "other.jsonl")], cwd=ROOT, check=True,
+                           capture_output=True)
+    with subprocess.Popen([*command, "--results", str(path)], cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
+        while not path.exists() or path.read_bytes().count(b"\n") < 5:
+            assert killed.poll() is None
+        killed.send_signal(signal.SIGKILL)
+    again = subprocess.run([*command, "--results", str(path)], cwd=ROOT, check=True, capture_output=True)
+    assert json.loads(again.stdout)["front"] == json.loads(whole.stdout)["front"]
+
+
+@pytest.mark.long
+def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, network: Network, tmp_path: Path) -> None:
+    import numpy as np
+
+    from weft.compiler.pipeline import compile_model
+    from weft.runtime.manifest import TModel
+    from weft.runtime.session import RTL, Session
+    from weft.simulate.job import MemorySettings
+
+    inputs = {"image": np.load(ROOT / "models" / "digits" / "held_out.npz")["image"][:1]}
+    front = outcome.front
+    for found in (front[0], front[len(front) // 2], front[-1]):
+        report = compile_model(DIGITS, found.point.arch, tmp_path, host_fallback=True)
+        memory = MemorySettings(read_latency=LATENCY, write_latency=LATENCY)
+        ran = Session(TModel.load(report.model_path)).run(inputs, on=RTL, memory=memory)
+        assert ran.comparison is not None and ran.comparison.equal == ran.comparison.words
+        assert ran.cycles is not None and abs(ran.cycles - found.cycles) <= 0.01 * found.cycles
