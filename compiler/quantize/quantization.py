@@ -1,4 +1,4 @@
-"""What is known of a network's numbers in eight bits: of tensors that its file quantises, and of its weights.
+"""What is known of a network's numbers in eight bits: the tensors that its file quantises.
 
 A real x is held as q = round_half_even(x / scale) + zero, a signed byte. Files that hold unsigned bytes are the same
 with q and zero shifted by 128.
@@ -48,17 +48,13 @@ class TensorScale(NamedTuple):
 @dataclass(frozen=True)
 class Quantization:
     """``tensors``: those that keep the scale and zero of the network's file, by their names in the graph that layers
-    are built of; no layer may go on over one, but with a ReLU of the same scale and zero. ``weights``: of constants of
-    convolutions that are whole multiples of a scale as the file has them, that scale for every output channel.
+    are built of; no layer may go on over one, but with a ReLU of the same scale and zero.
 
     Empty for a network of real numbers: then calibration alone decides.
     """
 
     tensors: Mapping[str, TensorScale] = field(default_factory=dict)
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def text(self) -> str:
         lines = [f"tensor {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.tensors.items()]
-        lines += [f"weights {name}: scales {value.min():.6g} .. {value.max():.6g}"
-                  for name, value in self.weights.items()]
         return "\n".join(lines or ["nothing is quantised by the file"]) + "\n"

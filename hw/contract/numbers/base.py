@@ -27,6 +27,9 @@ class NumberSystem(ABC):
     has_points: ClassVar[bool]
     """Whether every tensor may have a binary point of its own, which the enter and leave shifts bring together. If not,
     all have the scalar's, and the shifts do nothing."""
+    has_scales: ClassVar[bool] = False
+    """Whether scalars have zero points, DataMove multiplies on the way into the accumulators and out of them, and a
+    LoadScale says by how much on leaving. If not, it shifts."""
     order_matters: ClassVar[bool]
     """Whether a sum of products depends on the order of its terms."""
     bias_cycles: ClassVar[int]
