@@ -21,6 +21,7 @@ from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
@@ -36,7 +37,6 @@ from weft.compiler.quantize.calibrate import (
 )
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.points import Points, choose_points
-from weft.compiler.quantize.quantization import Quantization
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.quantize.quantization import TensorScale
 from weft.runtime.packing import Packing
+from weft.runtime.scales import TensorScale
 
 Shape = tuple[int, ...]
 FLOAT = "float32"

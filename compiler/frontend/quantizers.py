@@ -13,7 +13,7 @@ import numpy as np
 from weft.compiler.errors import ON_HOST, CompileError, refuse_node
 from weft.compiler.frontend.check_quantizers import BYTES, DEQUANTIZE, QUANTISE_AGAIN, QUANTIZE, check_parameters
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.quantize.quantization import TensorScale
+from weft.runtime.scales import TensorScale
 
 FAKE_QUANTIZE = "FakeQuantize"
 

@@ -15,7 +15,8 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.passes.functions import FUNCTION, of_steps
-from weft.compiler.quantize.quantization import Quantization, TensorScale
+from weft.compiler.passes.quantization import Quantization
+from weft.runtime.scales import TensorScale
 
 KEEPS_SCALE = frozenset({"MaxPool", "Enlarge", "View"})
 COPY = {"factors": (1, 1)}

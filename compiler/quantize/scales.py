@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.quantize.quantization import MOST_WEIGHT, TensorScale
+from weft.runtime.scales import TensorScale
+
+MOST_WEIGHT = 127
+"""Weights are symmetric: -127..127, and 0 is 0."""
 
 MULTIPLIER_WIDTH = 17
 """Bits of a multiplier or a factor, unsigned."""
