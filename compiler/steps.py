@@ -18,8 +18,11 @@ from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.join_sums import join_sums
+from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
@@ -30,6 +33,7 @@ from weft.compiler.quantize.calibrate import (
     channel_ranges,
     choose_samples,
     samples_of_parts,
+    tensor_ranges,
 )
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.points import Points, choose_points
@@ -86,7 +90,21 @@ def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, 
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
 
+def limits_of_quantizers(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """What a quantised file says is kept on machines of eight-bit numbers; others compute the network of real numbers
+    within its limits."""
+    return graph if arch.numbers.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
+
+
+def settled(graph: Graph) -> tuple[Graph, Quantization]:
+    """Scales of tensors instead of FakeQuantize, of which only machines of eight-bit numbers still have some."""
+    return settle_quantizers(graph)
+
+
 def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not of eight-bit numbers: what lies in one tensor has one scale."""
+    if arch.numbers.has_scales:
+        return graph
     return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 

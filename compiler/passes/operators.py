@@ -13,6 +13,7 @@ from functools import partial
 
 from weft.compiler.errors import USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
@@ -21,6 +22,7 @@ from weft.compiler.passes import lower_norm as norms
 from weft.compiler.passes import lower_pool as pools
 from weft.compiler.passes.functions import FUNCTION, RECIPROCAL, TABLES
 from weft.compiler.passes.lower_function import lookup, several_steps
+from weft.compiler.passes.lower_quantize import fake_quantize
 from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
 
@@ -142,9 +144,10 @@ RELABEL = frozenset(name for name, operator in OPERATORS.items() if operator.rel
 FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.table is not None)
 TABLES.update({name: operator.table for name, operator in OPERATORS.items() if operator.table is not None})
 CANONICAL_FUNCTIONS = FUNCTIONS | {FUNCTION}
-ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True)}
-"""Those of the model, and the one that ``fuse_functions.py`` makes of several."""
-
+ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True),
+        FAKE_QUANTIZE: Operator(fake_quantize, {"scale": ANY, "zero": ANY}, elementwise=True)}
+"""Those of the model, the one that ``fuse_functions.py`` makes of several, and what the frontend makes of
+QuantizeLinear and DequantizeLinear."""
 
 
 def check_supported(graph: Graph) -> Graph:
@@ -167,7 +170,7 @@ def refusals(graph: Graph) -> dict[str, CompileError]:
 
 
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
-    operator = OPERATORS.get(node.op)
+    operator = ROWS.get(node.op)
     if operator is None or operator.lower is None:
         near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
         raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),
