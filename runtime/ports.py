@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from weft.hw.contract.numerics import DataType
 from weft.runtime.elements import Order, positions, strides_of
 from weft.runtime.packing import Packing
+from weft.runtime.scales import SHIFTS, TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.schema import PackingEntry, PortEntry
 from weft.runtime.window import Window
 
@@ -17,8 +19,9 @@ from weft.runtime.window import Window
 class Port:
     """An input or output: ``size`` vectors of DRAM0 from ``base``. The additions are None in the original's files.
 
-    ``shape`` is the user's, ``layout`` [channels, height, width] in memory; a scalar of value v is stored as
-    v x 2**``point``; ``order`` says where in the layout (with ``packing``: in its source) each element lies.
+    ``shape`` is the user's, ``layout`` [channels, height, width] in memory; ``order`` says where in the layout (with
+    ``packing``: in its source) each element lies. A scalar of value v is stored as v x 2**``point``, or in a byte of
+    ``scale``; ``bytes`` names the type of a user's array that has such bytes itself, ``uint8`` those with 128 added.
     """
 
     name: str
@@ -29,11 +32,44 @@ class Port:
     point: int | None = None
     order: Order | None = None
     packing: Packing | None = None
+    scale: TensorScale | None = None
+    bytes: str | None = None
+
+    def holding(self, numbers: TensorNumbers) -> Port:
+        """The same of such numbers."""
+        if isinstance(numbers, TensorScale):
+            return replace(self, scale=numbers)
+        return replace(self, point=numbers.point)
+
+    def quantize(self, values: np.ndarray, number: DataType) -> np.ndarray:
+        """The user's elements -> scalars as they are stored, int64."""
+        if self.bytes is not None:
+            return values.astype(np.int64) - SHIFTS[self.bytes]
+        return self._numbers(number).quantize(values)
+
+    def dequantize(self, scalars: np.ndarray, number: DataType) -> np.ndarray:
+        """The inverse, in double precision."""
+        if self.bytes is not None:
+            return (scalars + SHIFTS[self.bytes]).astype(np.float64)
+        return self._numbers(number).dequantize(scalars)
+
+    def _numbers(self, number: DataType) -> TensorNumbers:
+        return self.scale or TensorPoint(number, self.point)
+
+    @property
+    def zero(self) -> int:
+        """The scalar that is the real 0."""
+        return self.scale.zero if self.scale else 0
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point, **self._order_to_json(),
+                **self._numbers_to_json(), **self._order_to_json(),
                 **({} if self.packing is None else {"packing": self.packing.to_json()})}
+
+    def _numbers_to_json(self) -> dict[str, Any]:
+        if self.scale is None:
+            return {"point": self.point}
+        return {"scale": self.scale.scale, "zero": self.scale.zero, **({"bytes": self.bytes} if self.bytes else {})}
 
     def _order_to_json(self) -> dict[str, Any]:
         if self.order is None or self.shape is None:
@@ -45,7 +81,9 @@ class Port:
     def from_entry(cls, entry: PortEntry) -> Port:
         """Of an entry that ``checks.py`` has checked."""
         packing = packing_of(entry.packing) if entry.packing is not None else None
-        return cls(entry.name, entry.base, entry.size, entry.shape, entry.layout, entry.point, _order(entry), packing)
+        scale = None if entry.scale is None else TensorScale(entry.scale, entry.zero)
+        return cls(entry.name, entry.base, entry.size, entry.shape, entry.layout, entry.point, _order(entry), packing,
+                   scale, entry.bytes)
 
 
 def packing_of(entry: PackingEntry) -> Packing:

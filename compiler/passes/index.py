@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
-from weft.compiler.frontend.quantizers import SHIFTS
 from weft.runtime.elements import scatter
 from weft.runtime.onnx_engine import run_model
+from weft.runtime.scales import SHIFTS
 
 FILL = -1
 """The index of an element that is a constant."""
