@@ -189,13 +189,14 @@ class TModel:
                          "give one sample in the shape the model was compiled for")
         if array.dtype.kind not in "fiub":
             raise refuse(f"type of input {name!r}", array.dtype, "real numbers", "convert it to float32")
-        scalars = port.quantize(array, self.arch.number)
+        numbers, lanes = port.numbers(self.arch.number), self.arch.array_size
+        scalars = numbers.quantize(array)
         if port.layout is None:
             return scalars
-        distance, lanes = scalars - port.zero, self.arch.array_size  # what is filled in is the real 0
+        distance = scalars - numbers.zero  # what is filled in is the real 0
         if port.packing is None:
-            return pack(scatter(distance, port.order, port.layout), lanes) + port.zero
-        return pack(port.packing.pack(scatter(distance, port.order, port.packing.source)), lanes) + port.zero
+            return pack(scatter(distance, port.order, port.layout), lanes) + numbers.zero
+        return pack(port.packing.pack(scatter(distance, port.order, port.packing.source)), lanes) + numbers.zero
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
         """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
@@ -203,7 +204,7 @@ class TModel:
         if vectors.shape != (port.size, self.arch.array_size):
             raise refuse(f"vectors of output {name!r}", list(vectors.shape), f"[{port.size}, {self.arch.array_size}]",
                          "read the output's size from DRAM0 at its base")
-        values = port.dequantize(vectors, self.arch.number)
+        values = port.numbers(self.arch.number).dequantize(vectors)
         if port.layout is None or port.shape is None:
             return values
         return gather(unpack(values, port.layout), port.order, port.shape)

@@ -10,7 +10,7 @@ import numpy as np
 from weft.hw.contract.numerics import DataType
 from weft.runtime.elements import Order, positions, strides_of
 from weft.runtime.packing import Packing
-from weft.runtime.scales import SHIFTS, TensorNumbers, TensorPoint, TensorScale
+from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.schema import PackingEntry, PortEntry
 from weft.runtime.window import Window
 
@@ -21,7 +21,7 @@ class Port:
 
     ``shape`` is the user's, ``layout`` [channels, height, width] in memory; ``order`` says where in the layout (with
     ``packing``: in its source) each element lies. A scalar of value v is stored as v x 2**``point``, or in a byte of
-    ``scale``; ``bytes`` names the type of a user's array that has such bytes itself, ``uint8`` those with 128 added.
+    ``scale``.
     """
 
     name: str
@@ -33,7 +33,6 @@ class Port:
     order: Order | None = None
     packing: Packing | None = None
     scale: TensorScale | None = None
-    bytes: str | None = None
 
     def holding(self, numbers: TensorNumbers) -> Port:
         """The same of such numbers."""
@@ -41,25 +40,9 @@ class Port:
             return replace(self, scale=numbers)
         return replace(self, point=numbers.point)
 
-    def quantize(self, values: np.ndarray, number: DataType) -> np.ndarray:
-        """The user's elements -> scalars as they are stored, int64."""
-        if self.bytes is not None:
-            return values.astype(np.int64) - SHIFTS[self.bytes]
-        return self._numbers(number).quantize(values)
-
-    def dequantize(self, scalars: np.ndarray, number: DataType) -> np.ndarray:
-        """The inverse, in double precision."""
-        if self.bytes is not None:
-            return (scalars + SHIFTS[self.bytes]).astype(np.float64)
-        return self._numbers(number).dequantize(scalars)
-
-    def _numbers(self, number: DataType) -> TensorNumbers:
+    def numbers(self, number: DataType) -> TensorNumbers:
+        """How it holds real numbers, on a machine whose scalars are ``number``."""
         return self.scale or TensorPoint(number, self.point)
-
-    @property
-    def zero(self) -> int:
-        """The scalar that is the real 0."""
-        return self.scale.zero if self.scale else 0
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
@@ -69,7 +52,7 @@ class Port:
     def _numbers_to_json(self) -> dict[str, Any]:
         if self.scale is None:
             return {"point": self.point}
-        return {"scale": self.scale.scale, "zero": self.scale.zero, **({"bytes": self.bytes} if self.bytes else {})}
+        return self.scale._asdict()
 
     def _order_to_json(self) -> dict[str, Any]:
         if self.order is None or self.shape is None:
@@ -83,7 +66,7 @@ class Port:
         packing = packing_of(entry.packing) if entry.packing is not None else None
         scale = None if entry.scale is None else TensorScale(entry.scale, entry.zero)
         return cls(entry.name, entry.base, entry.size, entry.shape, entry.layout, entry.point, _order(entry), packing,
-                   scale, entry.bytes)
+                   scale)
 
 
 def packing_of(entry: PackingEntry) -> Packing:

@@ -4,7 +4,7 @@ each other.
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
 
 * of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point`` or, on
-  machines of bytes, ``scale`` and ``zero`` (with ``bytes`` where the user's array has such bytes itself), and where
+  machines of bytes, ``scale`` and ``zero``, and where
   elements do not lie in order either ``strides``, one for each axis of the user's array, such as those of TensorFlow's
   channels-last images, or ``order``, runs of [first, step, count]: they say where in that layout each element of the
   user's array lies; ``packing`` of an input that a thin first layer reads (``packing.py``): these places count in
@@ -95,7 +95,6 @@ class PortEntry(Keys):
     point: Point | None = None
     scale: Scale | None = None
     zero: Byte = 0
-    bytes: Literal["int8", "uint8"] | None = None
     strides: Annotated[tuple[Number, ...], Axes] | None = None
     order: tuple[tuple[Number, Number, Dimension], ...] | None = None
     packing: PackingEntry | None = None
@@ -120,11 +119,14 @@ class HostEntry(Keys):
 
 
 class TensorEntry(Keys):
-    """An input or output of the network."""
+    """An input or output of the network; with ``scale`` its bytes mean (byte - ``zero``) * ``scale``, of unsigned ones
+    128 less."""
 
     name: Name
     type: Type
     shape: Annotated[tuple[Dimension, ...], Axes]
+    scale: Scale | None = None
+    zero: Byte = 0
 
 
 class NetworkEntry(Keys):

@@ -12,13 +12,13 @@ from weft.cli.check.integers import quantised, stored
 from weft.cli.check.lir_machine import run_lir
 from weft.cli.check.scaled import Scaled
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.variables import whole_var
 from weft.compiler.passes.division import Division
-from weft.compiler.passes.index import feed
+from weft.compiler.passes.index import feed, real_values
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
@@ -30,6 +30,7 @@ from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.elements import gather, pack, unpack
 from weft.runtime.onnx_engine import run_model
+from weft.runtime.scales import SHIFTS
 
 Sample = Mapping[str, np.ndarray]
 """One value for each input of the network, by name."""
@@ -49,20 +50,20 @@ class Runner(NamedTuple):
 def _run_graph(products: Products, sample: Sample) -> Results:
     graph = products[Graph]
     tensors = run_model(to_onnx(graph), feed(graph, sample))
-    found = {port.name: gather(np.asarray(tensors[port.tensor]), port.order, port.shape) for port in graph.outputs}
-    return {name: np.asarray(value, np.float64) for name, value in found.items()}
+    return {port.name: _of_user(port, np.asarray(tensors[port.tensor])) for port in graph.outputs}
 
 
 def _run_parts(products: Products, sample: Sample) -> Results:
     """Every part of the network after those that it reads."""
     graph = products[Graph]
-    values = {port.name: np.asarray(sample[port.name], graph.type(port.tensor)) for port in graph.inputs}
+    values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
+              for port in graph.inputs}
     for part in products[Division].parts:
         if isinstance(part, Graph):
             values |= run_model(to_onnx(part), {port.tensor: values[port.name] for port in part.inputs})
         else:
             values |= part.run(values, graph.name)
-    return {port.name: np.asarray(values[port.name], np.float64) for port in graph.outputs}
+    return {port.name: _of_user(port, values[port.name]) for port in graph.outputs}
 
 
 def _run_real(products: Products, sample: Sample) -> Results:
@@ -161,4 +162,10 @@ def _real(products: Products, var: Var, scalars: np.ndarray) -> np.ndarray:
 def _outputs(products: Products, read: Callable[[Var], np.ndarray]) -> Results:
     """The machine's outputs, in the user's shape."""
     graph = products[Graph]
-    return {port.name: gather(read(whole_var(graph, port.tensor)), port.order, port.shape) for port in graph.outputs}
+    return {port.name: _of_user(port, read(whole_var(graph, port.tensor))) for port in graph.outputs}
+
+
+def _of_user(port: GraphPort, tensor: np.ndarray) -> np.ndarray:
+    """An output as the network's file has it, in double precision."""
+    values = np.asarray(gather(tensor, port.order, port.shape), np.float64)
+    return values if port.quantized is None else port.quantized.quantize(values) + float(SHIFTS[port.type])

@@ -80,7 +80,7 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
 
 
 def _signature(graph: Graph) -> Signature:
-    return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape)) for port in ports)
+    return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape), port.quantized) for port in ports)
                        for ports in (graph.inputs, graph.outputs)))
 
 
@@ -104,8 +104,7 @@ def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]
     for port in ports:
         place, (_, channels, height, width) = layout.dram0[port.tensor], products[Graph].shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width), None,
-                          port.order, port.packing, bytes=port.type if port.quantized else None
-                          ).holding(products[Numbers].tensor(port.tensor, arch)))
+                          port.order, port.packing).holding(products[Numbers].tensor(port.tensor, arch)))
     return tuple(found)
 
 

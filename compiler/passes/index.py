@@ -75,11 +75,12 @@ def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """``sample``: a value for each input port by name, of the user's shape. Returns the graph's input tensors [1,
     channels, height, width] by name."""
-    return {port.tensor: _feed(_real(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
+    return {port.tensor: _feed(real_values(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
             for port in graph.inputs}
 
 
-def _real(values: np.ndarray, port: GraphPort) -> np.ndarray:
+def real_values(values: np.ndarray, port: GraphPort) -> np.ndarray:
+    """What a user's array means: bytes of a scale are real numbers."""
     if port.quantized is None:
         return values
     return port.quantized.dequantize(values.astype(np.int64) - SHIFTS[port.type]).astype(np.float32)
