@@ -20,7 +20,7 @@ from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.operators import check_bytes, check_supported
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
@@ -77,7 +77,8 @@ def parts(front: Products) -> list[Products]:
 
 def supported(graph: Graph, arch: Arch) -> Graph:
     """The same graph, all of whose tensors and operators the machine can hold and compute."""
-    return check_supported(check_sizes(graph, arch))
+    found = check_supported(check_sizes(graph, arch))
+    return check_bytes(found) if arch.numbers.has_scales else found
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.compiler.errors import USE_HOST, CompileError, refuse_node
+from weft.compiler.errors import ON_HOST, USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes import lower_arithmetic as arithmetic
@@ -167,6 +167,21 @@ def refusals(graph: Graph) -> dict[str, CompileError]:
         except CompileError as error:
             found[node.name] = error
     return found
+
+
+WIDE = frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
+                  "MeanVarianceNormalization", "RMSNormalization", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare",
+                  "Softmax"})
+"""Operators with squares, exponentials or their inverses on the way, of which bytes leave too little."""
+
+
+def check_bytes(graph: Graph) -> Graph:
+    """The graph itself; raises CompileError where eight bits are not enough for what an operator computes."""
+    for node in graph.nodes:
+        if node.op in WIDE:
+            raise refuse_node(node, "", "not supported in bytes: its intermediate results need more bits",
+                              "a machine of fixed point", f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+    return graph
 
 
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
