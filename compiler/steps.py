@@ -40,6 +40,7 @@ from weft.compiler.quantize.points import Points, choose_points
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import ArchError
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
@@ -127,6 +128,9 @@ def layers(graph: Graph, arch: Arch) -> Layers:
 
 
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Points:
+    if arch.numbers.has_scales:
+        raise ArchError("data_type", arch.number.name, "a fixed-point type: the compiler writes no programs for scales",
+                        "use a machine of FP16BP8")
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
