@@ -180,7 +180,8 @@ def check_bytes(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.op in WIDE:
             raise refuse_node(node, "", "not supported in bytes: its intermediate results need more bits",
-                              "a machine of fixed point", f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+                              "a machine of fixed point",
+                              f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
     return graph
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from weft.cli.check.evaluate import Tensors
 from weft.cli.check.integers import quantised
@@ -13,17 +10,12 @@ from weft.cli.check.scaled import Scaled
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.variables import whole_var
 from weft.compiler.passes.index import feed
-from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import Scales
 from weft.hw.contract.arch import Arch
-from weft.runtime.network import Network
 from weft.runtime.onnx_engine import run_model
-from weft.runtime.session import Session
-from weft.tb.shared import shared
 
 ARCH = Arch.load("pynq").replace(data_type="INT8", accumulator_width=None, lut_count=1, lut_depth=256,
                                  simd_registers_depth=2)
