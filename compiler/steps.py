@@ -133,7 +133,9 @@ def points(request: Request, graph: Graph, built: Layers, calibration: Calibrati
            arch: Arch) -> Numbers:
     """Points of fixed point, scales of bytes."""
     if arch.numbers.has_scales:
-        return choose_scales(built, graph, calibration, quantization)
+        scales = choose_scales(built, graph, calibration, quantization)
+        scales.check_limits(built)
+        return scales
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
