@@ -41,19 +41,21 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("divide", steps.division),                                 # -> Division: parts of the machine and of the host
     # What follows is done for each of the machine's parts, with its own Graph and Samples.
     Step("check_supported", steps.supported),                       # -> Graph, the same
+    Step("limits_of_quantizers", steps.limits_of_quantizers),       # -> Graph
     Step("pool_parts", pool_parts),
     Step("fuse_functions", fuse_functions),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
     Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
+    Step("settle_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
     Step("split_functions", steps.split_functions_where_measured),
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", calibrate),                                   # -> Calibration: the range of every tensor
-    Step("points", steps.points),                                   # -> Points, and shifts between them
+    Step("points", steps.points),                                   # -> Numbers: points, or scales
     Step("consts", steps.consts),                                   # -> Consts: the vectors of DRAM1
     Step("memory", steps.memory),                                   # -> Layout: places, and a tiling for each layer
     Step("schedule", schedule),                                     # -> Schedule of LIR operations

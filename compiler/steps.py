@@ -18,8 +18,11 @@ from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.join_sums import join_sums
+from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.operators import check_bytes, check_supported
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
@@ -30,9 +33,12 @@ from weft.compiler.quantize.calibrate import (
     channel_ranges,
     choose_samples,
     samples_of_parts,
+    tensor_ranges,
 )
+from weft.compiler.quantize.choose_points import choose_points
+from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
-from weft.compiler.quantize.points import Points, choose_points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -58,7 +64,7 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
     if arch is None:
         return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(canonical(supported(part, arch), arch), arch))
+    return divide(graph, lambda part: build_layers(settled(canonical(supported(part, arch), arch))[0], arch))
 
 
 def parts(front: Products) -> list[Products]:
@@ -71,7 +77,8 @@ def parts(front: Products) -> list[Products]:
 
 def supported(graph: Graph, arch: Arch) -> Graph:
     """The same graph, all of whose tensors and operators the machine can hold and compute."""
-    return check_supported(check_sizes(graph, arch))
+    found = check_supported(check_sizes(graph, arch))
+    return check_bytes(found) if arch.numbers.has_scales else found
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
@@ -85,7 +92,21 @@ def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, 
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
 
+def limits_of_quantizers(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """What a quantised file says is kept on machines of eight-bit numbers; others compute the network of real numbers
+    within its limits."""
+    return graph if arch.numbers.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
+
+
+def settled(graph: Graph) -> tuple[Graph, Quantization]:
+    """Scales of tensors instead of FakeQuantize, of which only machines of eight-bit numbers still have some."""
+    return settle_quantizers(graph)
+
+
 def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not of eight-bit numbers: what lies in one tensor has one scale."""
+    if arch.numbers.has_scales:
+        return graph
     return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
@@ -97,8 +118,8 @@ def split_functions_where_measured(request: Request, graph: Graph, given: Sample
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
-def layers(graph: Graph, arch: Arch) -> Layers:
-    built = build_layers(graph, arch)
+def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
+    built = build_layers(graph, arch, quantization.tensors)
     verify_layers(built, [port.tensor for port in graph.inputs])
     made = {var.root for layer in built for var in layer.outputs}
     for port in graph.outputs:
@@ -108,11 +129,17 @@ def layers(graph: Graph, arch: Arch) -> Layers:
     return built
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Points:
+def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
+           arch: Arch) -> Numbers:
+    """Points of fixed point, scales of bytes."""
+    if arch.numbers.has_scales:
+        scales = choose_scales(built, graph, calibration, quantization)
+        scales.check_limits(built)
+        return scales
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
-def consts(graph: Graph, built: Layers, chosen: Points, arch: Arch) -> Consts:
+def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
     return encode_consts(built, graph.constants, chosen, arch)
 
 

@@ -11,6 +11,7 @@ from weft.golden.decode import (
     DecodedInstruction,
     Decoder,
     LoadLut,
+    LoadScale,
     LoadWeight,
     MatMul,
     NoOp,
@@ -122,12 +123,15 @@ class Checker:
         if operation.table > self.arch.lut_count:
             yield Cause.LUT_TABLE
 
+    def load_scale(self, operation: LoadScale) -> Iterator[Cause]:
+        yield from self.walk("local", operation.local)
+
     def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
         if operation.body > self.arch.simd_loop_depth:
             yield Cause.LOOP_BODY
 
     def configure(self, operation: Configure) -> Iterator[Cause]:
-        if operation.register not in REGISTERS:
+        if operation.register not in self.isa.registers:
             yield Cause.REGISTER
         elif illegal_register_value(self.arch, Register(operation.register), operation.value):
             yield Cause.REGISTER_VALUE
@@ -143,7 +147,7 @@ class Checker:
             Cause.OPCODE: ", ".join(opcode.name for opcode in self.isa.opcodes()),
             Cause.FLAGS: "the flags of the instruction table; hold only in a loop body",
             Cause.RESERVED_BITS: "zero in every bit that no field names",
-            Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in Register),
+            Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in self.isa.registers),
             Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
             Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
@@ -152,7 +156,6 @@ class Checker:
         }[cause]
 
 
-REGISTERS = frozenset(Register)
 SIMD_OPCODES = {int(opcode): opcode for opcode in SimdOpcode}
 
 CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
@@ -162,5 +165,6 @@ CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     LoadWeight: Checker.load_weight,
     LoadLut: Checker.load_lut,
     SimdLoop: Checker.simd_loop,
+    LoadScale: Checker.load_scale,
     Configure: Checker.configure,
 }

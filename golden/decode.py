@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, operand_of
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.walk import Walk
 
 
@@ -52,6 +53,10 @@ class LoadLut(NamedTuple):
     table: int
 
 
+class LoadScale(NamedTuple):
+    local: Walk
+
+
 class SimdLoop(NamedTuple):
     iterations: int
     body: int
@@ -62,7 +67,7 @@ class Configure(NamedTuple):
     value: int
 
 
-DecodedInstruction = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | SimdLoop | Configure
+DecodedInstruction = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | LoadScale | SimdLoop | Configure
 
 
 class Decoder:
@@ -117,6 +122,9 @@ class Decoder:
     def load_lut(self, instruction: Instruction) -> LoadLut:
         return LoadLut(self.walk(instruction, "local", self.isa.arch.lut_depth), instruction.raw("table"))
 
+    def load_scale(self, instruction: Instruction) -> LoadScale:
+        return LoadScale(self.walk(instruction, "local", SCALE_VECTORS))
+
     def simd_loop(self, instruction: Instruction) -> SimdLoop:
         return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
 
@@ -132,5 +140,6 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.SIMD: Decoder.simd,
     Opcode.LOAD_LUT: Decoder.load_lut,
     Opcode.SIMD_LOOP: Decoder.simd_loop,
+    Opcode.LOAD_SCALE: Decoder.load_scale,
     Opcode.CONFIGURE: Decoder.configure,
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.golden.check import REGISTERS, Checker, MachineStop
+from weft.golden.check import Checker, MachineStop
 from weft.golden.decode import Decoder
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import (
@@ -24,6 +24,7 @@ from weft.hw.contract.isa import (
     flag_bit,
     simd_argument_count,
 )
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.walk import Walk
 
 OPCODES = 16
@@ -51,7 +52,7 @@ def dram_moves(program: bytes, arch: Arch) -> np.ndarray:
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
     """The reason, by the machine's own checker in the state that the instructions before have left."""
     before = _Table(isa, table[:, :index + 1])
-    registers = {register: int(before.register(register)[index]) for register in Register}
+    registers = {register: int(before.register(register)[index]) for register in isa.registers}
     counter = before.register(Register.PROGRAM_COUNTER)[index]
     sets = np.flatnonzero(before.sets(Register.PROGRAM_COUNTER)[:index])
     counter = int(counter) + index - int(sets[-1]) - 1 if len(sets) else index
@@ -130,18 +131,20 @@ class _Table:
         return Walk(base, size, stride, rows, pitch).last
 
     def _spans(self) -> np.ndarray:
-        """Ranges of MatMul, DataMove, LoadWeight and LoadLUT that leave their memory."""
+        """Ranges of MatMul, DataMove, LoadWeight, LoadLUT and LoadScale that leave their memory."""
         opcode, flags, arch = self.opcode, self.flags, self.arch
         mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
         size = np.where(load, self.operands[1], self.operands[2]) + 1
-        size = np.where(opcode == Opcode.LOAD_LUT, arch.lut_depth, size)
+        for table, vectors in ((Opcode.LOAD_LUT, arch.lut_depth), (Opcode.LOAD_SCALE, SCALE_VECTORS)):
+            size = np.where(opcode == table, vectors, size)
         rows = np.where(mat_mul, self.register(Register.MAT_MUL_ROWS), self.register(Register.MOVE_ROWS)) + 1
         rows = np.where(mat_mul | move, rows, 1)
         near = np.where(mat_mul, self.register(Register.MAT_MUL_LOCAL_PITCH), self.register(Register.MOVE_LOCAL_PITCH))
         far = np.where(mat_mul, self.register(Register.MAT_MUL_ACCUMULATOR_PITCH),
                        self.register(Register.MOVE_FAR_PITCH))
         local = ((mat_mul & ~self._flag(Opcode.MAT_MUL, "zeroes")) | move
-                 | (load & ~self._flag(Opcode.LOAD_WEIGHT, "zeroes")) | (opcode == Opcode.LOAD_LUT))
+                 | (load & ~self._flag(Opcode.LOAD_WEIGHT, "zeroes")) | (opcode == Opcode.LOAD_LUT)
+                 | (opcode == Opcode.LOAD_SCALE))
         depth: np.ndarray = np.full(16, arch.accumulator_depth, np.int64)
         for flow in DataFlow:
             depth[flow] = getattr(arch, f"{flow.far_memory}_depth")
@@ -174,14 +177,14 @@ class _Table:
 
     def _configure(self) -> np.ndarray:
         register, value = self.operands[:2]
-        low: np.ndarray = np.zeros(max(REGISTERS) + 1, np.int64)
-        high: np.ndarray = np.full(max(REGISTERS) + 1, -1, np.int64)
+        low: np.ndarray = np.zeros(max(Register) + 1, np.int64)
+        high: np.ndarray = np.full(max(Register) + 1, -1, np.int64)
         for known, spec in self.isa.registers.items():
             high[known] = spec.maximum
             if self.arch.numbers.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
                 low[known] = high[known] = self.arch.numbers.fixed_shift
-        number = np.minimum(register, max(REGISTERS))
-        legal = (register <= max(REGISTERS)) & (value >= low[number]) & (value <= high[number])
+        number = np.minimum(register, max(Register))
+        legal = (register <= max(Register)) & (value >= low[number]) & (value <= high[number])
         return (self.opcode == Opcode.CONFIGURE) & ~legal
 
     def _tables(self) -> np.ndarray:

@@ -21,6 +21,7 @@ from weft.golden.decode import (
     DataMove,
     Decoder,
     LoadLut,
+    LoadScale,
     LoadWeight,
     MatMul,
     NoOp,
@@ -30,6 +31,7 @@ from weft.golden.decode import (
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
+from weft.hw.contract.numbers import SCALE_VECTORS, Entering, Leaving
 from weft.hw.contract.numerics import integer_dtype
 from weft.hw.contract.walk import Walk
 
@@ -40,7 +42,8 @@ PROGRAM_COUNTERS = 1 << 32
 class Machine:
     """All state of one machine, zero after power-up. Memories are arrays [depth, lanes] of signed integers.
 
-    ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys.
+    ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys; ``scales``
+    are the bytes of LoadScale. ``registers`` hold what the values of Configure mean.
     """
 
     def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
@@ -52,6 +55,7 @@ class Machine:
         self.weights = np.zeros((lanes + 1, lanes), np.int64)
         self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
         self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)
+        self.scales = np.zeros((SCALE_VECTORS, lanes), np.int64)
         self.registers: dict[Register, int] = {}
         self.program_counter = 0
         self.counters: Counter[str] = Counter()
@@ -69,7 +73,7 @@ class Machine:
         return self.drams["dram1"]
 
     def soft_reset(self) -> None:
-        """Clear registers, an unfinished loop and the error; memories, weights and tables stay."""
+        """Clear registers, an unfinished loop and the error; memories, weights, tables and scales stay."""
         self._reset_registers()
         self.simd_registers[...] = 0
         self.stopped = self._loop = None
@@ -105,7 +109,7 @@ class Machine:
 
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
     def leave(self, values: np.ndarray) -> np.ndarray:
-        """Accumulators -> int64 scalars."""
+        """Accumulators -> int64 scalars, as the SIMD unit reads them."""
         return self.arch.numbers.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
 
     def count_saturated(self, values: np.ndarray, scalars: np.ndarray) -> None:
@@ -117,8 +121,12 @@ class Machine:
         self.counters["saturated"] += int((cut & ((scalars == number.maximum) | (scalars == number.minimum))).sum())
 
     def enter(self, scalars: np.ndarray) -> np.ndarray:
-        """Scalars -> accumulator values."""
-        return self.arch.numbers.enter(scalars, self.registers[Register.ENTER_SHIFT])
+        """Scalars -> accumulator values, as the SIMD unit writes them."""
+        return self.arch.numbers.enter(scalars, self._register(Register.ENTER_SHIFT))
+
+    def _register(self, register: Register, absent: int = 0) -> int:
+        """``absent``: what a machine without this register works with."""
+        return self.registers.get(register, absent)
 
     def store(self, where: slice | int | np.ndarray, values: np.ndarray, accumulate: bool) -> None:
         """Overwrite or add, with one saturation; no address may come twice in ``where``."""
@@ -139,11 +147,13 @@ class Machine:
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Bias plus input times weights for each vector; the bias alone for zero input."""
-        bias = self.enter(self.weights[0])
+        numbers = self.arch.numbers
+        bias = numbers.enter_bias(self.weights[0], self._register(Register.ENTER_SHIFT))
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
         inputs = np.concatenate([self.local[where] for where in local.slices()])
-        return self.arch.numbers.mac(inputs, self.weights[1:], bias)
+        activations = numbers.activations(inputs, self._register(Register.ACTIVATION_ZERO))
+        return numbers.mac(activations, self.weights[1:], bias)
 
     def data_move(self, operation: DataMove) -> None:
         move = MOVE[operation.flow]
@@ -165,14 +175,18 @@ class Machine:
         return self.drams[flow.far_memory], self.registers[offset]
 
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
-        scalars = self.leave(self.accumulators[far])
+        leaving = Leaving(self._register(Register.LEAVE_SHIFT), self._register(Register.LEAVE_ZERO), self.scales)
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
-        scalars = np.maximum(scalars, 0) if relu else scalars
-        self.count_saturated(self.accumulators[far], scalars)
+        values = self.accumulators[far]
+        scalars = self.arch.numbers.move_out(values, leaving, relu)
+        self.count_saturated(values, scalars)
         self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
-        self.store(far, self.enter(self.local[local]), flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
+        entering = Entering(self._register(Register.ENTER_SHIFT), self._register(Register.ENTER_ZERO),
+                            self._register(Register.ENTER_FACTOR, 1))
+        values = self.arch.numbers.move_in(self.local[local], entering)
+        self.store(far, values, flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
 
     def load_weight(self, operation: LoadWeight) -> None:
         """Shift rows in from the bias' end, the lowest address last."""
@@ -199,9 +213,13 @@ class Machine:
         for where in operation.local.slices():
             self.luts[operation.table] = self.local[where]
 
+    def load_scale(self, operation: LoadScale) -> None:
+        for where in operation.local.slices():
+            self.scales = self.local[where].copy()
+
     def configure(self, operation: Configure) -> None:
         register = Register(operation.register)
-        self.registers[register] = operation.value
+        self.registers[register] = self.isa.registers[register].value(operation.value)
         if register is Register.PROGRAM_COUNTER:
             self.program_counter = operation.value
 
@@ -225,5 +243,6 @@ EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
     Simd: Machine.simd,
     SimdLoop: Machine.simd_loop,
     LoadLut: Machine.load_lut,
+    LoadScale: Machine.load_scale,
     Configure: Machine.configure,
 }

@@ -35,6 +35,7 @@ from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.parts.delay import delayed
+from weft.hw.parts.numbers import circuits
 from weft.hw.simd.simd_unit import SimdUnit
 
 
@@ -56,6 +57,7 @@ class Core(wiring.Component):
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
+        circuits(arch)  # a machine without them is refused before anything is built
         address = arch.axi_address_width
         super().__init__({
             "stream": In(axi4_stream(arch.stream_width)),

@@ -41,7 +41,7 @@ EXAMPLE = "pynq"
 MARKED = re.compile(r"<!-- generated: ([a-z_]+) -->\n(.*?)<!-- end -->", re.S)
 
 MEANINGS = {
-    "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32",
+    "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32, or `INT8`",
     "array_size": "lanes: rows and columns of the array, scalars in a vector",
     "dram0_depth": "window of DRAM0: tensors between layers",
     "dram1_depth": "window of DRAM1: constants",
@@ -53,7 +53,8 @@ MEANINGS = {
     "number_of_threads": "instruction streams; only one exists",
     "thread_queue_depth": "instructions that the fetch queue holds",
     "mac_rounding": "`once`: exact sums, rounded as they leave the accumulators; `every_step`: as the original machine",
-    "accumulator_width": "bits of an accumulator; default twice the data type's, with `every_step` the data type's",
+    "accumulator_width": "bits of an accumulator; default twice the data type's, with `every_step` the data type's, "
+                         "with `INT8` 32",
     "lut_count": "value tables of the SIMD unit; 0 leaves Lookup out",
     "lut_depth": "entries of each value table",
     "simd_loop_depth": "longest body of a SIMDLoop; 0 leaves the loop out",

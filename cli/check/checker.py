@@ -1,10 +1,10 @@
 """``weft compile --check``: the same input runs after every step, and the first step that changes the result is named.
 
 What runs is the newest product that can (``runners.py``): the graph on onnxruntime, the layers in real numbers, the
-layers in fixed point (with constants as they are, as they are stored, and with tensors where they are placed), the LIR,
-and the program on the golden machine. Each result is compared with the one before it. Rounding to fixed point is
-allowed one loss, where the points are chosen; before that results must be as near as single precision is, after it they
-must be equal.
+layers in the machine's integers (with constants as they are, as they are stored, and with tensors where they are
+placed), the LIR, and the program on the golden machine. Each result is compared with the one before it. Rounding to
+integers is allowed one loss, where points or scales are chosen; before that results must be as near as single precision
+is, after it they must be equal.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import Part
+from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -47,6 +48,10 @@ DECIBELS_A_BIT = 2.0
 TABLE_DECIBELS = 20.0
 """What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
 that random networks get, reach that."""
+
+SETTLED = "settle_quantizers"
+"""The step behind which graphs of machines of bytes do not round any more as a quantised file says. What the machine's
+integers give is compared with what came before it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Checker:
         self._product: object = None
         self._kind: type = Graph
         self._rounding: Verdict | None = None
+        self._rounded: Results | None = None
         self._part: Part | None = None
 
     def after(self, step: Step, products: Products) -> None:
@@ -92,19 +98,24 @@ class Checker:
         name = self._begin(step, products)
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
+        before = self._before
+        if step.name == SETTLED and products[Quantization].tensors:  # from here on graphs do not round
+            self._rounded, least = self._before, -math.inf
+        if kind is Numbers and self._kind is not Numbers and self._rounded is not None:
+            before, least = self._rounded, DECIBELS_A_BIT * products[Arch].number.width
         product: object = products[kind]
         if product is self._product:
             self.verdicts.append(Verdict(name, runner.name, None, least))
             return
         try:
             found = runner.run(products, self.sample)
-            decibels, problem = compare(self._before, found, least)
+            decibels, problem = compare(before, found, least)
         except Exception as error:  # a broken step may leave anything; what it raises has no common type
             found, decibels = {}, -math.inf
             problem = f"cannot run: {reason(error)}"
         self.verdicts.append(Verdict(name, runner.name, decibels, least, problem))
         self._before, self._product, self._kind = found or self._before, product, kind
-        if kind is Points:
+        if kind is Numbers:
             self._rounding = self.verdicts[-1]
 
     def _begin(self, step: Step, products: Products) -> str:
@@ -118,7 +129,7 @@ class Checker:
             self.sample = {name: array[0] for name, array in products[Samples].arrays.items()}
             self.sample = {port.name: self.sample[port.name].reshape(port.shape) for port in part.graph.inputs}
             self._before = RUNNERS[Graph].run(products.plus({Graph: part.graph}), self.sample)
-            self._product, self._kind, self._rounding = None, Graph, None
+            self._product, self._kind, self._rounding, self._rounded = None, Graph, None, None
         self._part = part
         return step.name if part is None or part.count == 1 else f"{step.name} of part {part.number}"
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.runtime.packing import Packing
+from weft.runtime.scales import TensorScale
 
 Shape = tuple[int, ...]
 FLOAT = "float32"
@@ -62,6 +63,9 @@ class GraphPort:
     packing: Packing | None = None
     type: str = FLOAT
     """numpy's name of the type in the model's file."""
+    quantized: TensorScale | None = None
+    """Where the user's array holds bytes of this scale; unsigned ones are larger by 128. The graph's tensor holds the
+    real numbers that they mean."""
 
 
 @dataclass(frozen=True)

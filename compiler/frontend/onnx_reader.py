@@ -17,10 +17,13 @@ import onnx
 from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, reason, refuse
+from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node
 from weft.compiler.frontend.inputs import fix_shapes, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
+from weft.compiler.frontend.qoperators import to_qdq
+from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.hw.contract.errors import WeftError
 from weft.runtime.files import read_bytes
 from weft.runtime.onnx_bounds import check_content, graphs
@@ -54,7 +57,9 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
     outputs = {value.name: type_name(value, "output") for value in model.graph.output
                if value.type.tensor_type.elem_type}
     to_single(model)
-    return _to_graph(model, find_known(model), name, inputs, outputs)
+    check_quantizers(model)
+    to_qdq(model)
+    return with_fake_quantizers(_to_graph(model, find_known(model), name, inputs, outputs))
 
 
 def _load(path: Path) -> onnx.ModelProto:

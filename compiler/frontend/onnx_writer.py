@@ -33,14 +33,16 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
     """Some nodes of the graph as a model of its own, between the given tensors."""
     read = {name for node in nodes for name in node.inputs}
     weights = {name: value for name, value in graph.constants.items() if name in read}
-    return _model([node_to_onnx(node) for node in nodes], f"{graph.name}_host",
+    made = [entry for node in nodes for entry in (_fake_quantize(graph, node, weights) if node.op == "FakeQuantize"
+                                                  else [node_to_onnx(node)])]
+    return _model(made, f"{graph.name}_host",
                   [_value(graph, name) for name in inputs], [onnx.ValueInfoProto(name=name) for name in outputs],
                   weights, graph.opset)
 
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
            outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
-    initializers = [numpy_helper.from_array(np.ascontiguousarray(value), key) for key, value in weights.items()]
+    initializers = [numpy_helper.from_array(np.asarray(value, order="C"), key) for key, value in weights.items()]
     graph = helper.make_graph(nodes, name, inputs, outputs, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     return onnx.shape_inference.infer_shapes(model)
@@ -119,8 +121,17 @@ def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.Node
     return made
 
 
+def _fake_quantize(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    prefix = f"{node.output}/export"
+    names = [f"{prefix}/scale", f"{prefix}/zero"]
+    weights |= {names[0]: np.array(node.attributes["scale"], np.float32),
+                names[1]: np.array(node.attributes["zero"], np.int8)}
+    return [helper.make_node("QuantizeLinear", [node.input(0), *names], [f"{prefix}/bytes"]),
+            helper.make_node("DequantizeLinear", [f"{prefix}/bytes", *names], node.outputs, name=node.output)]
+
+
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
-    "Assemble": _assemble, "Enlarge": _enlarge,
+    "Assemble": _assemble, "Enlarge": _enlarge, "FakeQuantize": _fake_quantize,
     "Function": lambda graph, node, weights: function_nodes(node, weights), "Product": _product, "View": _view}
 
 

@@ -19,14 +19,18 @@ from weft.compiler.passes.rules import Step
 from weft.hw.contract.arch import Arch
 
 Argument = int | float
+Gains = Callable[[Graph, Sequence[Node], str], bool]
 MakeSteps = Callable[[Node, tuple[Argument, ...], int], list[Step]]
+
+PLAIN, AFFINE = frozenset({"Identity", "Neg", "Relu"}), frozenset({"Add", "Sub", "Mul", "Div"})
 
 TABLES_NEEDED, REGISTERS_NEEDED = 2, 3
 
 
 def fuse_functions(graph: Graph, arch: Arch) -> Graph:
     """The same graph where the machine has no value tables."""
-    if arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED:
+    bytewise = arch.numbers.has_scales
+    if not bytewise and (arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED):
         return graph
     makers = {node.output: node for node in graph.nodes if node.outputs}
     consumers, outputs = graph.consumers(), graph.output_tensors()
@@ -35,7 +39,7 @@ def fuse_functions(graph: Graph, arch: Arch) -> Graph:
     for node in reversed(graph.nodes):
         if node.output in gone:
             continue
-        region = _region(graph, node, makers, consumers, outputs)
+        region = _region(graph, node, makers, consumers, outputs, _bends if bytewise else _gains)
         if region is not None:
             source, inside = region
             fused[node.output] = _as_function(graph, node, source, inside)
@@ -72,7 +76,7 @@ def _is_plain(graph: Graph, node: Node) -> bool:
 
 
 def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]],
-            outputs: frozenset[str]) -> tuple[str, list[Node]] | None:
+            outputs: frozenset[str], gains: Gains) -> tuple[str, list[Node]] | None:
     """The tensor and the nodes, in order, that make the output of ``last`` of it alone; the most that there are. None
     where a table gains nothing."""
     inside: dict[str, Node] = {}
@@ -88,17 +92,29 @@ def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Map
         node = makers[grown]
         inside[grown] = node
         border = border - {grown} | set(_arguments(graph, node) or ())
-        if len(border) == 1 and _gains([*inside.values()], next(iter(border))):
+        if len(border) == 1 and gains(graph, [*inside.values()], next(iter(border))):
             found = next(iter(border)), [entry for entry in graph.nodes if entry.output in inside]
     return found
 
 
-def _gains(entries: Sequence[Node], source: str) -> bool:
+def _gains(graph: Graph, entries: Sequence[Node], source: str) -> bool:
     """Whether the nodes are more than one, or a product, and not only straight pieces."""
     products = [node for node in entries if node.op == "HardSwish" or (
         node.op in ("Mul", "Div", "Pow") and _is_product(node, entries, source))]
     tables = [node for node in entries if node.op in FUNCTIONS]
     return bool(products) or (bool(tables) and len(entries) > 1)
+
+
+def _bends(graph: Graph, entries: Sequence[Node], source: str) -> bool:
+    """Where a table holds every number there is: whether the nodes are more than a factor, an offset, a ReLU and a
+    limit, which need no table."""
+    def is_plain(node: Node) -> bool:
+        if node.op == "Clip":
+            return not _clip_steps(graph, node)[0][1][1]
+        constants = sum(map(graph.is_constant, node.inputs))
+        return node.op in PLAIN or (node.op in AFFINE and constants == 1 and not (
+            node.op == "Div" and graph.is_constant(node.input(0))))
+    return not all(map(is_plain, entries))
 
 
 def _is_product(node: Node, entries: Sequence[Node], source: str) -> bool:
@@ -113,13 +129,20 @@ def _as_function(graph: Graph, last: Node, source: str, nodes: Sequence[Node]) -
     numbers: dict[str, Argument] = {source: 0}
     steps: list[Step] = []
     for node in nodes:
-        arguments = tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0
-                          for name in node.inputs if name)
-        made = STEPS[node.op](node, arguments, len(steps))
+        made = STEPS[node.op](node, _given(graph, node, numbers), len(steps))
         steps += made
         numbers[node.output] = len(steps)
     attributes = of_steps(tuple(steps), kind_of(tuple(steps)))
     return Node(last.name, FUNCTION, (source,), last.outputs, dict(attributes), last.op)
+
+
+def _given(graph: Graph, node: Node, numbers: Mapping[str, Argument]) -> tuple[Argument, ...]:
+    """What a node computes of: ``numbers`` of tensors, and constants."""
+    return tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0 for name in node.inputs if name)
+
+
+def _clip_steps(graph: Graph, node: Node) -> list[Step]:
+    return _clip(node, _given(graph, node, {node.input(0): 0}), 0)
 
 
 def kind_of(steps: tuple[Step, ...]) -> str:

@@ -210,7 +210,7 @@ def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float,
 
 
 # -- activations of straight pieces --------------------------------------------------------------------------------
-def _source(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
+def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
     """Input 0 for an operator that treats all elements alike: its tensor, and the index array of its elements, which
     stay in the order in which they are."""
     held = state.held[node.input(0)]
@@ -221,13 +221,13 @@ def _source(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
 
 def relu(state: Rewrite, node: Node) -> None:
     """Relu."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     state.hold(node.output, state.relu(node, source), index)
 
 
 def leaky_relu(state: Rewrite, node: Node) -> None:
     """LeakyRelu: max(x, slope * x), for slopes that are not between 0 and 1 as PRelu."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     slope = float(node.attributes.get("alpha", 0.01))
     if 0 < slope < 1:
         made = state.emit(node, "LeakyRelu", [source], {"alpha": slope}, state.shapes[source])
@@ -258,13 +258,13 @@ def prelu(state: Rewrite, node: Node) -> None:
 
 def absolute(state: Rewrite, node: Node) -> None:
     """Abs: x + 2 * relu(-x)."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     state.hold(node.output, _two_slopes(state, node, source, -1.0), index)
 
 
 def negate(state: Rewrite, node: Node) -> None:
     """Neg."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     state.hold(node.output, state.scale(node, source, -1.0), index)
 
 
@@ -273,7 +273,7 @@ def clip(state: Rewrite, node: Node) -> None:
     low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
                  else node.attributes.get(key, default)
                  for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
 
 
@@ -291,14 +291,14 @@ def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -
 
 def hard_sigmoid(state: Rewrite, node: Node) -> None:
     """HardSigmoid: alpha * x + beta limited to 0..1."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     made = state.scale(node, source, node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5), "line")
     state.hold(node.output, state.limit(node, made, 1.0), index)
 
 
 def hard_swish(state: Rewrite, node: Node) -> None:
     """HardSwish: x times (x / 6 + 0.5 limited to 0..1)."""
-    source, index = _source(state, node)
+    source, index = lie_as_they_are(state, node)
     gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
 

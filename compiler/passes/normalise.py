@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -53,7 +54,7 @@ def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Nod
             break
         node, name = readers[0], readers[0].output
         constant = sum(map(state.is_constant, node.inputs))
-        if ROWS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape:
+        if (ROWS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape) or node.op == FAKE_QUANTIZE:
             continue
         if not ROWS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
             break
@@ -92,4 +93,5 @@ def _output(state: Rewrite, port: GraphPort) -> GraphPort:
         tensor = state.scale(node, tensor, 1.0)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
-    return GraphPort(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))
+    order = as_order(state.index(port.tensor), math.prod(state.shapes[tensor]))
+    return dataclasses.replace(port, tensor=tensor, order=order)

@@ -11,8 +11,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.compiler.errors import USE_HOST, CompileError, refuse_node
+from weft.compiler.errors import ON_HOST, USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes import lower_arithmetic as arithmetic
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
@@ -22,6 +23,7 @@ from weft.compiler.passes import lower_pool as pools
 from weft.compiler.passes import lower_recurrent as recurrent
 from weft.compiler.passes.functions import FUNCTION, RECIPROCAL, TABLES
 from weft.compiler.passes.lower_function import lookup, several_steps
+from weft.compiler.passes.lower_quantize import fake_quantize
 from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
 
@@ -151,9 +153,10 @@ RELABEL = frozenset(name for name, operator in OPERATORS.items() if operator.rel
 FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.table is not None)
 TABLES.update({name: operator.table for name, operator in OPERATORS.items() if operator.table is not None})
 CANONICAL_FUNCTIONS = FUNCTIONS | {FUNCTION}
-ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True)}
-"""Those of the model, and the one that ``fuse_functions.py`` makes of several."""
-
+ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True),
+        FAKE_QUANTIZE: Operator(fake_quantize, {"scale": ANY, "zero": ANY}, elementwise=True)}
+"""Those of the model, the one that ``fuse_functions.py`` makes of several, and what the frontend makes of
+QuantizeLinear and DequantizeLinear."""
 
 
 def check_supported(graph: Graph) -> Graph:
@@ -175,8 +178,24 @@ def refusals(graph: Graph) -> dict[str, CompileError]:
     return found
 
 
+WIDE = frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
+                  "MeanVarianceNormalization", "RMSNormalization", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare",
+                  "Softmax"})
+"""Operators with squares, exponentials or their inverses on the way, of which bytes leave too little."""
+
+
+def check_bytes(graph: Graph) -> Graph:
+    """The graph itself; raises CompileError where eight bits are not enough for what an operator computes."""
+    for node in graph.nodes:
+        if node.op in WIDE:
+            raise refuse_node(node, "", "not supported in bytes: its intermediate results need more bits",
+                              "a machine of fixed point",
+                              f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+    return graph
+
+
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
-    operator = OPERATORS.get(node.op)
+    operator = ROWS.get(node.op)
     if operator is None or operator.lower is None:
         near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
         raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),

@@ -202,6 +202,18 @@ def channel_ranges(graph: Graph, samples: Samples,
     return found
 
 
+def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest value of some tensors."""
+    run = runner(to_onnx(graph, names))
+    found: dict[str, tuple[float, float]] = {}
+    for _, given in samples.fed(graph):
+        values = {**given, **run(given)}
+        for name in names:
+            low, high = found.get(name, (math.inf, -math.inf))
+            found[name] = min(low, float(values[name].min())), max(high, float(values[name].max()))
+    return found
+
+
 def _widen(before: Range | None, value: np.ndarray) -> Range:
     exponents = np.frexp(np.abs(value, dtype=np.float32).ravel())[1] - 1  # 2**e <= |v| < 2**(e+1)
     exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
@@ -244,13 +256,20 @@ def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _random(graph: Graph, port: GraphPort, generator: np.random.Generator) -> np.ndarray:
-    shape, kind = (RANDOM_SAMPLES, *sample_shape(port.shape)), np.dtype(graph.type(port.tensor))
+    shape, kind = (RANDOM_SAMPLES, *sample_shape(port.shape)), _type(graph, port)
     if kind.kind == "f":
         return generator.standard_normal(shape).astype(np.float32)
+    if port.quantized is not None:
+        return generator.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
     tables = [graph.constants[node.input(0)].shape[node.attributes.get("axis", 0)] for node in graph.nodes
               if node.op == "Gather" and node.input(1) == port.tensor and graph.is_constant(node.input(0))]
     most = 2 if kind.kind == "b" else min([*tables, MOST_BYTE + 1])
     return generator.integers(0, min(most, np.iinfo(kind).max if kind.kind in "iu" else most), shape).astype(kind)
+
+
+def _type(graph: Graph, port: GraphPort) -> np.dtype:
+    """Of the user's array, where the graph does not compute on other numbers than it holds."""
+    return np.dtype(port.type if port.quantized is not None else graph.type(port.tensor))
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -262,7 +281,7 @@ def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np
             raise refuse(f"calibration of input {port.name!r}", f"arrays {', '.join(sorted(inputs)) or 'none'}",
                          f"an array named {port.name!r}", "name the arrays of the .npz after the model's inputs")
         value = _by_samples(np.asarray(inputs[port.name]), port)
-        kind = np.dtype(graph.type(port.tensor))
+        kind = _type(graph, port)
         with np.errstate(invalid="ignore"):
             checked[port.name] = value.astype(kind)
         if kind.kind != "f" and not np.array_equal(checked[port.name], value):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
-from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnce, NumberSystem
+from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnce, NumberSystem, system_of
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.strict_json import read_object
 
@@ -112,7 +112,7 @@ class Arch:
             raise ArchError("dram_ports", self.dram_ports, f"{SEPARATE} or {SHARED}",
                             f"use {SHARED} where the board has one port, else {SEPARATE}")
         if self.accumulator_width is None:
-            width = SYSTEMS[self.mac_rounding].default_accumulator_width(self.number)
+            width = system_of(self.number, self.mac_rounding).default_accumulator_width(self.number)
             object.__setattr__(self, "accumulator_width", width)
         for key, (low, high) in LIMITS.items():
             self._check_integer(key, low, high)
@@ -170,7 +170,7 @@ class Arch:
     @cached_property
     def numbers(self) -> NumberSystem:
         """The arithmetic: scalars, sums and accumulators."""
-        return SYSTEMS[self.mac_rounding](self.number, self.accumulator_bits)
+        return system_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
 
     @property
     def accumulator_bits(self) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.errors import IsaError, explain
+from weft.hw.contract.numbers.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
 
 
 class Opcode(enum.IntEnum):
@@ -29,6 +30,7 @@ class Opcode(enum.IntEnum):
     SIMD = 4
     LOAD_LUT = 5
     SIMD_LOOP = 6
+    LOAD_SCALE = 7
     CONFIGURE = 15
 
 
@@ -100,16 +102,26 @@ class Register(enum.IntEnum):
     MOVE_FAR_PITCH = 0x16
     ENTER_SHIFT = 0x18
     LEAVE_SHIFT = 0x19
+    ACTIVATION_ZERO = 0x1A
+    ENTER_ZERO = 0x1B
+    ENTER_FACTOR = 0x1C
+    LEAVE_ZERO = 0x1D
 
 
 @dataclass(frozen=True)
 class RegisterSpec:
-    """Width in bits, value after reset, largest legal value, and what it is."""
+    """Width in bits, value after reset, largest legal value as stored, and what it is. Where it is ``signed``, the
+    stored value is the two's complement of ``width`` bits."""
 
     width: int
     reset: int
     maximum: int
     meaning: str
+    signed: bool = False
+
+    def value(self, stored: int) -> int:
+        """What a stored value means."""
+        return stored - (1 << self.width) if self.signed and stored >> self.width - 1 else stored
 
 
 def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
@@ -120,10 +132,6 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
     def offset(depth: int, meaning: str) -> RegisterSpec:
         room = (1 << arch.axi_address_width) - depth * arch.vector_bytes
         return RegisterSpec(32, 0, min(room // DRAM_OFFSET_BYTES, (1 << 32) - 1), meaning)
-
-    def shift(meaning: str) -> RegisterSpec:
-        width = bits_to_count(arch.accumulator_bits)
-        return RegisterSpec(width, arch.number.point, arch.accumulator_bits - 1, meaning)
 
     local, accumulator = arch.local_address_width, arch.accumulator_address_width
     far = max(accumulator, arch.dram_address_width)
@@ -142,9 +150,33 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
-        Register.ENTER_SHIFT: shift("bits shifted left on the way into the accumulators"),
-        Register.LEAVE_SHIFT: shift("bits rounded off on the way out of the accumulators"),
+        **(_scale_registers(arch) if arch.numbers.has_scales else _shift_registers(arch)),
     }
+
+
+def _shift_registers(arch: Arch) -> dict[Register, RegisterSpec]:
+    def shift(meaning: str) -> RegisterSpec:
+        width = bits_to_count(arch.accumulator_bits)
+        return RegisterSpec(width, arch.number.point, arch.accumulator_bits - 1, meaning)
+
+    return {Register.ENTER_SHIFT: shift("bits shifted left on the way into the accumulators"),
+            Register.LEAVE_SHIFT: shift("bits rounded off on the way out of the accumulators")}
+
+
+def _scale_registers(arch: Arch) -> dict[Register, RegisterSpec]:
+    def zero(meaning: str) -> RegisterSpec:
+        width = arch.number.width
+        return RegisterSpec(width, 0, (1 << width) - 1, meaning, signed=True)
+
+    factor = (1 << MULTIPLIER_WIDTH) - 1
+    return {Register.LEAVE_SHIFT: RegisterSpec(bits_to_count(MOST_LEAVE_SHIFT + 1), 0, MOST_LEAVE_SHIFT,
+                                               "DataMove out: bits rounded off the product"),
+            Register.ACTIVATION_ZERO: zero("MatMul: subtracted from each activation"),
+            Register.ENTER_ZERO: zero("DataMove into the accumulators: subtracted first"),
+            Register.ENTER_FACTOR: RegisterSpec(MULTIPLIER_WIDTH, 1, factor,
+                                                "DataMove into the accumulators: multiplied by then"),
+            Register.LEAVE_ZERO: zero("DataMove out: added last")}
+
 
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
@@ -242,6 +274,7 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
         Field("write_address", 0, Kind.ADDRESS), Field("read_address", 1, Kind.ADDRESS), Field("sub", 2, Kind.SUB))),
     Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
+    Opcode.LOAD_SCALE: InstructionSpec("LoadScale", (), (Field("local", 0, Kind.ADDRESS),)),
     Opcode.CONFIGURE: InstructionSpec("Configure", (), (
         Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }
@@ -321,13 +354,17 @@ class Isa:
         self.size_width = max(min(local, accumulator), min(local, dram0), min(local, dram1))
         self.operand_widths = (
             _round_up_to_byte(self.address_widths[0] + self.stride_widths[0]),
-            _round_up_to_byte(self.address_widths[1] + self.stride_widths[1]),
+            _round_up_to_byte(max(self.address_widths[1] + self.stride_widths[1], self._scale_width())),
             _round_up_to_byte(max(self.size_width, self.sub_width)),
         )
         self.operand_offsets = (0, self.operand_widths[0], self.operand_widths[0] + self.operand_widths[1])
         self.flags_offset = sum(self.operand_widths)
         self.opcode_offset = self.flags_offset + 4
         self.instruction_bytes = (self.opcode_offset + 4) // 8
+
+    def _scale_width(self) -> int:
+        """Bits that the registers of a machine with scales ask of a Configure, whose value is operand 1."""
+        return max(spec.width for spec in _scale_registers(self.arch).values()) if self.arch.numbers.has_scales else 0
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -358,6 +395,7 @@ class Isa:
         """The opcodes that this machine has."""
         absent = {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
+        absent |= {Opcode.LOAD_SCALE} if not self.arch.numbers.has_scales else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
@@ -433,11 +471,19 @@ class Isa:
         return Instruction(Opcode.LOAD_LUT, 0, self._address("LoadLUT local", 0, local, local_stride),
                            self._fit("LoadLUT table", table, self.operand_widths[1]))
 
+    def load_scale(self, local: int, *, local_stride: int = 1) -> Instruction:
+        """Multipliers and biases of the DataMoves out of the accumulators behind it: ``SCALE_VECTORS`` vectors."""
+        return Instruction(Opcode.LOAD_SCALE, 0, self._address("LoadScale local", 0, local, local_stride))
+
     def simd_loop(self, iterations: int, body: int) -> Instruction:
         return Instruction(Opcode.SIMD_LOOP, 0, self._size("SIMDLoop iterations", 0, iterations),
                            self._size("SIMDLoop body", 1, body))
 
     def configure(self, register: Register, value: int) -> Instruction:
+        """``value`` as it is meant: a signed register takes negative ones."""
+        spec = self.registers.get(register)
+        if spec and spec.signed and -1 << spec.width - 1 <= value < 0:
+            value += 1 << spec.width
         return Instruction(Opcode.CONFIGURE, 0, self._fit("Configure register", register, self.operand_widths[0]),
                            self._fit(f"Configure {Register(register).name}", value, self.operand_widths[1]))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def enter(value: Integers, shift: int, accumulator_width: int) -> Integers:
 class DataType:
     """A fixed-point type ``FP<width>BP<point>``: storage, limits, and what One is.
 
-    ``width`` 4..32 bits, ``point`` 1..width-2 bits of fraction.
+    ``width`` 4..32 bits, ``point`` 1..width-2 bits of fraction. ``INT8`` has 8 bits, no fraction, and One is 1.
     """
 
     width: int
@@ -76,13 +76,17 @@ class DataType:
 
     PATTERN = re.compile(r"FP([0-9]{1,4})BP?([0-9]{1,4})")
     WIDTHS = range(4, 33)
+    INTEGERS: ClassVar[dict[str, int]] = {"INT8": 8}
+    """Name -> width of the types without a fraction."""
 
     @classmethod
     def parse(cls, name: str) -> DataType:
-        """From ``FP16BP8``, or the spelling ``FP32B16`` of the original tools. Raises ArchError."""
+        """From ``INT8``, ``FP16BP8``, or the spelling ``FP32B16`` of the original tools. Raises ArchError."""
+        if isinstance(name, str) and name in cls.INTEGERS:
+            return cls(cls.INTEGERS[name], 0)
         match = cls.PATTERN.fullmatch(name) if isinstance(name, str) else None
         if match is None:
-            raise ArchError("data_type", name, "FP<width>BP<point>, such as FP16BP8 or FP32BP16",
+            raise ArchError("data_type", name, "INT8 or FP<width>BP<point>, such as FP16BP8 or FP32BP16",
                             "write the width in bits, then the binary point")
         width, point = int(match[1]), int(match[2])
         if width not in cls.WIDTHS or not 1 <= point <= width - 2:
@@ -92,7 +96,7 @@ class DataType:
 
     @property
     def name(self) -> str:
-        return f"FP{self.width}BP{self.point}"
+        return f"FP{self.width}BP{self.point}" if self.point else f"INT{self.width}"
 
     @property
     def scalar_bytes(self) -> int:

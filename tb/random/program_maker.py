@@ -6,6 +6,7 @@ import random
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub, simd_argument_count
+from weft.hw.contract.numbers import SCALE_VECTORS
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
 """golden/dram.py cuts its address space here."""
@@ -152,6 +153,12 @@ class ProgramMaker:
         table = self.random.randint(0, self.arch.lut_count) if table is None else table
         self.emit(self.isa.load_lut(self.base("local", (depth - 1) * stride + 1), table, local_stride=stride))
 
+    def load_scale(self) -> None:
+        if not self.arch.numbers.has_scales or self.depths["local"] < SCALE_VECTORS:
+            return
+        stride = self.stride(0, SCALE_VECTORS, self.depths["local"])
+        self.emit(self.isa.load_scale(self.base("local", (SCALE_VECTORS - 1) * stride + 1), local_stride=stride))
+
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
         self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register])()
@@ -178,11 +185,24 @@ class ProgramMaker:
             self.emit(self.isa.configure(Register(first + index), value))
 
     def shifts(self) -> None:
+        """A register of the ways into the accumulators and out of them."""
+        if self.arch.numbers.has_scales:
+            self.scales()
+            return
         register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
         values = [self.arch.number.point]
         if self.arch.numbers.has_points:
             values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
+
+    def scales(self) -> None:
+        register = self.random.choice([Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.ENTER_FACTOR,
+                                       Register.LEAVE_SHIFT, Register.LEAVE_SHIFT, Register.LEAVE_ZERO])
+        most = self.isa.registers[register].maximum
+        values = [0, 1, self.random.randint(0, most), most, most // 2, most // 2 + 1]
+        if register is Register.LEAVE_SHIFT:
+            values += [self.random.randint(8, 32) for _ in range(6)]
+        self.emit(self.isa.configure(register, self.random.choice(values)))
 
     def plain_register(self) -> None:
         register = self.random.choice([Register.DRAM0_OFFSET, Register.DRAM1_OFFSET, Register.DRAM0_CACHE,
@@ -208,16 +228,19 @@ class ProgramMaker:
         self.emit(self.isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, size))
         self.data_move(DataFlow.LOCAL_TO_ACCUMULATOR)
         self.load_weight()
+        self.load_scale()
         for table in range(self.arch.lut_count + 1):
             self.load_lut(table)
 
     ACTIONS: dict[str, int] = {
         "no_op": 1, "mat_mul": 8, "data_move": 9, "load_weight": 4, "simd": 5, "simd_loop": 3, "load_lut": 1,
         "configure": 4}
+    ACTIONS_WITH_SCALES: dict[str, int] = {**ACTIONS, "configure": 6, "load_scale": 2}
     """Action -> relative frequency."""
 
     def action(self) -> None:
-        name = self.random.choices(list(self.ACTIONS), list(self.ACTIONS.values()))[0]
+        actions = self.ACTIONS_WITH_SCALES if self.arch.numbers.has_scales else self.ACTIONS
+        name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()
 
     def fill(self, length: int) -> None:

@@ -111,6 +111,7 @@ def _local_range(isa: Isa, rng: random.Random) -> Program:
     found = [isa.mat_mul(depth - 1, 0, 2), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, depth - 1, 0, 2),
              isa.data_move(DataFlow.DRAM0_TO_LOCAL, depth - 1, 0, 2), isa.load_weight(depth - 1, 2),
              isa.load_weight(depth - 1, 2, zero_bias=True)]
+    found += [isa.load_scale(depth - 1)] if isa.arch.numbers.has_scales else []
     return [*found, isa.load_lut(depth - 1, 0)] if isa.arch.lut_count else found
 
 
@@ -134,7 +135,7 @@ def _dram_range(port: int) -> Callable[[Isa, random.Random], Program]:
 
 def _register(isa: Isa, rng: random.Random) -> Program:
     return [Instruction(Opcode.CONFIGURE, 0, number, rng.randrange(4))
-            for number in range(256) if number not in list(Register)]
+            for number in range(256) if number not in isa.registers]
 
 
 def _register_value(isa: Isa, rng: random.Random) -> Program:

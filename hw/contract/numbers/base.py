@@ -13,6 +13,25 @@ from weft.hw.contract.numerics import DataType, Integers, leave, round_half_even
 
 
 @dataclass(frozen=True)
+class Entering:
+    """How scalars are moved into the accumulators: what the Configure registers of the machine's kind say."""
+
+    shift: int = 0
+    zero: int = 0
+    factor: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Leaving:
+    """How accumulators are moved out: what the Configure registers say and, on a machine with scales, the bytes of the
+    last LoadScale, int64 [SCALE_VECTORS, lanes]."""
+
+    shift: int = 0
+    zero: int = 0
+    scales: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
 class NumberSystem(ABC):
     """The arithmetic of one machine: ``scalar`` in DRAM, local memory and SIMD registers, ``accumulator_width`` bits in
     the accumulators. Values are integers; arrays have the lanes last."""
@@ -27,6 +46,9 @@ class NumberSystem(ABC):
     has_points: ClassVar[bool]
     """Whether every tensor may have a binary point of its own, which the enter and leave shifts bring together. If not,
     all have the scalar's, and the shifts do nothing."""
+    has_scales: ClassVar[bool] = False
+    """Whether scalars have zero points, DataMove multiplies on the way into the accumulators and out of them, and a
+    LoadScale says by how much on leaving. If not, it shifts."""
     order_matters: ClassVar[bool]
     """Whether a sum of products depends on the order of its terms."""
     bias_cycles: ClassVar[int]
@@ -77,6 +99,23 @@ class NumberSystem(ABC):
         """Which accumulator values :meth:`leave` saturates."""
         rounded = round_half_even(values, shift)
         return np.asarray((rounded > self.scalar.maximum) | (rounded < self.scalar.minimum))
+
+    def enter_bias(self, bias: Integers, shift: int) -> Integers:
+        """The bias row of the weights -> what a column's sum starts from."""
+        return self.enter(bias, shift)
+
+    def activations(self, scalars: Integers, zero: int) -> Integers:
+        """Scalars of local memory -> what the systolic array multiplies; ``zero`` their zero point."""
+        return scalars
+
+    def move_in(self, scalars: Integers, entering: Entering) -> Integers:
+        """A DataMove into the accumulators: scalars -> accumulator values."""
+        return self.enter(scalars, entering.shift)
+
+    def move_out(self, values: Integers, leaving: Leaving, relu: bool) -> Integers:
+        """A DataMove out of the accumulators: values [..., lanes] -> scalars; ``relu``: none below zero."""
+        scalars = self.leave(values, leaving.shift)
+        return np.maximum(scalars, 0) if relu else scalars
 
     def store(self, values: Integers) -> Integers:
         """Sums or entered scalars as an accumulator holds them."""

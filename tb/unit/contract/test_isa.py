@@ -32,6 +32,7 @@ from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 
 ARTY = Isa(Arch.load("arty"))
+INT8 = Isa(Arch.load("arty").replace(data_type="INT8"))
 
 
 @st.composite
@@ -41,7 +42,7 @@ def machines(draw: st.DrawFn) -> Isa:
         return draw(st.integers(2, most) | st.sampled_from([2, 3, 255, 256, 257, most]))
 
     registers = draw(st.integers(*LIMITS["simd_registers_depth"]))
-    keys = {"data_type": draw(st.sampled_from(["FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16"])),
+    keys = {"data_type": draw(st.sampled_from(["FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16", "INT8"])),
             "array_size": draw(st.integers(*LIMITS["array_size"])), "dram0_depth": depth(1 << 32),
             "dram1_depth": depth(1 << 32), "local_depth": depth(1 << 16), "accumulator_depth": depth(1 << 16),
             "local_banks": 1, "accumulator_banks": 1, "axi_address_width": 64,
@@ -197,24 +198,48 @@ def test_opcodes_follow_the_machine() -> None:
     assert Opcode.LOAD_LUT not in ARTY.opcodes() and Opcode.SIMD_LOOP in ARTY.opcodes()
     assert Opcode.SIMD_LOOP not in Isa(arch.replace(simd_loop_depth=0)).opcodes()
     assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
+    assert Opcode.LOAD_SCALE not in ARTY.opcodes() and Opcode.LOAD_SCALE in INT8.opcodes()
 
 
 def test_legal_flags_are_those_of_the_table() -> None:
     legal = {opcode: set(ARTY.legal_flags(opcode)) for opcode in Opcode}
     assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
                      Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
-                     Opcode.SIMD_LOOP: {0}, Opcode.CONFIGURE: {0}}
+                     Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.CONFIGURE: {0}}
 
 
 # -- registers -----------------------------------------------------------------------------------------------------
 def test_registers_have_the_widths_and_resets_of_the_seed() -> None:
     table = {register: (spec.width, spec.reset) for register, spec in ARTY.registers.items()}
-    assert list(table) == list(Register)
+    assert list(table) == [register for register in Register if register <= Register.LEAVE_SHIFT]
     assert {key: value for key, value in table.items() if key < 0x10} == {
         0x00: (32, 0), 0x01: (4, 0), 0x04: (32, 0), 0x05: (4, 0), 0x08: (16, 100), 0x09: (32, 0xFFFFFFFF),
         0x0A: (32, 0), 0x0B: (16, 0)}
     assert all(table[Register(number)][1] == 0 for number in (0x10, 0x11, 0x12, 0x14, 0x15, 0x16))
     assert table[Register.ENTER_SHIFT] == table[Register.LEAVE_SHIFT] == (5, 8)
+
+
+def test_a_machine_of_bytes_has_zero_points_and_a_factor_in_place_of_the_enter_shift() -> None:
+    table = {register: (spec.width, spec.reset, spec.maximum, spec.signed) for register, spec in INT8.registers.items()}
+    assert {key: value for key, value in table.items() if key >= 0x18} == {
+        0x19: (6, 0, 42, False), 0x1A: (8, 0, 255, True), 0x1B: (8, 0, 255, True), 0x1C: (17, 1, (1 << 17) - 1, False),
+        0x1D: (8, 0, 255, True)}
+    assert list(table)[:-5] == list(ARTY.registers)[:-2]
+
+
+def test_a_signed_register_takes_negative_values_and_keeps_them_as_eight_bits() -> None:
+    for value, stored in ((-128, 0x80), (-1, 0xFF), (0, 0), (127, 0x7F), (128, 0x80)):
+        assert INT8.configure(Register.LEAVE_ZERO, value).operand1 == stored
+    assert INT8.registers[Register.LEAVE_ZERO].value(0x80) == -128
+    assert INT8.registers[Register.ENTER_FACTOR].value((1 << 17) - 1) == (1 << 17) - 1
+    with pytest.raises(IsaError):
+        INT8.configure(Register.LEAVE_ZERO, -129)
+
+
+@given(st.sampled_from([2, 3, 255]))
+def test_a_configure_of_a_machine_of_bytes_holds_its_widest_factor(depth: int) -> None:
+    isa = Isa(Arch.load("tiny").replace(data_type="INT8", dram0_depth=depth, dram1_depth=depth, stride1_depth=1))
+    isa.encode(isa.configure(Register.ENTER_FACTOR, (1 << 17) - 1))
 
 
 def test_a_dram_window_must_stay_below_the_last_address() -> None:
@@ -252,6 +277,11 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
 ])
 def test_text_of_an_instruction(instruction: Instruction, text: str) -> None:
     assert ARTY.text(instruction) == text
+
+
+def test_text_of_a_machine_of_bytes() -> None:
+    assert INT8.text(INT8.load_scale(5, local_stride=2)) == "LoadScale local=5:2"
+    assert INT8.text(INT8.configure(Register.ENTER_ZERO, -1)) == "Configure register=enter_zero value=255"
 
 
 def test_every_cause_has_a_text() -> None:

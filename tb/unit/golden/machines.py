@@ -30,6 +30,10 @@ MACHINES = {
     "fp18_wide_accumulators": make_arch("FP18BP10", 2, 40, 37, 3, accumulator_width=63),
     "fp8_every_step_lut": make_arch("FP8BP4", 8, 64, 32, 4, mac_rounding=EVERY_STEP, lut_count=3, lut_depth=6),
     "no_loop_no_registers": make_arch("FP16BP8", 3, 33, 17, 0, simd_loop_depth=0, stride0_depth=1, stride1_depth=1),
+    "int8": make_arch("INT8", 4, 60, 30, 1),
+    "int8_lut_narrow_accumulators": make_arch("INT8", 3, 70, 24, 3, lut_count=1, lut_depth=16, accumulator_width=24,
+                                              simd_loop_depth=3),
+    "int8_no_registers": make_arch("INT8", 2, 20, 20, 0, accumulator_width=26),
     "narrow_accumulators": make_arch("FP12BP6", 2, 20, 48, 16, accumulator_width=13, stride0_depth=8),
 }
 """Lanes 2, 3, 8; both roundings; 8 to 32 bits; with and without tables; depths that are no powers of two."""

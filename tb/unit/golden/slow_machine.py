@@ -24,6 +24,10 @@ def rounded(value: int, shift: int) -> int:
     return round(Fraction(value, 2 ** shift))  # Python's round is half to even
 
 
+def signed_byte(value: int) -> int:
+    return value - 256 if value > 127 else value
+
+
 class Refused(Exception):
     def __init__(self, cause: Cause, program_counter: int) -> None:
         super().__init__(cause, program_counter)
@@ -35,6 +39,7 @@ class SlowMachine:
         self.arch, self.isa = arch, Isa(arch)
         lanes = range(arch.array_size)
         self.w, self.p = arch.number.width, arch.number.point
+        self.int8 = arch.data_type == "INT8"
         self.exact = arch.mac_rounding == "once"
         self.acc_width = arch.accumulator_bits
         self.local = [[0 for _ in lanes] for _ in range(arch.local_depth)]
@@ -42,9 +47,13 @@ class SlowMachine:
         self.weights = [[0 for _ in lanes] for _ in range(arch.array_size + 1)]
         self.simd_registers = [[0 for _ in lanes] for _ in range(arch.simd_registers_depth)]
         self.luts = [[[0 for _ in lanes] for _ in range(arch.lut_depth)] for _ in range(arch.lut_count + 1)]
+        self.scale = [(0, 0) for _ in lanes]
         self.dram: list[dict[int, int]] = [{}, {}]
         self.config = {0x00: 0, 0x01: 0, 0x04: 0, 0x05: 0, 0x08: 100, 0x09: 2 ** 32 - 1, 0x0A: 0, 0x0B: 0,
                        0x10: 0, 0x11: 0, 0x12: 0, 0x14: 0, 0x15: 0, 0x16: 0, 0x18: self.p, 0x19: self.p}
+        if self.int8:
+            del self.config[0x18]
+            self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0}
         self.pc = 0
         self.loop: tuple[int, int, list[Instruction]] | None = None
 
@@ -53,6 +62,7 @@ class SlowMachine:
         arch, found = self.arch, set()
         op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
         has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
+        has |= {7} if self.int8 else set()
         if op not in has:
             return {Cause.OPCODE}
         if self.loop and op != 4:
@@ -64,7 +74,7 @@ class SlowMachine:
         sub_bits = self.isa.sub_width
         limits = {0: (0, 0, 0), 1: (address_bits[0], address_bits[1], 99), 2: (address_bits[0], address_bits[1], 99),
                   3: (address_bits[0], 99, 0), 4: (address_bits[0], address_bits[1], sub_bits),
-                  5: (address_bits[0], 99, 0), 6: (99, 99, 0), 15: (99, 99, 0)}[op]
+                  5: (address_bits[0], 99, 0), 6: (99, 99, 0), 7: (address_bits[0], 0, 0), 15: (99, 99, 0)}[op]
         if any(value >> bits for value, bits in zip((a, b, c), limits, strict=True)):
             return found | {Cause.RESERVED_BITS}
         return found | self.value_causes(ins)
@@ -90,6 +100,8 @@ class SlowMachine:
                 found.add(Cause.LOCAL_RANGE)
             if b > arch.lut_count:
                 found.add(Cause.LUT_TABLE)
+        if op == 7 and near + 6 * near_stride >= arch.local_depth:
+            found.add(Cause.LOCAL_RANGE)
         if op == 6 and b + 1 > arch.simd_loop_depth:
             found.add(Cause.LOOP_BODY)
         if op == 4:
@@ -124,11 +136,11 @@ class SlowMachine:
         far = max(acc, *(2 ** (depth - 1).bit_length() - 1 for depth in (arch.dram0_depth, arch.dram1_depth)))
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
                 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
-                0x19: self.acc_width - 1}
+                0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255}
         if register in (0, 4):
             window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
             bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
-        elif register >= 0x18 and not self.exact:
+        elif register in (0x18, 0x19) and not self.exact:
             bad = value != self.p
         else:
             bad = value > most[register]
@@ -146,12 +158,16 @@ class SlowMachine:
             raise Refused(min(found), self.pc)
         self.pc = (self.pc + 1) % 2 ** 32
         {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
-         6: self.simd_loop, 15: self.configure}[ins.opcode](ins)
+         6: self.simd_loop, 7: self.load_scale, 15: self.configure}[ins.opcode](ins)
 
     def enter(self, value: int) -> int:
+        if self.int8:
+            return value
         return clip(value * 2 ** self.config[0x18], self.acc_width) if self.exact else value
 
     def leave(self, value: int) -> int:
+        if self.int8:
+            return clip(value, 8)
         return clip(rounded(value, self.config[0x19]), self.w) if self.exact else value
 
     def put(self, address: int, lane: int, value: int, accumulate: int) -> None:
@@ -168,9 +184,12 @@ class SlowMachine:
         for near, far in self.pairs(ins):
             inputs = [0] * len(lanes) if ins.flags & 2 else list(self.local[near])
             for column in lanes:
-                y = self.enter(self.weights[0][column])
+                y = 0 if self.int8 else self.enter(self.weights[0][column])
                 for lane in lanes:
                     product = inputs[lane] * self.weights[1 + lane][column]
+                    if self.int8:
+                        zero = 0 if ins.flags & 2 else signed_byte(self.config[0x1A])
+                        product = (inputs[lane] - zero) * max(self.weights[1 + lane][column], -127)
                     y = y + product if self.exact else clip(rounded(product + y * 2 ** self.p, self.p), self.w)
                 self.put(far, column, y, ins.flags & 1)
 
@@ -180,14 +199,33 @@ class SlowMachine:
         for near, far in self.pairs(ins):
             for lane in lanes:
                 if flow in (12, 14):
-                    value = self.leave(self.acc[far][lane])
-                    self.local[near][lane] = max(0, value) if flow == 14 else value
+                    self.local[near][lane] = self.moved_out(self.acc[far][lane], lane, relu=flow == 14)
                 elif flow in (13, 15):
-                    self.put(far, lane, self.enter(self.local[near][lane]), flow == 15)
+                    self.put(far, lane, self.moved_in(self.local[near][lane]), flow == 15)
                 else:
                     port = flow // 2
                     at = self.config[4 * port] * 65536 + far * self.arch.vector_bytes + lane * scalar
                     self.move_scalar(self.dram[port], at, near, lane, to_dram=bool(flow & 1))
+
+    def moved_in(self, value: int) -> int:
+        if self.int8:
+            return (value - signed_byte(self.config[0x1B])) * self.config[0x1C]
+        return self.enter(value)
+
+    def moved_out(self, value: int, lane: int, *, relu: bool) -> int:
+        if not self.int8:
+            return max(0, self.leave(value)) if relu else self.leave(value)
+        multiplier, bias = self.scale[lane]
+        zero = signed_byte(self.config[0x1D])
+        result = clip(rounded(clip(value + bias, 25) * multiplier, self.config[0x19]) + zero, 8)
+        return max(result, zero) if relu else result
+
+    def load_scale(self, ins: Instruction) -> None:
+        near, stride = self.isa.address(0, ins.operand0)
+        for lane in range(self.arch.array_size):
+            code = bytes(self.local[near + k * stride][lane] % 256 for k in range(7))
+            self.scale[lane] = (int.from_bytes(code[:3], "little") % 2 ** 17,
+                                int.from_bytes(code[3:], "little", signed=True))
 
     def move_scalar(self, dram: dict[int, int], at: int, near: int, lane: int, *, to_dram: bool) -> None:
         scalar = self.arch.number.scalar_bytes

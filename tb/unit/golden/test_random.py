@@ -10,6 +10,7 @@ from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, Instruction, Isa, Opcode
+from weft.hw.contract.numbers import Int8
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
 from weft.tb.unit.golden.machines import MACHINES
 from weft.tb.unit.golden.slow_machine import Refused, SlowMachine
@@ -40,6 +41,9 @@ def assert_same_state(fast: Machine, slow: SlowMachine) -> None:
     assert fast.weights.tolist() == slow.weights
     assert fast.simd_registers.tolist() == slow.simd_registers
     assert fast.luts.tolist() == slow.luts
+    if isinstance(fast.arch.numbers, Int8):
+        multipliers, biases = fast.arch.numbers.scales(fast.scales)
+        assert list(zip(multipliers.tolist(), biases.tolist(), strict=True)) == slow.scale
     assert fast.program_counter == slow.pc
     for port, dram in enumerate((fast.dram0, fast.dram1)):
         assert stored_bytes(dram) == {address: byte for address, byte in slow.dram[port].items() if byte}
@@ -95,10 +99,13 @@ def test_random_bits_are_judged_like_the_slow_machine(name: str) -> None:
 
 
 def test_random_programs_use_every_instruction_and_repeat_for_a_seed() -> None:
-    arch = MACHINES["eight_lanes_lut"]
-    program = random_program(arch, 5, 400)
-    assert {instruction.opcode for instruction in program} == set(Opcode)
-    assert program == random_program(arch, 5, 400)
+    for name in ("eight_lanes_lut", "int8_lut_narrow_accumulators"):
+        arch = MACHINES[name]
+        program = random_program(arch, 5, 400)
+        assert {instruction.opcode for instruction in program} == set(Isa(arch).opcodes())
+        assert program == random_program(arch, 5, 400)
+    both_kinds = {opcode for arch in MACHINES.values() for opcode in Isa(arch).opcodes()}
+    assert both_kinds == set(Opcode)
     assert program != random_program(arch, 6, 400)
 
 

@@ -1,0 +1,128 @@
+"""QuantizeLinear and DequantizeLinear -> a graph of real numbers, in which a node FakeQuantize rounds.
+
+FakeQuantize(x) with ``scale`` and ``zero`` is what DequantizeLinear gives of QuantizeLinear(x): real numbers that a
+signed byte can hold. Nothing that computes is folded over it. Tensors of bytes become the real numbers that they mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from weft.compiler.errors import ON_HOST, CompileError, refuse_node
+from weft.compiler.frontend.check_quantizers import BYTES, DEQUANTIZE, QUANTISE_AGAIN, QUANTIZE, check_parameters
+from weft.compiler.frontend.graph import Graph, Node
+from weft.runtime.scales import SHIFTS, TensorScale
+
+FAKE_QUANTIZE = "FakeQuantize"
+
+MOVES = frozenset({"Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "Split",
+                   "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+"""Operators that give bytes of the scale that they read."""
+
+
+def has_quantizers(graph: Graph) -> bool:
+    return any(node.op in (QUANTIZE, DEQUANTIZE) for node in graph.nodes)
+
+
+def with_fake_quantizers(graph: Graph) -> Graph:
+    """The same network without QuantizeLinear and DequantizeLinear. Raises CompileError for one whose scale is not
+    known or not of the whole tensor, and for what computes on bytes."""
+    return _Reader(graph).read() if has_quantizers(graph) else graph
+
+
+class _Reader:
+    """``scales`` of tensors of bytes so far, in the graph's order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers = graph.consumers()
+        self.scales: dict[str, TensorScale] = {}
+
+    def read(self) -> Graph:
+        inputs = []
+        for port in self.graph.inputs:
+            found = self._of_input(port.tensor) if port.type in BYTES else None
+            if found is not None:
+                self.scales[port.tensor] = found
+            inputs.append(dataclasses.replace(port, quantized=found))
+        nodes = [self._node(node) for node in self.graph.nodes]
+        outputs = [dataclasses.replace(port, quantized=self.scales.get(port.tensor)) for port in self.graph.outputs]
+        types = {name: kind for name, kind in self.graph.types.items() if name not in self.scales}
+        return self.graph.replace(inputs=tuple(inputs), outputs=tuple(outputs), types=types).with_nodes(nodes)
+
+    def _of_input(self, name: str) -> TensorScale | None:
+        """What an input's bytes mean, by the first DequantizeLinear that they come to; None where none does."""
+        for reader in self.consumers.get(name, []):
+            if reader.op == DEQUANTIZE and reader.input(0) == name:
+                return self._scale(reader)
+            if reader.op in MOVES:
+                found = self._of_input(reader.output)
+                if found is not None:
+                    return found
+        return None
+
+    def _node(self, node: Node) -> Node:
+        if node.op == QUANTIZE:
+            scale = self._scale(node)
+            self.scales[node.output] = scale
+            return Node(node.name, FAKE_QUANTIZE, node.inputs[:1], node.outputs, scale._asdict())
+        if node.op == DEQUANTIZE:
+            return self._dequantised(node)
+        read = {name: self.scales[name] for name in node.inputs if name in self.scales}
+        if not read:
+            return node
+        if node.op not in MOVES:
+            raise refuse_node(node, f"input {next(iter(read))!r}", "bytes of a quantised tensor", "real numbers; only "
+                              f"{', '.join(sorted(MOVES))} take bytes", "put DequantizeLinear in front of it")
+        if len(set(read.values())) > 1:
+            raise refuse_node(node, "scales of its inputs", ", ".join(f"{entry.scale:.6g}" for entry in read.values()),
+                              "one scale and zero point", "put DequantizeLinear in front of it")
+        self.scales |= dict.fromkeys(filter(None, node.outputs), next(iter(read.values())))
+        return node
+
+    def _dequantised(self, node: Node) -> Node:
+        source, scale = node.input(0), self._scale(node)
+        if source not in self.scales:
+            raise refuse_node(node, f"input {source!r}", f"{self.graph.type(source)} that no QuantizeLinear made",
+                              "bytes of QuantizeLinear, or constants",
+                              f"quantise it with QuantizeLinear of constant scales, or {ON_HOST}")
+        if self.scales[source] != scale:
+            found, made = scale, self.scales[source]
+            raise refuse_node(node, "scale and zero point", f"{found.scale:.6g}, {found.zero}",
+                              f"those of its input {source!r}: {made.scale:.6g}, {made.zero}", QUANTISE_AGAIN)
+        return Node(node.name, "Identity", (source,), node.outputs)
+
+    def _scale(self, node: Node) -> TensorScale:
+        """Scale and zero point of the whole tensor, the zero point as a signed byte."""
+        check_parameters(node, self.graph.constants, node.input(0), node.input(1), node.input(2), 0)
+        scale = self._constant(node, 1, "scale")
+        zero = self._constant(node, 2, "zero point") if node.input(2) else np.zeros(1, np.uint8)
+        kind = str(zero.dtype)
+        if node.op == QUANTIZE and not node.input(2):
+            kind = self.graph.type(node.output)
+        elif node.op == DEQUANTIZE and not node.input(2):
+            kind = self.graph.type(node.input(0))
+        if kind not in BYTES:
+            raise refuse_node(node, f"type of {node.input(0)!r}", kind, " or ".join(BYTES), QUANTISE_AGAIN)
+        if scale.size != 1:
+            raise refuse_node(node, f"scale {node.input(1)!r}", f"{scale.size} numbers", "one for the tensor: only "
+                              "constants may have one a channel", "quantise activations per tensor")
+        return TensorScale(float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]) - SHIFTS[kind])
+
+    def _constant(self, node: Node, number: int, what: str) -> np.ndarray:
+        name = node.input(number)
+        if not self.graph.is_constant(name):
+            raise _computed(node, f"{what} {name!r}")
+        return self.graph.constants[name]
+
+
+def _computed(node: Node, detail: str) -> CompileError:
+    return refuse_node(node, detail, "a tensor computed at run time", "a constant",
+                       f"quantise the model with static ranges, or {ON_HOST}")
+
+
+def scale_of(node: Node) -> TensorScale:
+    """Of a node FakeQuantize."""
+    return TensorScale(node.attributes["scale"], node.attributes["zero"])

@@ -1,0 +1,136 @@
+"""Pass for machines of eight-bit numbers: a FakeQuantize becomes the scale of the tensor before it.
+
+What is rounded twice in the same way is rounded once. Where a tensor has a scale already and another is wanted a copy
+of it is made: an Enlarge that repeats nothing. Maxima, copies and views keep the scale that they read, so a scale
+wanted of them is wanted of their input. Tensors that lie in one share its scale.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
+from weft.compiler.passes.functions import FUNCTION, of_steps
+from weft.compiler.passes.quantization import Quantization
+from weft.runtime.scales import TensorScale
+
+KEEPS_SCALE = frozenset({"MaxPool", "Enlarge", "View"})
+COPY = {"factors": (1, 1)}
+"""Of an Enlarge that repeats nothing."""
+
+
+def settle_quantizers(graph: Graph) -> tuple[Graph, Quantization]:
+    """The graph without FakeQuantize, and the scales that its tensors keep."""
+    return _Settler(graph).run()
+
+
+def only_copies(graph: Graph, node: Node) -> bool:
+    """Whether a node is a convolution each of whose results is one of its inputs."""
+    if node.op != "Conv" or any(node.attributes["pads"]):
+        return False
+    weights = graph.constants[node.input(1)].reshape(len(graph.constants[node.input(1)]), -1)
+    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all()
+                and not graph.constants[node.input(2)].any())
+
+
+@dataclass
+class _Settler:
+    """``scales`` of tensors, ``names``: what a tensor is called now; ``makers`` of the nodes so far."""
+
+    graph: Graph
+    scales: dict[str, TensorScale] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    makers: dict[str, Node] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def run(self) -> tuple[Graph, Quantization]:
+        self.shapes = dict(self.graph.shapes)
+        self.readers = self.graph.consumers()
+        self.scales = {port.tensor: port.quantized for port in self.graph.inputs if port.quantized is not None}
+        for node in self.graph.nodes:
+            node = node.replace(inputs=tuple(self.names.get(name, name) for name in node.inputs))
+            if node.op == FAKE_QUANTIZE:
+                self._settle(node)
+            else:
+                self.makers[node.output] = node
+                self._inherit(node)
+        nodes = [made for node in self.makers.values() for made in self._with_copies(node)]
+        nodes = [made for node in nodes for made in self._limited(node)]
+        outputs = tuple(dataclasses.replace(port, tensor=self.names.get(port.tensor, port.tensor))
+                        for port in self.graph.outputs)
+        graph = self.graph.replace(outputs=outputs, shapes=self.shapes).with_nodes(nodes, self.constants)
+        return graph, Quantization(self.scales)
+
+    def _inherit(self, node: Node) -> None:
+        source = node.input(0)
+        if source in self.scales and (node.op in KEEPS_SCALE or only_copies(self.graph, node)):
+            self.scales[node.output] = self.scales[source]
+
+    def _settle(self, node: Node) -> None:
+        source, wanted = node.input(0), scale_of(node)
+        if source not in self.scales:
+            self._claim(source, wanted)
+        if self.scales.get(source) == wanted:
+            self.names[node.output] = source
+        else:
+            self.makers[node.output] = node.replace(op="Enlarge", attributes=COPY)
+            self.scales[node.output] = wanted
+
+    def _claim(self, name: str, wanted: TensorScale) -> bool:
+        """Gives a tensor, and those that it has its numbers from, a scale; False where one of these has another, or
+        has other readers."""
+        maker = self.makers.get(name)
+        if maker is not None and maker.op in KEEPS_SCALE:
+            source = maker.input(0)
+            free = source not in self.scales and len(self.readers.get(source, [])) == 1
+            if self.scales.get(source) != wanted and not (free and self._claim(source, wanted)):
+                return False
+        if maker is not None and maker.op == "Assemble":
+            for part in maker.inputs:
+                if part not in self.scales:
+                    self._claim(part, wanted)
+        self.scales[name] = wanted
+        return True
+
+    def _with_copies(self, node: Node) -> list[Node]:
+        """Parts of an assembled tensor that have another scale than it are copied into it."""
+        if node.op != "Assemble":
+            return [node]
+        whole = self.scales.get(node.output)
+        found = {self.scales.get(part) for part in node.inputs}
+        if whole is None and len(found) == 1 and None not in found:
+            self.scales[node.output] = found.pop()  # type: ignore[assignment]
+            return [node]
+        nodes, parts = [], []
+        for part in node.inputs:
+            if self.scales.get(part, whole) == whole:
+                parts.append(part)
+                continue
+            copy = f"{node.output}/{part}"
+            nodes.append(Node(node.name, "Enlarge", (part,), (copy,), COPY, node.origin))
+            self.shapes[copy] = self.shapes[part]
+            if whole is not None:
+                self.scales[copy] = whole
+            parts.append(copy)
+        return [*nodes, node.replace(inputs=tuple(parts))]
+
+    def _limited(self, node: Node) -> list[Node]:
+        """A Clip from 0 is a Relu whose result's scale ends where it does; where that scale goes further, and is the
+        file's, a function limits it."""
+        scale = self.scales.get(node.output)
+        if node.op != "Clip" or scale is None:
+            return [node]
+        most = float({**self.graph.constants, **self.constants}[node.input(2)])
+        positive = node.replace(op="Relu", inputs=node.inputs[:1])
+        if scale.high <= most + scale.scale / 2:
+            return [positive]
+        name = f"{node.output}/positive"
+        self.shapes[name], self.scales[name] = self.shapes[node.output], scale
+        steps = (("Min", (0, most), ()),)
+        return [positive.replace(outputs=(name,)), Node(node.name, FUNCTION, (name,), node.outputs,
+                                                        dict(of_steps(steps, "keeps_zero")), node.origin)]

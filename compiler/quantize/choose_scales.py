@@ -1,0 +1,196 @@
+"""Scales from ranges and from what the file says: a scale and a zero point for every Var, then the numbers of every
+layer (``scales.py``).
+
+Weights have a scale for each output channel. Those that are whole multiples of a scale already, as in a quantised file,
+an average or a copy, keep it exactly: of all such scales the finest that the accumulators have room for, since biases
+are rounded to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup
+from weft.compiler.passes.functions import value_table
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.quantize.calibrate import Calibration, Range
+from weft.compiler.quantize.scales import MOST_WEIGHT, MULTIPLIER_WIDTH, Enter, LayerScales, Scales
+from weft.compiler.quantize.tables import function_of
+from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
+
+STEPS = HIGHEST - LOWEST
+"""The largest difference of two bytes."""
+
+MOST_SUM = 1 << 24
+"""What leaves the accumulators saturates here before it is multiplied."""
+
+MOST_BIAS = MOST_SUM // 2
+MOST_SHIFT = 42
+NEAR = 1e-4
+"""So near a whole number of steps a weight counts as that number: single precision cannot tell."""
+
+FIRST_WEIGHTS = 24
+"""So many weights of a channel tell for most scales that they do not fit."""
+
+COPY_STEP = 2.0 ** -8
+"""Of the output's step: what a channel without weights rounds its bias to."""
+
+
+def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration,
+                  quantization: Quantization) -> Scales:
+    """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw."""
+    scales = _var_scales(layers, graph, calibration.ranges, quantization.tensors)
+    tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
+                                        scales[layer.core.input.root], scales[layer.output.root], graph.opset)
+              for layer in layers if layer.lookup is not None}
+    return Scales(scales, tuple(_layer_scales(layer, graph.constants, scales) for layer in layers), tables)
+
+
+# -- Vars --------------------------------------------------------------------------------------------------------------
+def tensor_scale(low: float, high: float) -> TensorScale:
+    """The scale that holds low..high and 0."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = float(np.float32((high - low) / STEPS))
+    if not scale > np.finfo(np.float32).tiny:
+        return TensorScale(1.0, 0)
+    return TensorScale(scale, int(np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST)))
+
+
+def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Range],
+                given: Mapping[str, TensorScale]) -> dict[str, TensorScale]:
+    """Vars that copy each other's bytes have one scale."""
+    roots = list(dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs)))
+    group = {root: root for root in roots}
+    found: dict[str, TensorScale] = {}
+    for layer in layers:
+        for var in (*layer.inputs, *layer.outputs):
+            if var.name in given:
+                found.setdefault(var.root, given[var.name])
+
+    def leader(root: str) -> str:
+        while group[root] != root:
+            root = group[root]
+        return root
+
+    for source, target in _copied(layers, graph.constants):
+        first, second = leader(source), leader(target)
+        scales = {found[entry] for entry in (first, second) if entry in found}
+        if first != second and len(scales) < 2:
+            group[second] = first
+            found.update(dict.fromkeys((first, second), scales.pop()) if scales else {})
+    members: dict[str, list[str]] = {}
+    for root in roots:
+        members.setdefault(leader(root), []).append(root)
+    for first, names in members.items():
+        if first not in found:
+            found[first] = tensor_scale(min(ranges[name].low for name in names),
+                                        max(ranges[name].high for name in names))
+    return {root: found[leader(root)] for root in roots}
+
+
+def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
+    """Pairs of Vars of which the second has no other numbers than the first; maxima, which must have its scale, come
+    before what may."""
+    plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
+    copies = [layer for layer in layers if isinstance(layer.core, Convolution) and len(layer.operations) == 2
+              and _only_copies(layer.core, constants)]
+    for layer in (*(entry for entry in layers if entry.pool is not None), *plain, *copies):
+        yield layer.core.input.root, layer.output.root
+
+
+def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
+    weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
+    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale]) -> LayerScales:
+    channels = layer.output.channels
+    if layer.pool is not None or layer.lookup is not None:
+        return LayerScales(0, np.ones(channels), (Enter(0, 1),), 0, np.ones(channels, np.int64),
+                           np.zeros(channels, np.int64), (0,) * len(layer.outputs))
+    out = scales[layer.output.root]
+    leave_zeros = tuple(scales[var.root].zero for var in layer.outputs)
+    if isinstance(layer.core, Convolution):
+        weights, bias = constants[layer.core.weights].astype(np.float64), constants[layer.core.bias].astype(np.float64)
+        source = scales[layer.core.input.root]
+        own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale)
+        shift, multipliers = _leaving(source.scale * own / out.scale)
+        biases = np.clip(np.rint(bias / (source.scale * own)), -MOST_BIAS, MOST_BIAS).astype(np.int64)
+        return LayerScales(source.zero, own, (), shift, multipliers, biases, leave_zeros)
+    entering = [scales[var.root] for var in layer.inputs]
+    factors, step = _factors([entry.scale for entry in entering])
+    shift, multipliers = _leaving(np.full(channels, step / out.scale))
+    enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(entering, factors, strict=True))
+    return LayerScales(0, np.ones(channels), enters, shift, multipliers, np.zeros(channels, np.int64), leave_zeros)
+
+
+def _leaving(ratios: np.ndarray) -> tuple[int, np.ndarray]:
+    """Steps of the output in one of the accumulators, by channel -> the shift, and multipliers / 2**shift."""
+    largest = float(ratios.max())
+    shift = min(max(MULTIPLIER_WIDTH - 1 - math.floor(math.log2(largest)), 0), MOST_SHIFT)
+    if round(largest * 2.0 ** shift) >= 1 << MULTIPLIER_WIDTH:
+        shift = max(shift - 1, 0)
+    multipliers = np.rint(ratios * 2.0 ** shift).astype(np.int64)
+    return shift, np.minimum(multipliers, (1 << MULTIPLIER_WIDTH) - 1)
+
+
+def _factors(scales: Sequence[float]) -> tuple[list[int], float]:
+    """A whole factor for each scale, and the real number of one step of their sum: as large as the sum has room for,
+    and of these the ones whose ratios come nearest to those of the scales."""
+    if len(scales) == 1:
+        return [1], scales[0]
+    ratios = np.array(scales) / max(scales)
+    most = MOST_SUM // (STEPS * len(scales))
+    largest = 1 << (most.bit_length() - 1)
+    candidates = np.arange(largest, largest // 2, -1)
+    factors = np.rint(candidates[:, None] * ratios)
+    errors = np.abs(factors / candidates[:, None] - ratios).max(1)
+    best = int(errors.argmin())
+    return factors[best].astype(int).tolist(), max(scales) / float(candidates[best])
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float) -> np.ndarray:
+    """The scale of every channel of ``weights`` [channels, n]: exact where they are multiples of one, else the largest
+    weight is 127 steps. ``bias`` fits, and no sum saturates that would not do so in the output as well. ``source`` and
+    ``output`` are the scales of what is read and made."""
+    magnitude, total = np.abs(weights).max(1), np.abs(weights).sum(1)
+    reach = STEPS * total + np.abs(bias) / source  # of sums, in units of a weight's scale
+    seen = np.minimum(reach, STEPS * output / source)
+    least = np.maximum(seen / MOST_SUM, np.abs(bias) / (source * MOST_BIAS))
+    found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
+        COPY_STEP * output / source, least))
+    open_ones = np.flatnonzero(magnitude > 0)
+    for steps in range(MOST_WEIGHT, 0, -1):
+        wanted = magnitude[open_ones] / steps
+        fits = open_ones[wanted >= least[open_ones]]
+        for count in (FIRST_WEIGHTS, weights.shape[1]):
+            multiples = weights[fits, :count] * (steps / magnitude[fits, None])
+            fits = fits[(np.abs(multiples - np.rint(multiples)) < NEAR).all(1)]
+        found[fits] = magnitude[fits] / steps
+        open_ones = np.setdiff1d(open_ones, fits, assume_unique=True)
+        if not len(open_ones):
+            break
+    return found
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+def _table(layer: str, lookup: Lookup, seen: Range, source: TensorScale, output: TensorScale,
+           opset: int) -> tuple[int, ...]:
+    """The function's value for every byte. Raises CompileError where it is not finite."""
+    arguments = source.dequantize(np.arange(LOWEST, HIGHEST + 1))
+    domain = value_table(lookup.function, dict(lookup.attributes)).domain
+    if domain is not None:
+        arguments = np.clip(arguments, *domain(seen.low, seen.high))
+    values = function_of(lookup, opset)(arguments)
+    if not np.isfinite(values).all():
+        raise refuse(f"node {layer!r}, a function by value table, range of its input",
+                     f"{arguments.min():.6g}..{arguments.max():.6g}", "a range in which it is finite",
+                     "calibrate with inputs that keep it there")
+    return tuple(output.quantize(values).tolist())

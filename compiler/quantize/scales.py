@@ -1,0 +1,116 @@
+"""Scales: what the points are to fixed point, for a machine of eight-bit numbers.
+
+A Var holds bytes (``TensorScale``). A layer's accumulators hold whole numbers of a scale of their own for each channel;
+they leave as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + zero``, saturated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.layers.hir import Convolution, Layer, Minimum
+from weft.compiler.lir import NO_SETTINGS, Settings
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
+from weft.hw.contract.arch import Arch
+from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
+
+MOST_WEIGHT = 127
+"""Weights are symmetric: -127..127, and 0 is 0."""
+
+MULTIPLIER_WIDTH = 17
+"""Bits of a multiplier or a factor, unsigned."""
+
+
+class Enter(NamedTuple):
+    """What moves into the accumulators is (byte - ``zero``) * ``factor``."""
+
+    zero: int
+    factor: int
+
+
+@dataclass(frozen=True)
+class LayerScales:
+    """Numbers of one layer; arrays have an entry for each output channel.
+
+    ``activation_zero``: what MatMul takes off every activation. ``weight_scales``: reals; of a layer without weights
+    all 1. ``enters``: of a load core, then of every Add, in order. ``shift``: 0..42, of all that leaves.
+    ``multipliers``: int64 in 0..2**17 - 1. ``biases``: int64 that fit 32 signed bits. ``leave_zeros``: for each output
+    of the layer. A max pool and a lookup take bytes as they are: factor 1, multipliers 1, no shift, every zero 0.
+    """
+
+    activation_zero: int
+    weight_scales: np.ndarray
+    enters: tuple[Enter, ...]
+    shift: int
+    multipliers: np.ndarray
+    biases: np.ndarray
+    leave_zeros: tuple[int, ...]
+
+    @property
+    def scaled(self) -> bool:
+        """Whether what leaves is anything else than the accumulators, saturated."""
+        return bool(self.shift or any(self.leave_zeros) or (self.multipliers != 1).any() or self.biases.any())
+
+    @property
+    def ways(self) -> Ways:
+        enters = [Settings.of(enter_zero=enter.zero, enter_factor=enter.factor) for enter in self.enters]
+        return Ways(mat_mul=Settings.of(activation_zero=self.activation_zero),
+                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]),
+                    leaves=tuple(Settings.of(leave_shift=self.shift, leave_zero=zero) for zero in self.leave_zeros),
+                    simd=(NO_SETTINGS,) * len(self.leave_zeros), operand=NO_SETTINGS)
+
+    def weights(self, values: np.ndarray) -> np.ndarray:
+        """A layer's weights [out, ...] as whole numbers in -127..127, int64."""
+        scales = self.weight_scales.reshape(-1, *(1,) * (values.ndim - 1))
+        return np.clip(np.rint(values.astype(np.float64) / scales), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Scales(Numbers):
+    """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
+    every byte from -128 to 127."""
+
+    vars: Mapping[str, TensorScale]
+    layers: tuple[LayerScales, ...]
+    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def check_limits(self, layers: Sequence[Layer]) -> None:
+        """Upper limits of results are the ends of their scales. Raises CompileError where one is not."""
+        for layer in layers:
+            for limit in (operation.value for operation in layer.operations if isinstance(operation, Minimum)):
+                end, step = self.vars[layer.output.root].high, self.vars[layer.output.root].scale
+                if end > limit + step:
+                    raise refuse(f"node {layer.name!r}, upper limit {limit:g}", f"a scale that goes to {end:.6g}, for "
+                                 "the result lies in one tensor with others", "a scale that ends at the limit",
+                                 "choose an architecture with data_type FP16BP8, or put an operator between them")
+
+    def tensor(self, root: str, arch: Arch) -> TensorScale:
+        return self.vars[root]
+
+    def ways(self, number: int) -> Ways:
+        return self.layers[number].ways
+
+    def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        own = self.layers[number]
+        weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
+        tables = (tuple(range(LOWEST, HIGHEST + 1)), self.tables[layer.output.name]) if layer.lookup else ()
+        return LayerIntegers(weights, own.biases, layer.core.group, tables=tables, multipliers=own.multipliers)
+
+    def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
+        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.shift}
+
+    def text(self) -> str:
+        lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
+        for number, layer in enumerate(self.layers):
+            enters = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.enters)
+            lines.append(f"layer {number}: activation_zero {layer.activation_zero} enters {enters or 'none'} "
+                         f"shift {layer.shift} leave_zeros {list(layer.leave_zeros)}")
+            lines.append(f"  multipliers {layer.multipliers.tolist()}")
+            lines.append(f"  biases {layer.biases.tolist()}")
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,116 @@
+"""Bytes with scales, ``data_type`` = ``INT8``: sums are exact, a scalar's meaning is (scalar - zero) x scale.
+
+The scale is nowhere in the machine: what leaves the accumulators is multiplied, lane by lane, by the ratio of scales.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.hw.contract.errors import ArchError
+from weft.hw.contract.numbers.base import Entering, Leaving, NumberSystem
+from weft.hw.contract.numerics import (
+    DataType,
+    Integers,
+    maximum,
+    multiply_exact,
+    round_half_even,
+    saturate,
+)
+
+ACCUMULATOR_WIDTHS = range(24, 33)
+ACTIVATION_WIDTH = 9
+"""Bits of an activation minus its zero point."""
+LARGEST_WEIGHT = 127
+"""In magnitude: a weight of -128 counts as -127, so that two products fit one DSP block."""
+SCALED_WIDTH = 25
+"""Bits to which an accumulator with its bias saturates before it is multiplied: the wide port of a DSP block."""
+MULTIPLIER_WIDTH = 17
+"""Bits of a multiplier, unsigned: with a sign 18, the narrow port of a DSP block."""
+BIAS_WIDTH = 32
+MOST_LEAVE_SHIFT = SCALED_WIDTH + MULTIPLIER_WIDTH
+MULTIPLIER_BYTES = 3
+BIAS_BYTES = BIAS_WIDTH // 8
+SCALE_VECTORS = MULTIPLIER_BYTES + BIAS_BYTES
+"""Vectors of a LoadScale: a lane's bytes are its multiplier and its bias, little-endian. The multiplier's bits above
+``MULTIPLIER_WIDTH`` count for nothing."""
+
+
+class Int8(NumberSystem):
+    """Moves multiply; the SIMD unit works on bytes as they are; the weights' bias row counts for nothing."""
+
+    name, code = "int8", 0
+    has_points, has_scales, order_matters = False, True, False
+    bias_cycles = 2
+
+    @staticmethod
+    def default_accumulator_width(scalar: DataType) -> int:
+        return ACCUMULATOR_WIDTHS[-1]
+
+    def check(self) -> None:
+        if self.accumulator_width not in ACCUMULATOR_WIDTHS:
+            raise ArchError("accumulator_width", self.accumulator_width,
+                            f"{ACCUMULATOR_WIDTHS[0]}..{ACCUMULATOR_WIDTHS[-1]} with data_type {self.scalar.name}",
+                            f"leave accumulator_width out for {ACCUMULATOR_WIDTHS[-1]}")
+
+    @property
+    def fixed_shift(self) -> int | None:
+        return None
+
+    # -- widths ----------------------------------------------------------------------------------------------------
+    def row_sum_width(self, row: int) -> int:
+        return ACTIVATION_WIDTH + LARGEST_WEIGHT.bit_length() + row.bit_length()
+
+    def partial_sum_width(self, lanes: int) -> int:
+        return self.row_sum_width(lanes - 1)
+
+    # -- in and out of the accumulators ----------------------------------------------------------------------------
+    def enter(self, scalars: Integers, shift: int) -> Integers:
+        return scalars
+
+    def leave(self, values: Integers, shift: int) -> Integers:
+        return saturate(values, self.scalar.width)
+
+    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
+        """None: the end of a byte is the end that its tensor's scale was given."""
+        return np.zeros(np.shape(values), bool)
+
+    def enter_bias(self, bias: Integers, shift: int) -> Integers:
+        return bias * 0
+
+    def activations(self, scalars: Integers, zero: int) -> Integers:
+        return scalars - zero
+
+    def move_in(self, scalars: Integers, entering: Entering) -> Integers:
+        return self.store((scalars - entering.zero) * entering.factor)
+
+    def move_out(self, values: Integers, leaving: Leaving, relu: bool) -> Integers:
+        assert leaving.scales is not None
+        multipliers, biases = self.scales(leaving.scales)
+        product = saturate(values + biases, SCALED_WIDTH) * multipliers
+        scalars = saturate(round_half_even(product, leaving.shift) + leaving.zero, self.scalar.width)
+        return np.maximum(scalars, leaving.zero) if relu else scalars
+
+    def scales(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of a LoadScale [SCALE_VECTORS, lanes], signed as in local memory -> multipliers and biases [lanes]."""
+        digits = 1 << 8 * np.arange(SCALE_VECTORS)
+        multipliers = (vectors[:MULTIPLIER_BYTES] & 0xFF).T @ digits[:MULTIPLIER_BYTES]
+        biases = (vectors[MULTIPLIER_BYTES:] & 0xFF).T @ digits[:BIAS_BYTES]
+        negative = biases > maximum(BIAS_WIDTH)
+        return multipliers & (1 << MULTIPLIER_WIDTH) - 1, biases - (negative.astype(np.int64) << BIAS_WIDTH)
+
+    def scale_vectors(self, multipliers: np.ndarray, biases: np.ndarray) -> np.ndarray:
+        """What :meth:`scales` reads: multipliers and biases [lanes] -> int64 [SCALE_VECTORS, lanes], signed bytes."""
+        digits = [np.asarray(values, np.int64) >> 8 * byte & 0xFF
+                  for values, count in ((multipliers, MULTIPLIER_BYTES), (biases, BIAS_BYTES)) for byte in range(count)]
+        return self.scalar.truncate(np.stack(digits))
+
+    # -- sums of products ------------------------------------------------------------------------------------------
+    def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return multiply_exact(activations, np.maximum(weights, -LARGEST_WEIGHT), ACTIVATION_WIDTH) + bias
+
+    def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
+        return partial_sum + max(weight, -LARGEST_WEIGHT) * activation
+
+    def round_sums(self, sums: np.ndarray) -> np.ndarray:
+        return sums

@@ -1,0 +1,81 @@
+"""How a tensor holds real numbers: at a binary point, or in bytes of a scale around a zero point."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.hw.contract.numerics import DataType
+
+LOWEST, HIGHEST = -128, 127
+"""Of a signed byte."""
+
+SHIFTS = {"int8": 0, "uint8": 128}
+"""What a byte of the user's has more than the signed one that is stored, by numpy's name of its type."""
+
+
+class TensorPoint(NamedTuple):
+    """A real x is round(x * 2**``point``), saturated; ``point`` None: the type's own. ``zero`` is the
+    real 0."""
+
+    number: DataType
+    point: int | None
+
+    @property
+    def zero(self) -> int:
+        return 0
+
+    @property
+    def step(self) -> float:
+        """The real number of one step."""
+        return 2.0 ** -(self.number.point if self.point is None else self.point)
+
+    @property
+    def exponent(self) -> int:
+        """Magnitudes of 2**exponent and more saturate."""
+        return self.number.width - 1 - (self.number.point if self.point is None else self.point)
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        return self.number.quantize(values, self.point)
+
+    def dequantize(self, numbers: np.ndarray) -> np.ndarray:
+        return self.number.dequantize(numbers, self.point)
+
+
+class TensorScale(NamedTuple):
+    """``scale`` > 0 is the real number of one step, ``zero`` in -128..127 the byte that is the real 0."""
+
+    scale: float
+    zero: int
+
+    @property
+    def low(self) -> float:
+        """The lowest real number that it holds."""
+        return (LOWEST - self.zero) * self.scale
+
+    @property
+    def high(self) -> float:
+        """The highest real number that it holds."""
+        return (HIGHEST - self.zero) * self.scale
+
+    @property
+    def step(self) -> float:
+        return self.scale
+
+    @property
+    def exponent(self) -> int:
+        return math.ceil(math.log2(max(self.high, -self.low) + self.scale))
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        """Reals -> signed bytes as int64, saturated, halves to even; in single precision, as onnxruntime divides."""
+        steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
+        return np.clip(steps + self.zero, LOWEST, HIGHEST).astype(np.int64)
+
+    def dequantize(self, numbers: np.ndarray) -> np.ndarray:
+        """Signed bytes -> reals in double precision."""
+        return (np.asarray(numbers, np.float64) - self.zero) * self.scale
+
+
+TensorNumbers = TensorPoint | TensorScale

@@ -1,0 +1,238 @@
+"""Quantised ONNX files: read as the network that they are, compiled for machines of fixed point, refused with a reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.passes.fold import fold_channelwise
+from weft.compiler.passes.index import feed
+from weft.compiler.passes.normalise import normalise
+from weft.compiler.passes.settle_quantizers import settle_quantizers
+from weft.runtime.onnx_engine import run_model
+from weft.tb.compile.quantised_twin import KINDS, SHAPE, small_twin
+from weft.tb.compile.run_model import BASE, check_model, run_float
+
+
+def of_graph(graph: Graph, sample: np.ndarray) -> np.ndarray:
+    """The only output of a graph with one input."""
+    port, = graph.inputs
+    value, = run_model(to_onnx(graph), feed(graph, {port.name: sample})).values()
+    return value
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, np.ndarray]]:
+    """Of ``small_network``, each kind, with samples of its input."""
+    return {kind: small_twin(tmp_path_factory.mktemp("twin"), kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_read_as_what_it_means(kind: str, twins: dict[str, tuple[Path, np.ndarray]]) -> None:
+    """Rounded where the file rounds: the same numbers, but where QOperators round halves of whole numbers."""
+    path, samples = twins[kind]
+    graph = read_model(path)
+    assert not {"QuantizeLinear", "DequantizeLinear", "QLinearConv"} & {node.op for node in graph.nodes}
+    for sample in samples:
+        expected, = run_float(path, {"x": sample[None]}).values()
+        found = of_graph(graph, sample)
+        step = graph.nodes[-2].attributes["scale"] if kind.startswith("operators") else 1e-6
+        assert np.abs(found.reshape(expected.shape) - expected).max() <= 1.5 * step
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_rounding_becomes_the_scale_of_a_tensor(kind: str, twins: dict[str, tuple[Path, np.ndarray]]) -> None:
+    path, _ = twins[kind]
+    canonical = fold_channelwise(normalise(read_model(path), BASE.array_size))
+    graph, quantization = settle_quantizers(canonical)
+    assert FAKE_QUANTIZE not in {node.op for node in graph.nodes}
+    saved = {node.output for node in graph.nodes if node.op in ("Add", "Sigmoid", "MaxPool", "Assemble")}
+    relus = {node.output for node in graph.nodes if node.op == "Relu"}
+    assert saved | relus <= quantization.tensors.keys() | {
+        node.input(0) for node in graph.nodes if node.op == "Relu" and node.output in quantization.tensors}
+    assert graph.inputs[0].tensor in quantization.tensors
+    assert graph.outputs[0].tensor in quantization.tensors
+
+
+@pytest.mark.parametrize("kind", ["qdq", "operators of unsigned bytes"])
+def test_machines_of_fixed_point_compute_it_in_real_numbers(kind: str,
+                                                            twins: dict[str, tuple[Path, np.ndarray]]) -> None:
+    """Within what eight bits cost; the ReLUs that the quantiser left to the limits of bytes are there."""
+    path, samples = twins[kind]
+    arch = dataclasses.replace(BASE, lut_count=2, lut_depth=256, simd_registers_depth=3)
+    check_model(path, arch, samples, 15)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+class Maker:
+    """x -> QuantizeLinear -> DequantizeLinear -> Conv with quantised weights -> QuantizeLinear -> DequantizeLinear."""
+
+    def __init__(self) -> None:
+        self.opset = 13
+        self.kinds: tuple[int, int] = (TensorProto.FLOAT, TensorProto.FLOAT)
+        self.values: dict[str, np.ndarray] = {
+            "scale": np.array(0.05, np.float32), "zero": np.array(3, np.int8),
+            "weights": np.arange(-54, 54).reshape(2, 6, 3, 3).astype(np.int8),
+            "weight_scales": np.array([0.01, 0.02], np.float32), "weight_zeros": np.zeros(2, np.int8),
+            "bias": np.array([100, -100], np.int32), "bias_scale": np.array(0.0005, np.float32)}
+        self.nodes = [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantise"),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="dequantise"),
+            helper.make_node("DequantizeLinear", ["weights", "weight_scales", "weight_zeros"], ["w"], name="of_weights",
+                             axis=0),
+            helper.make_node("DequantizeLinear", ["bias", "bias_scale"], ["b"], name="of_bias"),
+            helper.make_node("Conv", ["d", "w", "b"], ["c"], name="conv"),
+            helper.make_node("QuantizeLinear", ["c", "scale", "zero"], ["y_q"], name="quantise_y"),
+            helper.make_node("DequantizeLinear", ["y_q", "scale", "zero"], ["y"], name="dequantise_y")]
+
+    def node(self, name: str) -> onnx.NodeProto:
+        return next(node for node in self.nodes if node.name == name)
+
+    def save(self, path: Path) -> Path:
+        graph = helper.make_graph(
+            self.nodes, "made", [helper.make_tensor_value_info("x", self.kinds[0], SHAPE)],
+            [helper.make_tensor_value_info(self.nodes[-1].output[0], self.kinds[1], [None] * 4)],
+            [numpy_helper.from_array(value, name) for name, value in self.values.items()])
+        domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        path.write_bytes(helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString())
+        return path
+
+
+def set_value(name: str, value: np.ndarray) -> Callable[[Maker], None]:
+    return lambda maker: maker.values.update({name: value})
+
+
+def set_axis(axis: int) -> Callable[[Maker], None]:
+    def change(maker: Maker) -> None:
+        maker.values.update(weight_scales=np.full(6, 0.01, np.float32), weight_zeros=np.zeros(6, np.int8))
+        maker.node("of_weights").attribute[0].i = axis
+    return change
+
+
+def drop_input(name: str, count: int) -> Callable[[Maker], None]:
+    def change(maker: Maker) -> None:
+        del maker.node(name).input[count:]
+    return change
+
+
+def blank_scale(maker: Maker) -> None:
+    maker.node("quantise").input[1] = ""
+
+
+def computed_scale(maker: Maker) -> None:
+    maker.nodes.insert(0, helper.make_node("ReduceMax", ["x"], ["most"], name="most", keepdims=0))
+    maker.node("quantise").input[1] = maker.node("dequantise").input[1] = "most"
+
+
+def other_scale(maker: Maker) -> None:
+    maker.values["other"] = np.array(0.06, np.float32)
+    maker.node("dequantise").input[1] = "other"
+
+
+def without_dequantiser(maker: Maker) -> None:
+    maker.nodes.remove(maker.node("dequantise"))
+    maker.nodes.insert(1, helper.make_node("Cast", ["q"], ["d"], name="cast", to=TensorProto.FLOAT))
+
+
+def dynamic(maker: Maker) -> None:
+    maker.nodes[:2] = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], name="dynamic"),
+                       helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], name="dequantise")]
+
+
+def integer_convolution(maker: Maker) -> None:
+    maker.nodes[1:] = [helper.make_node("ConvInteger", ["q", "weights"], ["c"], name="integers"),
+                       helper.make_node("Cast", ["c"], ["y"], name="cast", to=TensorProto.FLOAT)]
+
+
+def operator_without_scales(maker: Maker) -> None:
+    maker.nodes[1:] = [helper.make_node("QLinearAdd", ["q", "scale", "zero", "q"], ["y"], name="sum",
+                                        domain="com.microsoft")]
+    maker.kinds = (TensorProto.FLOAT, TensorProto.INT8)
+
+
+def activations_per_channel(maker: Maker) -> None:
+    maker.values.update(six=np.full(6, 0.05, np.float32), zeros=np.zeros(6, np.int8))
+    for name in ("quantise", "dequantise"):
+        maker.node(name).input[1:] = ["six", "zeros"]
+
+
+def old_opset(maker: Maker) -> None:
+    """Scales per channel came with opset 13."""
+    maker.opset = 10
+
+
+BAD: dict[str, tuple[Callable[[Maker], None], tuple[str, ...]]] = {
+    "scale of zero": (set_value("scale", np.array(0, np.float32)), ("'quantise'", "found 0.0", "above 0")),
+    "negative scale": (set_value("scale", np.array(-1, np.float32)), ("'quantise'", "found -1.0")),
+    "scale that is NaN": (set_value("scale", np.array(np.nan, np.float32)), ("'quantise'", "found nan")),
+    "infinite scale of weights": (set_value("weight_scales", np.array([1, np.inf], np.float32)),
+                                  ("'of_weights'", "found inf")),
+    "no scale": (drop_input("quantise", 1), ("quantise",)),
+    "scale left out": (blank_scale, ("quantise", "input 1")),
+    "computed scale": (computed_scale, ("'quantise'", "run time")),
+    "scale that is another": (other_scale, ("'dequantise'", "0.06, 3", "0.05, 3")),
+    "zero point of a wrong type": (set_value("zero", np.array(3, np.int16)), ("zero point 'zero'", "found int16")),
+    "real zero point": (set_value("zero", np.array(3, np.float32)), ("zero point 'zero'", "found float32")),
+    "zero point of a bias": (lambda maker: (
+        maker.values.update(one=np.array(1, np.int32)), maker.node("of_bias").input.append("one"))[0],
+        ("'of_bias'", "found 1")),
+    "per-axis on the input channels": (set_axis(1), ("'of_weights'", "attribute axis", "found 1", "allowed: 0")),
+    "more scales than channels": (set_value("weight_scales", np.full(3, 0.1, np.float32)), ("'of_weights'",)),
+    "axis that is not there": (set_axis(7), ("'of_weights'",)),
+    "activations per channel": (activations_per_channel, ("6 numbers", "per tensor")),
+    "an operator between that takes no bytes": (without_dequantiser, ("'cast'", "bytes")),
+    "dynamic ranges": (dynamic, ("'dynamic'", "while it runs")),
+    "a convolution of integers": (integer_convolution, ("'integers'", "while it runs")),
+    "an operator without its scales": (operator_without_scales, ("'sum'", "at least 7")),
+    "scales per channel in an old opset": (old_opset, ("axis",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refused_with_what_where_and_the_way_out(case: str, tmp_path: Path) -> None:
+    change, parts = BAD[case]
+    maker = Maker()
+    change(maker)
+    with pytest.raises(CompileError) as error:
+        read_model(maker.save(tmp_path / "model.onnx"))
+    text = str(error.value)
+    assert all(part in text for part in (": found ", "; allowed: ", "; way out: ", *parts)), text
+
+
+def test_nothing_wrong_is_not_refused(tmp_path: Path) -> None:
+    path = Maker().save(tmp_path / "model.onnx")
+    sample = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    expected, = run_float(path, {"x": sample}).values()
+    assert np.array_equal(of_graph(read_model(path), sample).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT8, TensorProto.UINT8])
+def test_inputs_and_outputs_of_bytes(kind: int, tmp_path: Path) -> None:
+    """The graph computes on the numbers that they mean."""
+    maker = Maker()
+    maker.values["zero"] = np.array(3, np.int8 if kind == TensorProto.INT8 else np.uint8)
+    del maker.nodes[0], maker.nodes[-1]
+    maker.node("dequantise").input[0] = "x"
+    maker.kinds = (kind, kind)
+    path = maker.save(tmp_path / "model.onnx")
+    graph = read_model(path)
+    source, output = graph.inputs[0], graph.outputs[0]
+    assert output.quantized is not None
+    assert source.quantized == output.quantized == (np.float32(0.05), 3 if kind == TensorProto.INT8 else -125)
+    info = np.iinfo(source.type)
+    sample = np.random.default_rng(0).integers(info.min, info.max + 1, SHAPE).astype(source.type)
+    expected, = run_float(path, {"x": sample}).values()
+    found = output.quantized.quantize(of_graph(graph, sample)) + (128 if kind == TensorProto.UINT8 else 0)
+    assert np.array_equal(found.reshape(expected.shape), expected)

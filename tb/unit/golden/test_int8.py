@@ -1,0 +1,185 @@
+"""The law of machines of bytes, case by case: what a MatMul, a LoadScale and the ways of a DataMove give."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from weft.golden.check import MachineStop
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import Cause, DataFlow, Instruction, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.numbers import SCALE_VECTORS, Int8
+from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
+
+ARCH = make_arch("INT8", 2, 60, 16, 2, lut_count=1, lut_depth=4)
+RELU = DataFlow.ACCUMULATOR_TO_LOCAL_RELU
+
+
+def machine() -> Machine:
+    return Machine(ARCH)
+
+
+def numbers() -> Int8:
+    assert isinstance(ARCH.numbers, Int8)
+    return ARCH.numbers
+
+
+def with_scales(multipliers: list[int], biases: list[int]) -> Machine:
+    """A machine after a LoadScale of these."""
+    made = machine()
+    to_local(made, numbers().scale_vectors(np.array(multipliers), np.array(biases)).tolist(), 20)
+    return run(made, made.isa.load_scale(20))
+
+
+def moved_out(made: Machine, values: list[int], flow: DataFlow = DataFlow.ACCUMULATOR_TO_LOCAL) -> list[int]:
+    """What accumulator 0 of these values becomes."""
+    to_accumulators(made, [values])
+    run(made, made.isa.data_move(flow, 3, 0, 1))
+    return made.local[3].tolist()
+
+
+def set_registers(made: Machine, **values: int) -> Machine:
+    return run(made, *(made.isa.configure(Register[name.upper()], value) for name, value in values.items()))
+
+
+# -- MatMul --------------------------------------------------------------------------------------------------------
+def test_a_mat_mul_takes_the_zero_point_from_activations_and_no_bias() -> None:
+    made = machine()
+    to_local(made, [[100, 100], [2, 3], [5, -7], [-128, 127]])  # bias, two rows of weights, an activation
+    run(made, made.isa.load_weight(0, 3))
+    set_registers(made, activation_zero=-128)
+    run(made, made.isa.mat_mul(3, 0, 1), made.isa.mat_mul(3, 1, 1, zeroes=True))
+    assert rows(made.accumulators, 0, 1) == [[255 * 5, 255 * -7], [0, 0]]
+    set_registers(made, activation_zero=127)
+    run(made, made.isa.mat_mul(3, 0, 1, accumulate=True))
+    assert rows(made.accumulators, 0) == [[255 * 5 - 255 * 2, 255 * -7 - 255 * 3]]
+
+
+def test_a_weight_of_minus_128_counts_as_minus_127() -> None:
+    made = machine()
+    to_local(made, [[0, 0], [-128, -127], [0, 0], [1, 1]])
+    run(made, made.isa.load_weight(0, 3), made.isa.mat_mul(3, 0, 1))
+    assert rows(made.accumulators, 0) == [[-127, -127]]
+
+
+def test_sums_saturate_at_the_accumulators_width() -> None:
+    made = Machine(ARCH.replace(accumulator_width=24))
+    to_local(made, [[1, -1]])
+    to_accumulators(made, [[(1 << 23) - 2, 2 - (1 << 23)]])
+    set_registers(made, enter_factor=100)
+    run(made, made.isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, 0, 1))
+    assert rows(made.accumulators, 0) == [[(1 << 23) - 1, -(1 << 23)]]
+
+
+# -- ways in and out -----------------------------------------------------------------------------------------------
+def test_a_move_in_takes_the_zero_point_and_multiplies() -> None:
+    made = machine()
+    to_local(made, [[-128, 127]])
+    set_registers(made, enter_zero=127, enter_factor=(1 << 17) - 1)
+    run(made, made.isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1))
+    assert rows(made.accumulators, 0) == [[-255 * ((1 << 17) - 1), 0]]
+
+
+def test_the_factor_is_one_after_reset() -> None:
+    made = machine()
+    to_local(made, [[-128, 127]])
+    run(made, made.isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1))
+    assert rows(made.accumulators, 0) == [[-128, 127]]
+
+
+def test_all_leaves_as_the_zero_point_before_the_first_scale() -> None:
+    made = set_registers(machine(), leave_zero=-5)
+    assert moved_out(made, [12345, -12345]) == [-5, -5]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_move_out_is_bias_saturation_product_rounding_zero_and_saturation(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def any_of(*specials: int, low: int, high: int) -> int:
+        value = int(rng.integers(low, high, endpoint=True)) >> int(rng.integers(0, 32))
+        return value if rng.random() < 0.7 else int(rng.choice(specials))
+
+    def wide() -> int:
+        return any_of(-1 << 31, (1 << 31) - 1, 1 << 24, -1 << 24, 0, low=-1 << 31, high=(1 << 31) - 1)
+
+    multipliers = [any_of(0, 1, 1 << 16, (1 << 17) - 1, low=0, high=(1 << 17) - 1) for _ in range(2)]
+    values, biases = [wide(), wide()], [wide(), wide()]
+    shift, zero = int(rng.integers(0, 43)), int(rng.integers(-128, 128))
+    expected = []
+    for value, bias, multiplier in zip(values, biases, multipliers, strict=True):
+        sum_ = min(max(value + bias, -1 << 24), (1 << 24) - 1)
+        expected.append(min(max(round(Fraction(sum_ * multiplier, 1 << shift)) + zero, -128), 127))
+    made = set_registers(with_scales(multipliers, biases), leave_shift=shift, leave_zero=zero)
+    assert moved_out(made, values) == expected
+    assert moved_out(made, values, RELU) == [max(each, zero) for each in expected]
+
+
+def test_halves_go_to_the_even_scalar_and_the_zero_point_comes_after() -> None:
+    made = set_registers(with_scales([1, 1], [0, 0]), leave_shift=1, leave_zero=1)
+    assert moved_out(made, [1, 3]) == [1, 3]
+    assert moved_out(made, [-1, -3]) == [1, -1]
+
+
+def test_a_scale_s_bytes_are_little_endian_and_bits_above_the_multiplier_count_for_nothing() -> None:
+    made = machine()
+    to_local(made, [[1, -1], [2, -1], [-2, -1], [-4, -1], [-1, -1], [-1, -1], [-1, 127]], 8)
+    run(made, made.isa.load_scale(8))
+    multipliers, biases = numbers().scales(made.scales)
+    assert multipliers.tolist() == [0x201, 0x1FFFF]
+    assert biases.tolist() == [-4, 0x7FFFFFFF]
+
+
+def test_scales_are_read_with_a_stride_and_stay_over_a_soft_reset() -> None:
+    made = machine()
+    vectors = numbers().scale_vectors(np.array([70000, 3]), np.array([-9, 1 << 30]))
+    spread = np.zeros((2 * SCALE_VECTORS, 2), np.int64)
+    spread[::2] = vectors
+    to_local(made, spread.tolist(), 4)
+    run(made, made.isa.load_scale(4, local_stride=2))
+    made.soft_reset()
+    assert made.scales.tolist() == vectors.tolist()
+
+
+def test_later_writes_of_local_memory_do_not_reach_the_scales() -> None:
+    made = with_scales([4, 4], [0, 0])
+    to_local(made, [[0, 0]] * SCALE_VECTORS, 20)
+    assert moved_out(made, [3, 5]) == [12, 20]
+
+
+# -- SIMD ----------------------------------------------------------------------------------------------------------
+def test_simd_works_on_bytes_as_they_are() -> None:
+    """Neither scales nor Configure registers reach it."""
+    made = set_registers(with_scales([7, 7], [9, 9]), leave_shift=3, leave_zero=5, enter_zero=6, enter_factor=100)
+    to_accumulators(made, [[300, -300], [7, -7]])
+    run(made, made.isa.simd(SimdSub(SimdOpcode.MOVE), read=0, write=2),
+        made.isa.simd(SimdSub(SimdOpcode.MOVE, destination=1), read=1),
+        made.isa.simd(SimdSub(SimdOpcode.MULTIPLY, left=0, right=1), read=1, write=3),
+        made.isa.simd(SimdSub(SimdOpcode.INCREMENT), read=1, write=4))
+    assert rows(made.accumulators, 2, 3, 4) == [[127, -128], [49, 49], [8, -6]]
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("instruction", "cause"), [
+    (Instruction(Opcode.CONFIGURE, 0, Register.ENTER_SHIFT, 0), Cause.REGISTER),
+    (Instruction(Opcode.CONFIGURE, 0, Register.LEAVE_SHIFT, 43), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.CONFIGURE, 0, Register.ENTER_FACTOR, 1 << 17), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.CONFIGURE, 0, Register.ACTIVATION_ZERO, 256), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.LOAD_SCALE, 0, 54), Cause.LOCAL_RANGE),
+    (Instruction(Opcode.LOAD_SCALE, 1, 0), Cause.FLAGS),
+    (Instruction(Opcode.LOAD_SCALE, 0, 0, 1), Cause.RESERVED_BITS),
+])
+def test_what_a_machine_of_bytes_refuses(instruction: Instruction, cause: Cause) -> None:
+    made = machine()
+    with pytest.raises(MachineStop) as stop:
+        made.step(instruction)
+    assert stop.value.cause is cause
+
+
+@pytest.mark.parametrize("instruction", [
+    Instruction(Opcode.LOAD_SCALE, 0, 0), Instruction(Opcode.CONFIGURE, 0, Register.LEAVE_ZERO, 0)])
+def test_other_machines_have_no_scales(instruction: Instruction) -> None:
+    with pytest.raises(MachineStop):
+        Machine(make_arch()).step(instruction)
