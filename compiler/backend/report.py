@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import Division
 from weft.compiler.quantize.calibrate import Calibration
