@@ -50,7 +50,7 @@ def test_unknown_architecture(fails: Fails) -> None:
     ("aray_size=8", "architecture key aray_size: found an unknown key; allowed: data_type"),
     ("local_banks=3", "architecture key local_banks: found 3; allowed: a power of two; way out: set local_banks"),
     ("mac_rounding=never", "architecture key mac_rounding: found never; allowed: once or every_step"),
-    ("data_type=INT8", "architecture key data_type: found INT8; allowed: FP<width>BP<point>"),
+    ("data_type=INT7", "architecture key data_type: found INT7; allowed: INT8 or FP<width>BP<point>"),
     ("local_depth", "--set: found local_depth; allowed: KEY=VALUE"),
     ("local_depth=many", "architecture key local_depth: found many; allowed: an integer"),
 ])
