@@ -112,6 +112,7 @@ class RegisterSpec:
     meaning: str
 
 
+@cache
 def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
     """Every Configure register of this machine; rows registers hold rows-1, pitches count vectors."""
     def full(width: int, reset: int, meaning: str) -> RegisterSpec:
