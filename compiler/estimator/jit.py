@@ -55,8 +55,15 @@ class _Kept(FunctionCache):
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a function on numbers and numpy records, called by other kernels alone: what Python would need to
-    call it is left out, a third of the time that compiling takes."""
-    return _compiled(function, no_cpython_wrapper=True)
+    call it is left out, a third of the time that compiling takes. Python calls are refused with a TypeError."""
+    compiled = _compiled(function, no_cpython_wrapper=True)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise TypeError(f"{function.__name__} is a kernel that only kernels call; make it an entry")
+
+    # numba would go on with what it left out, and end the process
+    compiled._insert, compiled._compile_for_args = (lambda *_: None), refuse
+    return compiled
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -124,6 +124,7 @@ class RegisterSpec:
         return stored - (1 << self.width) if self.signed and stored >> self.width - 1 else stored
 
 
+@cache
 def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
     """Every Configure register of this machine; rows registers hold rows-1, pitches count vectors."""
     def full(width: int, reset: int, meaning: str) -> RegisterSpec:

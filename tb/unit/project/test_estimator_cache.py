@@ -35,6 +35,8 @@ def test_constants_share_their_machine_code(tmp_path: Path, monkeypatch: pytest.
 
     assert jit.entry(both)() == 6
     assert len(cast(Any, kernel).signatures) == 1
+    with pytest.raises(TypeError, match="twice is a kernel"):
+        kernel(1)
 
 
 def wait_and_compile(folder: Path) -> int:
