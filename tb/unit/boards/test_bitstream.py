@@ -97,6 +97,23 @@ def test_boards_without_open_tools_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert {name for name, row in rows.items() if row["build"] == "bitstream"} == set(OPEN)
 
 
+@pytest.mark.long
+def test_a_bitstream_is_packed_and_unpacked(tmp_path: Path) -> None:
+    """The same bytes each time; and a damaged bitstream is none."""
+    (tmp_path / "sum.v").write_text("module sum(input clk, input [7:0] a, output reg [15:0] q);\n"
+                                    "  always @(posedge clk) q <= q + a * q[7:0];\nendmodule\n")
+    synthesis.run_yosys("read_verilog sum.v\nsynth_ecp5 -top sum -json ecp5.json\n", tmp_path, "sum")
+    ecp5.nextpnr(tmp_path, ecp5.CHIPS["LFE5U-45F-6"], ["--lpf-allow-unconstrained", "--textcfg", "shell.config"],
+                 lambda line: None)
+    bitstream.pack(tmp_path)
+    first = (tmp_path / "shell.bit").read_bytes()
+    bitstream.pack(tmp_path)
+    assert (tmp_path / "shell.bit").read_bytes() == first
+    (tmp_path / "shell.config").write_text("nonsense")
+    with pytest.raises(WeftError, match="ecppack"):
+        bitstream.pack(tmp_path)
+
+
 # -- the shell ---------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
