@@ -6,6 +6,7 @@ A device is "CPU" or "golden" for the golden machine, "rtl" for the simulated ha
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,27 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from weft.cli.api import Session, compile
+from weft.compiler.errors import CompileError
 from weft.hw.contract.errors import WeftError
 from weft.runtime.devices import GOLDEN, RTL
 from weft.runtime.network import Network
+from weft.runtime.onnx_engine import runner
 
 ARCH = "ultra96"
 """The machine where the caller names none."""
 
 DEVICES = {"CPU": GOLDEN, GOLDEN: GOLDEN, RTL: RTL}
+
+
+def input_names(model: onnx.ModelProto) -> list[str]:
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value.name for value in model.graph.input if value.name not in weights]
+
+
+def by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
+    """Inputs by position, by name, or a lone array."""
+    inputs = [inputs] if isinstance(inputs, np.ndarray) else inputs
+    return dict(inputs if isinstance(inputs, Mapping) else zip(names, inputs, strict=True))
 
 
 class WeftRep(BackendRep):
@@ -33,10 +47,18 @@ class WeftRep(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         given = [tensor.name for tensor in self._session.get_inputs()]
-        if isinstance(inputs, np.ndarray):
-            inputs = [inputs]
-        feeds = inputs if isinstance(inputs, Mapping) else dict(zip(given, inputs, strict=True))
+        feeds = by_name(given, inputs)
         return tuple(self._session.run(self._names, {name: np.asarray(feeds[name]) for name in given}))
+
+
+class HostRep(BackendRep):
+    """A model of which the machine computes nothing: onnxruntime's, wholly."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._names, self._run = input_names(model), runner(model)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return tuple(self._run(by_name(self._names, inputs)).values())
 
 
 class WeftBackend(Backend):
@@ -44,31 +66,35 @@ class WeftBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", arch: Any = ARCH,
-                calibrate: Mapping[str, np.ndarray] | None = None, **kwargs: Any) -> WeftRep:
-        """Compile the model for ``arch`` with ``calibrate`` as its calibration inputs; random ones without. Raises
+                calibrate: Mapping[str, np.ndarray] | None = None, host_alone: bool = True,
+                **kwargs: Any) -> BackendRep:
+        """Compile the model for ``arch`` with ``calibrate`` as its calibration inputs; random ones without. A model
+        that does not compile runs on the host alone, with a warning that says why, where ``host_alone``. Raises
         WeftError, and what ``onnx.checker`` raises."""
         onnx.checker.check_model(model)
         with tempfile.TemporaryDirectory() as folder:
-            report = compile(model, arch, Path(folder), calibrate=calibrate)
+            try:
+                report = compile(model, arch, Path(folder), calibrate=calibrate)
+            except CompileError as error:
+                if not host_alone:
+                    raise
+                warnings.warn(f"nothing of this model runs on the machine: {error}", stacklevel=2)
+                return HostRep(model)
             network = Network.load(report.model_path)
         return WeftRep(network, DEVICES[device], [value.name for value in model.graph.output])
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
         """Compile and run; the inputs serve for calibration too."""
-        weights = {tensor.name for tensor in model.graph.initializer}
-        names = [value.name for value in model.graph.input if value.name not in weights]
-        if isinstance(inputs, np.ndarray):
-            inputs = [inputs]
-        feeds = dict(inputs if isinstance(inputs, Mapping) else zip(names, inputs, strict=True))
+        feeds = by_name(input_names(model), inputs)
         kwargs.setdefault("calibrate", feeds)
         return cls.prepare(model, device, **kwargs).run(feeds)
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether it compiles."""
+        """Whether it compiles, so that the machine computes at least a part."""
         try:
-            cls.prepare(model, device, **kwargs)
+            cls.prepare(model, device, host_alone=False, **kwargs)
         except WeftError:
             return False
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.compiler.errors import ON_HOST, refuse_node
+from weft.compiler.errors import ON_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.build_scaled import SCALED_HANDLERS
 from weft.compiler.layers.builder import (
@@ -38,7 +38,7 @@ from weft.compiler.layers.hir import (
     Save,
 )
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import Arch, presets
 from weft.runtime.scales import TensorScale
 
 
@@ -108,16 +108,26 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
-    arch = builder.arch
-    if arch.lut_count < 2:
-        raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, simd_registers_depth",
-                          f"{arch.lut_count}, {arch.simd_registers_depth}",
-                          "at least 2 (a table of values and one of slopes), at least 3 (what the tables give)",
-                          "choose an architecture with lut_count 2, lut_depth 256, simd_registers_depth 3 or more, or "
-                          f"{ON_HOST}")
+    if builder.arch.lut_count < TABLE_KEYS["lut_count"]:
+        raise _no_tables(builder.arch, node)
     source = node.input(0)
     function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
     return Open(node.name, position, (Load(builder.var(source), "%0"), function))
+
+
+TABLE_KEYS = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
+"""What a machine for functions has: a table of values and one of slopes, their entries, registers for what they
+give."""
+
+
+def _no_tables(arch: Arch, node: Node) -> CompileError:
+    """Names all keys at once, and the presets that have tables."""
+    keys = [f"{key} {getattr(arch, key)}" for key in TABLE_KEYS]
+    having = [name for name in presets() if Arch.load(name).lut_count >= TABLE_KEYS["lut_count"]]
+    return refuse_node(node.replace(op=node.origin or node.op), "architecture keys", ", ".join(keys),
+                       ", ".join(f"{key} at least {least}" for key, least in TABLE_KEYS.items()),
+                       f"compile for {' or '.join(having)}, which have value tables, or give this machine some "
+                       f"({' '.join(f'--set {key}={value}' for key, value in TABLE_KEYS.items())}), or {ON_HOST}")
 
 
 HANDLERS: dict[str, Handler] = {

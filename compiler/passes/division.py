@@ -19,6 +19,7 @@ from weft.runtime.host_part import HostPart
 
 BESIDE = "no multiply-accumulates, beside parts of the host"
 LAST_JOIN = "joins results of the machine, in front of a part of the host"
+JOINED_END = "joins lists of results, or is made of such a list, and no multiply-accumulate follows"
 HOST, MACHINE = "host", "machine"
 
 Attempt = Callable[[Graph], object]
@@ -104,6 +105,7 @@ def divide(graph: Graph, attempt: Attempt) -> Division:
     """
     reasons = {name: error.why for name, error in refusals(graph).items()}
     first = next(iter(reasons), None)
+    reasons = {**_joined_ends(graph), **reasons}
     accepted: set[frozenset[str]] = set()
     while True:
         phases = _settled(graph, reasons)
@@ -174,6 +176,25 @@ def _last_joins(graph: Graph, phases: Mapping[str, int], reasons: Mapping[str, s
     return [node for node in graph.nodes
             if node.op == "Concat" and node.name not in reasons and phases[node.output] + 1 in there
             and all(reader.name in reasons for reader in consumers.get(node.output, []))]
+
+
+def _joined_ends(graph: Graph) -> dict[str, str]:
+    """Lists of what heads found, [1, many, few], each head transposed and all joined, and what is made of them without
+    a multiply-accumulate: name -> why. For onnxruntime that is nothing, on the machine a copy for every few pixels."""
+    works: set[str] = set()
+    for node in reversed(graph.nodes):
+        if macs_of(graph, node) or works.intersection(node.outputs):
+            works.update(node.inputs)
+    moved = {name for node in graph.nodes if node.op in ("Reshape", "Transpose") for name in node.outputs}
+    ends: set[str] = set()
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        joins = (node.op == "Concat" and len(node.inputs) > 1 and moved.issuperset(node.inputs)
+                 and len(graph.shapes[node.output]) == 3 and node.attributes["axis"] in (1, -2))
+        if (joins or ends.intersection(node.inputs)) and not works.intersection(node.outputs):
+            ends.update(node.outputs)
+            found[node.name] = JOINED_END
+    return found
 
 
 def _phases(graph: Graph, reasons: Mapping[str, str]) -> dict[str, int]:

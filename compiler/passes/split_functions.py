@@ -76,9 +76,9 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
     total = ""
     for number, (low, high) in enumerate(limits):
         argument, part = f"{source}/{node.output}/{number}", f"{node.output}/part{number}"
-        made += [*_argument(source, argument, high, makers, constants, shapes),
-                 node.replace(op=FUNCTION, inputs=(argument,), outputs=(part,), attributes=dict(of_steps(
-                     _limited(steps, low, high, number == len(limits) - 1), "any")))]
+        before, scale = _argument(source, argument, high, makers, constants, shapes)
+        made += [*before, node.replace(op=FUNCTION, inputs=(argument,), outputs=(part,), attributes=dict(of_steps(
+            _limited(steps, low, high, number == len(limits) - 1, scale), "any")))]
         shapes[argument], shapes[part] = shapes[source], shapes[node.output]
         if total:
             last = number == len(limits) - 1
@@ -90,37 +90,43 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
 
 
 def _argument(source: str, name: str, high: float, makers: Mapping[str, Node], constants: dict[str, np.ndarray],
-              shapes: dict[str, tuple[int, ...]]) -> list[Node]:
+              shapes: dict[str, tuple[int, ...]]) -> tuple[list[Node], float]:
     """The argument once more, with a binary point of its own: made again where a convolution makes it. Where that is a
     mean of squares, these are limited to what all others being 0 would make ``high``: the mean is as large as that if
-    and only if it was."""
+    and only if it was. Of equal weights it is made as a sum, whose weights of 1 need no bits, so that all are left for
+    small squares. Returns what the new argument is to be multiplied by, too."""
     maker = makers.get(source)
     if maker is None or maker.op != "Conv":
         channels = shapes[source][1]
         constants |= {f"{name}/weights": np.ones((channels, 1, 1, 1), np.float32),
                       f"{name}/bias": np.zeros(channels, np.float32)}
         return [Node(name, "Conv", (source, f"{name}/weights", f"{name}/bias"), (name,),
-                     {"group": channels, "kernel_shape": (1, 1), **NO_WINDOW})]
+                     {"group": channels, "kernel_shape": (1, 1), **NO_WINDOW})], 1.0
     squares, weights = makers.get(maker.input(0)), constants[maker.input(1)]
     least = weights[weights != 0].min(initial=np.inf)
     if squares is None or squares.attributes.get("steps") != SQUARE or least < 0 or constants[maker.input(2)].any():
-        return [maker.replace(outputs=(name,))]
+        return [maker.replace(outputs=(name,))], 1.0
     limited = f"{name}/squares"
     shapes[limited] = shapes[squares.output]
     steps = (*SQUARE, ("Min", (len(SQUARE), float(high / least)), ()))
+    inputs, scale = maker.inputs[1:], 1.0
+    if weights.max() == least:
+        inputs, scale = (f"{name}/weights", maker.input(2)), float(least)
+        constants[inputs[0]] = (weights != 0).astype(np.float32)
     return [squares.replace(outputs=(limited,), attributes={**squares.attributes, "steps": steps}),
-            maker.replace(inputs=(limited, *maker.inputs[1:]), outputs=(name,))]
+            maker.replace(inputs=(limited, *inputs), outputs=(name,))], scale
 
 
-def _limited(steps: tuple[Step, ...], low: float, high: float, last: bool) -> tuple[Step, ...]:
-    """A function of the argument limited to a part; but for the last part, without what it is at the part's end."""
-    first: list[Step] = [("Max", (0, low), ()), ("Min", (1, high), ())]
-    moved = [(op, tuple(entry + 2 if isinstance(entry, int) else entry for entry in arguments), attributes)
+def _limited(steps: tuple[Step, ...], low: float, high: float, last: bool, scale: float) -> tuple[Step, ...]:
+    """A function of the argument times ``scale``, limited to a part; but for the last part, without what it is at the
+    part's end."""
+    first: list[Step] = [("Mul", (0, scale), ()), ("Max", (1, low), ()), ("Min", (2, high), ())]
+    moved = [(op, tuple(entry + len(first) if isinstance(entry, int) else entry for entry in arguments), attributes)
              for op, arguments, attributes in steps]
     if last:
-        return *first[:1], ("Identity", (1,), ()), *moved
+        return *first[:2], ("Identity", (2,), ()), *moved
     at_end = float(real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.array([high]))[0])
-    return *first, *moved, ("Sub", (len(steps) + 2, at_end), ())
+    return *first, *moved, ("Sub", (len(first) + len(steps), at_end), ())
 
 
 def _needed(nodes: Sequence[Node], outputs: frozenset[str]) -> list[Node]:

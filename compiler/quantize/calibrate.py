@@ -87,9 +87,14 @@ class Range:
         return self.at_least[min(max(exponent - BINADES[0], 0), len(BINADES) - 1)]
 
 
+def sum_key(source: str, weights: str) -> str:
+    """Of a convolution's ``sums``: weights may serve several."""
+    return f"{source} x {weights}"
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """``ranges`` of tensors; ``sums``: weights' name -> the largest sum of |weight x activation| + |bias| seen; of a
+    """``ranges`` of tensors; ``sums``: :func:`sum_key` -> the largest sum of |weight x activation| + |bias| seen; of a
     product of matrices the name of its result -> the largest sum of |factor x factor|.
 
     No partial sum, in whatever order, was larger than its ``sums`` entry.
@@ -174,7 +179,7 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
     for node in graph.nodes:
         if node.op == "Relu":
             ranges[node.output] = replace(ranges[node.output], unclipped=ranges[node.input(0)].magnitude)
-    by_name = {node.input(1) if node.op == "Conv" else node.output: largest[name]
+    by_name = {sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
     return Calibration(ranges, by_name, len(samples.numbers), samples.random)
 

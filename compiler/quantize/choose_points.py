@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
-from weft.compiler.quantize.calibrate import HEADROOM, Calibration
+from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
@@ -56,6 +56,14 @@ def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool
     return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
 
 
+FEW = 64
+"""Weights that are looked at before all of them."""
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return bool((values == np.rint(values)).all())
+
+
 class _Chooser:
     """Starts from the point that each Var's range allows and lowers it where a layer's accumulators cannot follow."""
 
@@ -65,6 +73,7 @@ class _Chooser:
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
+        self.exact: dict[str, float] = {}
 
     def _needed(self) -> dict[str, float]:
         """Computed tensors that only functions read, or copies that only functions read: the largest magnitude that
@@ -173,7 +182,7 @@ class _Chooser:
         assert isinstance(core, Convolution)
         weights = np.abs(self.constants[core.weights].astype(np.float64))
         activations = self.points[core.input.root]
-        seen = (self.calibration.sums[core.weights] + self._added(layer)) * SUM_HEADROOM
+        seen = (self.calibration.sums[sum_key(core.input.name, core.weights)] + self._added(layer)) * SUM_HEADROOM
         worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
         limit = largest_point(min(seen, float(worst)), self.accumulator_width)
@@ -185,16 +194,30 @@ class _Chooser:
 
     def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
         """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
-        errors of either, relative to its size, shall be least together."""
+        errors of either, relative to its size, shall be least together. Weights that are whole numbers at their point,
+        such as those of a sum or of a mean of 32, have none."""
+        if most + activations <= limit:
+            return 0
+        exact = self._exact_point(core.weights)
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
         if not all(sizes):
             return 0
 
         def error(bits: int) -> float:
             points = activations - bits, min(most, limit - activations + bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
+            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True)
+                       if point < exact or size is sizes[0])
 
         return min(range(self.width // 2), key=error)
+
+    def _exact_point(self, name: str) -> float:
+        """The smallest point at which all weights are whole numbers, infinite where there is none."""
+        if name not in self.exact:
+            weights = self.constants[name].astype(np.float64).ravel()
+            points = (point for point in range(self.width)
+                      if _is_whole(weights[:FEW] * 2.0 ** point) and _is_whole(weights * 2.0 ** point))
+            self.exact[name] = next(points, math.inf)
+        return self.exact[name]
 
     def _product(self, layer: Layer) -> tuple[int, int]:
         """Where the accumulators have no room for both factors in full, these lose bits, so that their rounding errors,

@@ -132,6 +132,15 @@ def test_block(network: Callable[[ModelMaker], None], tmp_path: Path) -> None:
     check_model(path, ARCH, samples, DECIBELS)
 
 
+def test_a_token_of_small_variance_keeps_its_bits(tmp_path: Path) -> None:
+    """As the class token of a ViT: the sum of squares of a part has weights of 1."""
+    maker = ModelMaker((1, 6, 48), seed=3, opset=17)
+    maker.node("LayerNormalization", "x", maker.constant(np.ones(48, np.float32)), axis=-1, epsilon=1e-5)
+    samples = maker.random.standard_normal((4, 6, 48)).astype(np.float32)
+    samples[:, 0] *= 0.03
+    check_model(maker.save(tmp_path / "model.onnx"), ARCH, samples, DECIBELS)
+
+
 def test_activations_written_out_become_one_table(tmp_path: Path) -> None:
     maker = ModelMaker((1, 6, 9, 8), opset=17)
     gelu(maker, maker.conv("x", 6, 8, (3, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from weft.cli.options import override
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
@@ -67,10 +69,11 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
                                         mode="linear", coordinate_transformation_mode="align_corners"),
                ["node 'resize0', operator Resize, scales with align_corners", "whole sizes from [1, 6, 9, 8]"]),
     "value tables": (lambda maker: maker.node("Sigmoid", "x"),
-                     ["node 'sigmoid0', operator Sigmoid, architecture keys lut_count, simd_registers_depth: "
-                      "found 0, 1", "at least 2", "at least 3"]),
+                     ["node 'sigmoid0', operator Sigmoid, architecture keys: found lut_count 0, lut_depth 64, "
+                      "simd_registers_depth 1", "lut_count at least 2", "simd_registers_depth at least 3",
+                      "compile for ultra96 or zcu104"]),
     "quotient": (lambda maker: maker.node("Div", "x", maker.node("Relu", "x")),
-                 ["node 'div1', operator Reciprocal, architecture keys lut_count, simd_registers_depth: found 0, 1"]),
+                 ["node 'div1', operator Reciprocal, architecture keys: found lut_count 0, lut_depth 64"]),
     "rearrangement": (lambda maker: shuffled_pixels(maker), ["rearrangement of elements", "allowed: at most 256"]),
     "training": (lambda maker: maker.node("Dropout", "x", maker.constant(np.float32(0.5)), maker.constant(
         np.array(True))), ["operator Dropout, input 2", "allowed: False"]),
@@ -90,6 +93,14 @@ def test_unsupported(name: str, tmp_path: Path) -> None:
     build, words = CASES[name]
     text = refusal(made(tmp_path, build))
     assert all(word in text for word in words), text
+
+
+def test_the_way_to_value_tables_works(tmp_path: Path) -> None:
+    """On a machine without them, with the settings that the message names."""
+    path = made(tmp_path, lambda maker: maker.node("Sigmoid", maker.conv("x", 6, 5, (1, 1))))
+    settings = re.findall(r"--set ([a-z_]+=[0-9]+)", refusal(path))
+    assert len(settings) == 3
+    compile_model(path, override(BASE, settings), tmp_path)
 
 
 def test_open_dimension(tmp_path: Path) -> None:

@@ -212,3 +212,19 @@ def test_the_first_node_that_stops_it_is_named(tmp_path: Path, capsys: pytest.Ca
     assert next(iter(found.outputs.values())).dtype == np.int64, "the network's own type"
     assert exit_code([*command, "--output", "flatten1"]) == 0
     assert "host" not in capsys.readouterr().out
+
+
+def test_lists_of_several_heads_are_joined_on_the_host(tmp_path: Path) -> None:
+    """As detectors end: each head's boxes as a list, the lists joined, scores made of them."""
+    maker = ModelMaker((1, 6, 9, 8), opset=13)
+    lists = []
+    for kernel in ((3, 3), (2, 2)):
+        head = maker.node("Transpose", maker.conv("x", 6, 4, kernel), perm=(0, 2, 3, 1))
+        lists.append(maker.node("Reshape", head, maker.constant(np.array([1, -1, 2], np.int64))))
+    maker.node("Softmax", maker.node("Concat", *lists, axis=1), axis=2)
+    arch = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
+    samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
+    path = maker.save(tmp_path / "model.onnx")
+    report = compile_model(path, arch, tmp_path, calibration={"x": samples}, host_fallback=True)
+    assert [place.operator for place in report.division.places if place.where == "host"] == ["Concat", "Softmax"]
+    assert report.division.machine_share == 1

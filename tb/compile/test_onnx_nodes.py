@@ -7,18 +7,27 @@ import pytest
 
 from weft.compiler.passes.operators import OPERATORS
 from weft.tb.compile.onnx_nodes import (
+    FAILED,
     HOST,
+    LEAST_EITHER,
     LEAST_PASSED,
     LIST,
-    OUTSIDE,
     PASSED,
-    REFUSED,
     listed,
     listing,
     outcomes,
     run_case,
 )
-from weft.tb.compile.onnx_table import PLACE, page, share
+from weft.tb.compile.onnx_table import PLACE, either, page, share
+
+HOST_FAILS = {
+    "test_attention_4d_diff_heads_mask4d_padded_kv",
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal",
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal", "test_bernoulli_seed",
+    "test_maxunpool_export_with_output_shape", "test_resize_downsample_scales_cubic_align_corners",
+    "test_resize_downsample_scales_linear_align_corners", "test_training_dropout", "test_training_dropout_default",
+    "test_training_dropout_default_mask", "test_training_dropout_mask"}
+"""Cases that the machine refuses, and that onnxruntime and ONNX's evaluator do not compute as the case wants it."""
 
 EVERY = 4
 """Of the cases of each operator, the first and every so many after it run in ``make test``."""
@@ -50,15 +59,16 @@ def test_the_list_holds_every_case() -> None:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOME else pytest.mark.long)
                                   for name in listed()])
 def test_never_silently_wrong(name: str) -> None:
-    """Right within the tolerance, or refused with a message of four parts."""
+    """Right within the tolerance, where the machine refuses it with a message of four parts on the host."""
     outcome = run_case(name)
-    assert outcome.status in (PASSED, HOST, REFUSED, OUTSIDE), outcome.detail
-    if outcome.status in (REFUSED, OUTSIDE):
+    assert outcome.status in (PASSED, HOST) or name in HOST_FAILS, outcome.detail
+    if outcome.status != PASSED:
         assert all(part in outcome.detail for part in (": found ", "; allowed: ", "; way out: ")), outcome.detail
 
 
 @pytest.mark.long
 def test_table_is_that_of_the_documentation() -> None:
     found = list(outcomes())
-    assert share(found) >= LEAST_PASSED
+    assert share(found) >= LEAST_PASSED and either(found) >= LEAST_EITHER
+    assert {outcome.case for outcome in found if outcome.status == FAILED} == HOST_FAILS
     assert PLACE.read_text() == page(found), "write it anew with scripts/operators_table.py"

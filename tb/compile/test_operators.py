@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.compiler.quantize.calibrate import Calibration
 from weft.hw.contract.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model
 
 DECIBELS = 60
 ARCHS = {
@@ -266,3 +267,18 @@ def test_other_data_types(data_type: str, tmp_path: Path) -> None:
     maker.conv(maker.node("Relu", maker.conv("x", 6, 6, (3, 3))), 6, 6, (1, 1))
     decibels = {"FP8BP4": 20, "FP18BP10": 70, "FP32BP16": 110}[data_type]
     check_model(maker.save(tmp_path / "model.onnx"), BASE.replace(data_type=data_type), samples(maker), decibels)
+
+
+def test_weights_of_several_convolutions(tmp_path: Path) -> None:
+    """What one convolution adds up says nothing of the others' sums, be it the last one."""
+    maker = ModelMaker((1, 16, 6, 6))
+    weights = maker.constant(np.abs(maker.random.standard_normal((8, 16, 3, 3))).astype(np.float32))
+    first = np.abs(maker.random.standard_normal((16, 16, 1, 1))).astype(np.float32)
+    made = []
+    for factor in map(np.float32, (1e-3, 8, 2e-3)):
+        hidden = maker.node("Relu", maker.node("Conv", "x", maker.constant(first * factor), kernel_shape=(1, 1)))
+        made.append(maker.node("Conv", hidden, weights, kernel_shape=(3, 3)))
+    path, given = maker.save(tmp_path / "model.onnx", *made), np.abs(samples(maker))
+    sums = sorted(after_all_steps(path, BASE, given)[Calibration].sums.values())
+    assert len(sums) == len(maker.nodes) - len(made) and sums[-1] > 100 * sums[1]
+    check_model(path, BASE, given, DECIBELS)
