@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -25,7 +25,7 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,report]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,report,docs,notebook]'
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
@@ -73,6 +73,9 @@ bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open t
 
 flash: $(READY)  ## load the bitstream of BOARD
 	@$(PY) -m weft.cli.main board flash $(BOARD)
+
+site: $(READY)  ## the pages of docs/ as a site, build/site/index.html (.venv/bin/mkdocs serve shows it while you write)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchmarks left in build/bench/
 	@$(PY) scripts/docs.py $(if $(MEASURED),--measured)

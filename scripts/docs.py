@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import block_pages
 import board_pages
 import typer
+import units_picture
 
 from weft.hw.contract import timing
 from weft.hw.contract.arch import LIMITS, POWERS_OF_TWO, Arch, presets
@@ -293,7 +294,8 @@ def filled(text: str) -> str:
 def pages() -> dict[Path, str]:
     """Every page that is generated, or holds a table that is -> what it should be."""
     marked = {path: filled(path.read_text()) for path in sorted(DOCS.rglob("*.md")) if MARKED.search(path.read_text())}
-    return {**marked, block_pages.FILE: block_pages.text(), **board_pages.pages()}
+    return {**marked, block_pages.FILE: block_pages.text(), units_picture.FILE: units_picture.text(),
+            **board_pages.pages()}
 
 
 def main(

@@ -122,7 +122,8 @@ function writeMachine() {
 
 // -- the timeline -------------------------------------------------------------------------------------------------------
 async function unzipped(name) {
-  const packed = atob(at(name).textContent), raw = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const packed = atob(at(name).textContent), raw = new Uint8Array(packed.length);
+  for (let index = 0; index < packed.length; index += 1) raw[index] = packed.charCodeAt(index);
   return new Response(new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
@@ -193,7 +194,7 @@ function select(number, stay) {
   lines[number].classList.add("chosen");
   writeChosen();
   markLayer();
-  Plotly.react("roof-plot", roofTraces(data, number), roofLayout(), CONFIG);
+  drawRoof();
   if (stay === true) show(state.from, state.to); else zoomToChosen();
 }
 
@@ -218,10 +219,7 @@ async function begin() {
   lines = writeTable();
   writeMachine();
   markLayer();
-  Plotly.newPlot("roof-plot", roofTraces(data, null), roofLayout(), CONFIG);
-  Plotly.newPlot("memory-plot", memoryTraces(data), memoryLayout(), CONFIG);
   at("layers-plot").on("plotly_click", (event) => select(event.points[0].x - 1));
-  at("roof-plot").on("plotly_click", (event) => { if (Number.isInteger(event.points[0].customdata)) select(event.points[0].customdata); });
   at("share").addEventListener("click", () => {
     state.inPercent = !state.inPercent;
     at("share").textContent = state.inPercent ? "show cycles" : "show percent";
@@ -237,6 +235,20 @@ async function begin() {
   state.lines = new TextDecoder().decode(await unzipped("texts")).split("\n");
   if (state.to - state.from < data.cycles) show(state.from, state.to);
   document.body.dataset.ready = "yes";
+  await drawRest();
 }
+
+// What stands further below, when the page can be used already.
+async function drawRest() {
+  const pause = () => new Promise((go) => { setTimeout(go, 0); });
+  await pause();
+  drawRoof();
+  at("roof-plot").on("plotly_click", (event) => { if (Number.isInteger(event.points[0].customdata)) select(event.points[0].customdata); });
+  await pause();
+  Plotly.newPlot("memory-plot", memoryTraces(data), memoryLayout(), CONFIG);
+  document.body.dataset.complete = "yes";
+}
+
+function drawRoof() { Plotly.react("roof-plot", roofTraces(data, state.chosen), roofLayout(), CONFIG); }
 
 begin();

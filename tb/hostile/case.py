@@ -104,6 +104,7 @@ def copy_good(folder: Path) -> None:
 RUN = ["run", "net.tmodel", "--input", "x.npz"]
 RUN_RAW = ["run", "echo.tmodel", "--input", "x.npy", "--raw"]
 ESTIMATE = ["estimate", "net.tmodel"]
+REPORT = ["report", "net.tmodel"]
 COMPILE = ["compile", "net.onnx", "-a", "tiny", "-o", "out"]
 
 

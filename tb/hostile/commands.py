@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.tb.hostile.case import COMPILE, ESTIMATE, RUN, Case, good_and, quick
+from weft.tb.hostile.case import COMPILE, ESTIMATE, REPORT, RUN, Case, good_and, quick
 
 NAMES: dict[str, str] = {
     "up": "../evil", "of the root": "/tmp/evil", "below": "a/b", "a slash": "/", "two points": "..", "a point": ".",
@@ -40,6 +40,9 @@ OPTIONS: dict[str, list[str]] = {
     "inputs of a surrogate": ["run", "net.tmodel", "--input", "\udcff"],
     "a program of 5000 letters": ["disassemble", "a" * 5000, "-a", "tiny"],
     "calibration of 5000 letters": [*COMPILE, "--calibrate", "a" * 5000],
+    "a page for a part of an escape": [*REPORT, "-o", "p.html", "--part", "\x1b[31m"],
+    "a page of nothing": ["report", "", "-o", "p.html"],
+    "a page of 5000 letters": ["report", "a" * 5000, "-o", "p.html"],
     "a trace on golden": [*RUN, "--trace", "t.json"], "layers on golden": [*RUN, "--layers"],
 }
 
@@ -77,6 +80,7 @@ WRITERS: dict[str, tuple[list[str], int]] = {
     "compile": (COMPILE, 100), "compile's last file": (COMPILE, 1000),
     "compile's steps": ([*COMPILE, "--dump-dir", "steps"], 50), "a report": ([*COMPILE, "--report", "report.json"], 20),
     "outputs": ([*RUN, "--output", "y.npz"], 100), "a trace": ([*ESTIMATE, "--trace", "t.json"], 100),
+    "a page": ([*REPORT, "-o", "page.html"], 1000),
     "verilog": (["verilog", "-a", "tiny", "-o", "out"], 1000),
 }
 
@@ -95,7 +99,8 @@ def cases() -> list[Case]:
               for name in ("below a device", "of 5000 letters")]
     for name, (place, change) in FILES.items():
         found += [Case(f"file of run: {name}", "output places", good_and([*RUN, "--output", place], change)),
-                  Case(f"file of estimate: {name}", "output places", good_and([*ESTIMATE, "--trace", place], change))]
+                  Case(f"file of estimate: {name}", "output places", good_and([*ESTIMATE, "--trace", place], change)),
+                  Case(f"file of report: {name}", "output places", good_and([*REPORT, "-o", place], change))]
     found += [Case(f"full output: {name}", "full disks", good_and(arguments), stdout="/dev/full")
               for name, arguments in COMMANDS.items() if name != "compile"]
     found += [Case(f"full disk: {name}", "full disks", good_and(arguments), most_bytes=most)

@@ -20,9 +20,10 @@ from weft.runtime.network import Network
 
 Made = Callable[[Network, Path], Path]
 CHROMIUM = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="skipped: needs Chromium (apt-get install chromium)")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="skipped: needs Chromium (apt-get install "
+                                                                           "chromium)")]
 WIDTHS = (1280, 400)
-BUSY_MACHINE = 60_000
+BUSY_MACHINE = 180_000
 """Milliseconds that a machine on which other tests run may take."""
 
 
@@ -59,7 +60,7 @@ def opened(browser: Browser, files: dict[str, Path]) -> Iterator[Opened]:
         page.on("dialog", lambda dialog: said.append(dialog.message))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(files[name].as_uri())
-        page.wait_for_selector("body[data-ready=yes]")
+        page.wait_for_selector("body[data-complete=yes]")
         return page
 
     yield open_page
