@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
 
 from weft.cli import board, console, streams
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
 from weft.cli.doctor import doctor_command
+from weft.cli.examples import add_examples
 from weft.cli.exploring import explore_command
 from weft.cli.inspecting import inspect_command
 from weft.cli.options import (
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 FINE, MISMATCH = 0, 2
 
-app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
+app = typer.Typer(name="weft", no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 app.add_typer(board.app, name="board")
@@ -230,6 +232,10 @@ def disassemble(
         print(f"{number:6d}  {instructions.text(instruction)}")
 
 
+add_examples(app)
+add_examples(board.app, "board ")
+
+
 # -- helpers -----------------------------------------------------------------------------------------------------------
 def opened(where: str, session: Session) -> Device:
     """The device, with the session's network loaded; to be closed. Raises WeftError."""
@@ -279,12 +285,22 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    """typer ends every command by SystemExit; its own 2, for a wrong option, is a user's mistake here."""
+    """What typer says of a wrong option or argument becomes a message as all others."""
     try:
-        app(args=None if arguments is None else list(arguments))
-    except SystemExit as end:
-        return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)
-    return FINE
+        return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
+                       standalone_mode=False) or FINE)
+    except NoArgsIsHelpError as help_text:
+        help_text.show()
+        return USER_ERROR
+    except UsageError as error:
+        command = error.ctx.command_path if error.ctx else app.info.name
+        usage = error.ctx.get_usage() if error.ctx else "a command"
+        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), " ".join(usage.split()),
+                                f"{command} --help")) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as end:  # of what shows a completion script
+        return int(end.code or FINE)
 
 
 def _say(message: object, code: int) -> int:
