@@ -78,9 +78,18 @@ def _version(wanted: bool) -> None:
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 @app.command()
-def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None) -> None:
+def verilog(
+    arch: ArchOption,
+    output: FolderOption,
+    fusesoc: Annotated[bool, typer.Option("--fusesoc", help="Write weft_top.core too, for FuseSoC.")] = False,
+    vivado: Annotated[bool, typer.Option("--vivado", help="Write package_ip.tcl too, with which Vivado packages the "
+                                         "machine as IP-XACT.")] = False,
+    overrides: SetOption = None,
+) -> None:
     """Write weft_top.v, weft.json (every parameter) and weft.h (ISA and registers for C) of a machine."""
+    from weft.hw.flow.packaging import fusesoc_core, vivado_script
     from weft.hw.flow.reports import c_header, summary
+    from weft.hw.top import with_ports
 
     machine = override(Arch.load(arch), overrides)
     make_folder(output)
@@ -88,6 +97,10 @@ def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None)
         text = verilog_of(machine)
     parameters = json.dumps(summary(machine), indent=2) + "\n"
     files = {"weft_top.v": text, "weft.json": parameters, "weft.h": c_header(machine)}
+    if fusesoc:
+        files["weft_top.core"] = fusesoc_core(Path(arch).stem, version())
+    if vivado:
+        files["package_ip.tcl"] = vivado_script(machine, list(with_ports(machine)[1]), version())
     for name, content in files.items():
         write_text(output / name, content)
         print(output / name)
