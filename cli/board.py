@@ -18,7 +18,8 @@ app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build,
 
 BUILT = Path("build/boards")
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
-FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder of folders, one a board.")]
+FolderOption = Annotated[Path, typer.Option("-o", "--folder", "--output", metavar="DIR",
+                                            help="Folder of folders, one a board.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import shutil
 import sys
 import textwrap
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from weft.cli.places import places_object, print_places
 
@@ -31,16 +33,33 @@ WANTED_DECIBELS = 45
 """Signal to noise below which a report gives advice."""
 
 
+class Rate(ProgressColumn):
+    """How many are done, how many a second, and the time that is left; nothing where the end is not known."""
+
+    def render(self, task: Task) -> Text:
+        if not task.total:
+            return Text("")
+        done = f"{task.completed:,.0f} of {task.total:,.0f}"
+        if not task.speed:
+            return Text(done)
+        return Text(f"{done}, {task.speed:,.3g}/s, {datetime.timedelta(seconds=int(task.time_remaining or 0))} left")
+
+
 @contextlib.contextmanager
 def progress() -> Iterator[Tell]:
     """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
     stage = TextColumn("{task.description}", markup=False)  # a layer's name may look like markup
-    columns = (SpinnerColumn(), stage, BarColumn(bar_width=20), TimeElapsedColumn())
+    columns = (SpinnerColumn(), stage, BarColumn(bar_width=20), TimeElapsedColumn(), Rate())
     error = Console(file=getattr(sys.stderr, "raw", sys.stderr))  # a bar is control characters
     with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
         task = bars.add_task("", total=None)
+        known = ""
 
         def tell(stage: str, done: int, total: int) -> None:
+            nonlocal known
+            if stage != known:  # another stage has another rate
+                bars.reset(task)
+                known = stage
             bars.update(task, description=stage, completed=done, total=total or None)
 
         yield tell

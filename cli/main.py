@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
 
 from weft.cli import board, console, streams
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
 from weft.cli.doctor import doctor_command
+from weft.cli.examples import add_examples
 from weft.cli.exploring import explore_command
 from weft.cli.inspecting import inspect_command
 from weft.cli.options import (
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
 FINE, MISMATCH = 0, 2
 
-app = typer.Typer(name="weft", add_completion=False, no_args_is_help=True, rich_markup_mode=None,
+app = typer.Typer(name="weft", no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 app.add_typer(board.app, name="board")
@@ -79,9 +81,18 @@ def _version(wanted: bool) -> None:
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 @app.command()
-def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None) -> None:
+def verilog(
+    arch: ArchOption,
+    output: FolderOption,
+    fusesoc: Annotated[bool, typer.Option("--fusesoc", help="Write weft_top.core too, for FuseSoC.")] = False,
+    vivado: Annotated[bool, typer.Option("--vivado", help="Write package_ip.tcl too, with which Vivado packages the "
+                                         "machine as IP-XACT.")] = False,
+    overrides: SetOption = None,
+) -> None:
     """Write weft_top.v, weft.json (every parameter) and weft.h (ISA and registers for C) of a machine."""
+    from weft.hw.flow.packaging import fusesoc_core, vivado_script
     from weft.hw.flow.reports import c_header, summary
+    from weft.hw.top import with_ports
 
     machine = override(Arch.load(arch), overrides)
     make_folder(output)
@@ -89,6 +100,10 @@ def verilog(arch: ArchOption, output: FolderOption, overrides: SetOption = None)
         text = verilog_of(machine)
     parameters = json.dumps(summary(machine), indent=2) + "\n"
     files = {"weft_top.v": text, "weft.json": parameters, "weft.h": c_header(machine)}
+    if fusesoc:
+        files["weft_top.core"] = fusesoc_core(Path(arch).stem, version())
+    if vivado:
+        files["package_ip.tcl"] = vivado_script(machine, list(with_ports(machine)[1]), version())
     for name, content in files.items():
         write_text(output / name, content)
         print(output / name)
@@ -239,6 +254,10 @@ def disassemble(
         print(f"{number:6d}  {instructions.text(instruction)}")
 
 
+add_examples(app)
+add_examples(board.app, "board ")
+
+
 # -- helpers -----------------------------------------------------------------------------------------------------------
 def opened(where: str, session: Session) -> Device:
     """The device, with the session's network loaded; to be closed. Raises WeftError."""
@@ -288,12 +307,22 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    """typer ends every command by SystemExit; its own 2, for a wrong option, is a user's mistake here."""
+    """What typer says of a wrong option or argument becomes a message as all others."""
     try:
-        app(args=None if arguments is None else list(arguments))
-    except SystemExit as end:
-        return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)
-    return FINE
+        return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
+                       standalone_mode=False) or FINE)
+    except NoArgsIsHelpError as help_text:
+        help_text.show()
+        return USER_ERROR
+    except UsageError as error:
+        command = error.ctx.command_path if error.ctx else app.info.name
+        usage = error.ctx.get_usage() if error.ctx else "a command"
+        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), " ".join(usage.split()),
+                                f"{command} --help")) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as end:  # of what shows a completion script
+        return int(end.code or FINE)
 
 
 def _say(message: object, code: int) -> int:

@@ -27,7 +27,7 @@ MOST_SIZES = 32
 """Of --shape."""
 
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
-FolderOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write into.")]
+FolderOption = Annotated[Path, typer.Option("-o", "--folder", "--output", metavar="DIR", help="Folder to write into.")]
 TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "
                                                   "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",

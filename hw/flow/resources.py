@@ -19,7 +19,7 @@ import numpy as np
 from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.units import Memory, clients, dram_units, unit_names
+from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import Part
 from weft.hw.flow.parts import block_rams as count_blocks
@@ -54,6 +54,36 @@ def _local_ports(arch: Arch) -> int:
     return sum(len(clients(arch, Memory.LOCAL, writes=writes)) for writes in (False, True))
 
 
+def _address(arch: Arch, memory: Memory) -> int:
+    widths = {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width}
+    return widths.get(memory, arch.dram_address_width)
+
+
+def _places(arch: Arch) -> int:
+    """Operations that may be outstanding."""
+    return sum(depths(arch, unit).outstanding for unit in unit_names(arch))
+
+
+def _place_bits(arch: Arch) -> int:
+    """Of the addresses of all that may be outstanding."""
+    return sum(depths(arch, unit).outstanding * _address(arch, access.memory)
+               for unit in unit_names(arch) for access in accesses(arch, unit))
+
+
+def _comparisons(arch: Arch) -> int:
+    """Bits compared between what an operation of any unit touches and all that it may conflict with."""
+    return sum(depths(arch, other).outstanding * _address(arch, held.memory)
+               for unit in unit_names(arch) for access in accesses(arch, unit)
+               for other in unit_names(arch) if other != unit
+               for held in accesses(arch, other) if conflict(access, held))
+
+
+def _split(arch: Arch) -> int:
+    """Bits of an instruction that lies in two beats of the stream, or beside others in one."""
+    instruction = 8 * Isa(arch).instruction_bytes
+    return instruction if arch.stream_width != instruction else 0
+
+
 TERMS: dict[str, Terms] = {
     "one": lambda arch: 1,
     "slices": lambda arch: arch.register_slices,
@@ -75,12 +105,15 @@ TERMS: dict[str, Terms] = {
     "far address": lambda arch: sum(Isa(arch).address_widths),
     "dram address": lambda arch: arch.dram_address_width,
     "products": lambda arch: arch.local_address_width * sum(Isa(arch).address_widths),
-    "ranges": lambda arch: len(unit_names(arch)) * sum(Isa(arch).address_widths),
+    "places": _places,
+    "place bits": _place_bits,
+    "comparisons": _comparisons,
     "units": lambda arch: len(unit_names(arch)),
     "bus": lambda arch: arch.axi_data_width,
     "gearbox": _gearbox,
     "stream": lambda arch: arch.stream_width,
     "instruction": lambda arch: 8 * Isa(arch).instruction_bytes,
+    "split instruction": _split,
     "registers": lambda arch: _vector(arch) * arch.simd_registers_depth,
     "tables": lambda arch: _vector(arch) * arch.lut_count,
     "has tables": lambda arch: _vector(arch) * bool(arch.lut_count),
@@ -97,8 +130,8 @@ BLOCKS: dict[str, Sequence[str]] = {
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "enter": ("one", "vector", "sums", "on-chip address"),
-    "fetch": ("one", "stream", "instruction"),
-    "interlock": ("one", "far address", "units", "ranges"),
+    "fetch": ("one", "stream", "instruction", "split instruction"),
+    "interlock": ("one", "units", "places", "place bits", "comparisons"),
     "leave": ("one", "vector", "sums"),
     "load_weight": ("one", "local address"),
     "local": ("one", "vector", "vector x banks", "vector x ports", "address x banks", "vector, slices"),
@@ -121,7 +154,7 @@ def kind_of(block: str) -> str:
 def blocks_of(arch: Arch) -> dict[str, int]:
     """Kind of block -> how many of them the machine has."""
     engines = [kind_of(name) for name in dram_units(arch)]
-    return {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS}
+    return {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
 
 
 def values(arch: Arch, kind: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """A user's mistake gives one message (what, found, allowed, way out) on standard error, exit code 1, no traceback."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,40 @@ def test_architecture_that_is_a_directory(fails: Fails, tmp_path: Path) -> None:
     ["run", "x.tmodel", "--input", "x.npy", "--images", "0"],
 ])
 def test_wrong_options(fails: Fails, arguments: list[str]) -> None:
-    assert "Error: " in fails(*arguments)
+    message = fails(*arguments)
+    assert message.startswith("weft: command weft") and message.endswith("--help")
+
+
+WRONG: dict[str, tuple[object, ...]] = {
+    "verilog": ("-a", "pink", "-o", "x"), "run": ("x.tmodel", "--input", "x.npz"), "estimate": ("x.tmodel",),
+    "resources": ("-a", "tiny", "--part", "moon"), "isa": ("-a", "pink"), "disassemble": ("x.tprog", "-a", "tiny"),
+    "compile": ("x.onnx", "-a", "pink"), "inspect": ("x.onnx",), "archs": ("--colour",),
+    "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"), "board list": ("--colour",),
+    "board build": ("moon",), "board flash": ("moon",),
+    "board memory": ("serial:/dev/null", "--board", "moon"),
+}
+"""Command -> a mistake in what it is given, and nothing else."""
+
+
+def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four parts: what, found, allowed, way out; and nothing is left behind."""
+    from weft.cli import board
+    from weft.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    infos = [*(("", info) for info in app.registered_commands), *(("board ", info) for info in
+                                                                 board.app.registered_commands)]
+    names = {prefix + (info.name or getattr(info.callback, "__name__", "")) for prefix, info in infos}
+    assert set(WRONG) == names
+    for name, arguments in WRONG.items():
+        message = fails(*name.split(), *arguments)
+        assert re.fullmatch("weft: .+: found .+; allowed: .+; way out: .+", message), (name, message)
+        assert not list(tmp_path.iterdir()), name
+
+
+def test_every_command_has_a_help_with_an_example(weft: Weft) -> None:
+    for name in WRONG:
+        assert f"weft {name}" in weft(*name.split(), "--help").out.split("Example:")[-1], name
 
 
 def test_machine_that_nobody_knows(fails: Fails, echo: Path) -> None:

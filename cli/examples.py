@@ -1,0 +1,30 @@
+"""An example for each command, which its help ends with."""
+
+from __future__ import annotations
+
+import typer
+
+EXAMPLES = {
+    "compile": "weft compile model.onnx -a pynq -o build/model --calibrate samples.npz",
+    "inspect": "weft inspect model.onnx -a pynq",
+    "archs": "weft archs",
+    "explore": "weft explore model.onnx --part xc7a100t --output my.tarch",
+    "doctor": "weft doctor --extra synth",
+    "verilog": "weft verilog -a pynq -o build/pynq",
+    "run": "weft run build/model/model.tmodel --on rtl --input samples.npz --images 1",
+    "estimate": "weft estimate build/model/model.tmodel --latency 50",
+    "resources": "weft resources -a pynq --part XC7A100T",
+    "isa": "weft isa -a pynq",
+    "disassemble": "weft disassemble build/model/model.tprog -a pynq",
+    "board list": "weft board list",
+    "board build": "weft board build ecpix5 --mhz 50",
+    "board flash": "weft board flash ecpix5",
+    "board memory": "weft board memory serial:/dev/ttyUSB1 --board ecpix5",
+}
+
+
+def add_examples(app: typer.Typer, prefix: str = "") -> None:
+    """To every command of ``app``, whose names begin with ``prefix``. Raises KeyError for one without an example."""
+    for info in app.registered_commands:
+        name = info.name or (info.callback.__name__ if info.callback else "")
+        info.epilog = f"Example: {EXAMPLES[prefix + name]}"
