@@ -1,7 +1,8 @@
 """LIR: one frozen operation per instruction, with tagged addresses. Prints and parses.
 
-An operation is complete in itself: rows, pitches and shifts, which the machine keeps in Configure registers, are
-fields here, so that a scheduler may reorder operations; the backend writes Configure where a value changes.
+An operation is complete in itself: rows, pitches and what its numbers need (``Settings``), which the machine keeps in
+Configure registers, are fields here, so that a scheduler may reorder operations; the backend writes Configure where a
+value changes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.isa import Register, SimdOpcode
 from weft.hw.contract.walk import Walk
 
 
@@ -35,14 +36,33 @@ class Address(NamedTuple):
         return f"{self.space.value}[{self.offset}]"
 
 
+class Settings(tuple[tuple[Register, int], ...]):
+    """Configure registers that an operation needs, with what they hold: how its scalars enter the accumulators, leave
+    them, or meet the weights. Which ones these are is up to the machine's numbers."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, **values: int) -> Settings:
+        """By the registers' names in lower case."""
+        return cls((Register[name.upper()], value) for name, value in values.items())
+
+    def __str__(self) -> str:
+        return ",".join(f"{register.name.lower()}:{value}" for register, value in self) or "none"
+
+
+NO_SETTINGS = Settings()
+
+
 @dataclass(frozen=True, slots=True)
 class MatMul:
-    """``size`` vectors x ``rows`` through the array. ``local`` None: the input is zero. Bias enters << ``shift``."""
+    """``size`` vectors x ``rows`` through the array. ``local`` None: the input is zero. ``settings``: how the bias
+    enters, or what is taken off each activation."""
 
     local: Address | None
     accumulator: Address
     size: int
-    shift: int
+    settings: Settings = NO_SETTINGS
     accumulate: bool = False
     local_stride: int = 1
     accumulator_stride: int = 1
@@ -72,7 +92,7 @@ class LoadWeight:
 
 @dataclass(frozen=True, slots=True)
 class DataMove:
-    """Between local memory and ``far``: Vars, Consts or accumulators. ``shift`` enters or leaves accumulators.
+    """Between local memory and ``far``: Vars, Consts or accumulators, which ``settings`` is the way into or out of.
 
     ``relu`` counts towards local from the accumulators, ``accumulate`` the other way.
     """
@@ -81,7 +101,7 @@ class DataMove:
     local: Address
     far: Address
     size: int
-    shift: int | None = None
+    settings: Settings = NO_SETTINGS
     accumulate: bool = False
     relu: bool = False
     local_stride: int = 1
@@ -101,7 +121,7 @@ class DataMove:
 
 @dataclass(frozen=True, slots=True)
 class Simd:
-    """One SIMD instruction: sources 0 is the input, n register n. ``shift`` is both the enter and the leave shift.
+    """One SIMD instruction: sources 0 is the input, n register n. ``settings``: its ways from and to accumulators.
 
     In a loop ``hold`` keeps the read address where it is.
     """
@@ -110,7 +130,7 @@ class Simd:
     left: int
     right: int
     destination: int
-    shift: int
+    settings: Settings
     read: Address | None = None
     write: Address | None = None
     read_stride: int = 1
@@ -120,11 +140,11 @@ class Simd:
 
 @dataclass(frozen=True, slots=True)
 class SimdLoop:
-    """The next ``body`` SIMD operations, ``iterations`` times; ``shift`` is theirs."""
+    """The next ``body`` SIMD operations, ``iterations`` times; ``settings`` are theirs."""
 
     iterations: int
     body: int
-    shift: int
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +156,16 @@ class LoadLut:
     size: int
 
 
-Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut
+@dataclass(frozen=True, slots=True)
+class LoadScale:
+    """``SCALE_VECTORS`` vectors: each lane's multiplier and bias for the moves out of the accumulators behind it."""
+
+    local: Address
+
+
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale
 OPERATIONS: dict[str, type] = {kind.__name__: kind for kind in
-                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut)}
+                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale)}
 _FIELDS = {kind: tuple((field.name, field.default) for field in dataclasses.fields(kind))
            for kind in OPERATIONS.values()}
 
@@ -158,12 +185,16 @@ def program_text(operations: Iterable[Operation]) -> str:
 
 
 _ADDRESS = re.compile(r"(\w+)\[(\d+)\]")
+_SETTINGS = re.compile(r"(\w+:-?\d+,?)+|none")
 
 
 def _value(word: str) -> Any:
     match = _ADDRESS.fullmatch(word)
     if match:
         return Address(Space(match[1]), int(match[2]))
+    if _SETTINGS.fullmatch(word):
+        pairs = (part.split(":") for part in word.split(",") if part != "none")
+        return Settings.of(**{name: int(value) for name, value in pairs})
     literals = {"None": None, "True": True, "False": False}
     if word in literals:
         return literals[word]

@@ -12,7 +12,19 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.walk import Walk
+
+IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
+NOWHERE = "moved beside the accumulators"
+
+SETTINGS: dict[bool, dict[str, tuple[str, ...]]] = {
+    False: {IN: ("ENTER_SHIFT",), OUT: ("LEAVE_SHIFT",), MULTIPLIED: ("ENTER_SHIFT",),
+            COMPUTED: ("ENTER_SHIFT", "LEAVE_SHIFT"), NOWHERE: ()},
+    True: {IN: ("ENTER_ZERO", "ENTER_FACTOR"), OUT: ("LEAVE_SHIFT", "LEAVE_ZERO"), MULTIPLIED: ("ACTIVATION_ZERO",),
+           COMPUTED: (), NOWHERE: ()},
+}
+"""By whether the machine's numbers have scales: the registers that each way of a scalar needs, no more and no less."""
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
@@ -32,6 +44,8 @@ class _Checker:
         self.valid[Space.CONSTS][:const_size] = True
         for place in written:
             self.valid[Space.VARS][place.base:place.base + place.size] = True
+        self.allowed = SETTINGS[arch.numbers.has_scales]
+        self.scaled = not arch.numbers.has_scales
         self.registers = {0}
         self.before_loop = frozenset(self.registers)
         self.loop = 0
@@ -72,10 +86,17 @@ class _Checker:
         if address is not None and address.space not in allowed:
             raise self._error(f"{address} must be in {' or '.join(space.value for space in allowed)}")
 
+    def _settings(self, settings: lir.Settings, way: str) -> None:
+        found, allowed = tuple(register.name for register, _ in settings), self.allowed[way]
+        if found != allowed:
+            raise self._error(f"sets {', '.join(found) or 'nothing'}; what is {way} sets "
+                              f"{', '.join(allowed) or 'nothing'}")
+
     # -- operations ------------------------------------------------------------------------------------------------
     def _mat_mul(self, operation: lir.MatMul) -> None:
         self._space(operation.local, Space.LOCAL)
         self._space(operation.accumulator, Space.ACCUMULATORS)
+        self._settings(operation.settings, MULTIPLIED)
         if operation.local_walk is not None:
             self._read(Space.LOCAL, operation.local_walk)
         if operation.accumulate:
@@ -90,19 +111,21 @@ class _Checker:
         self._space(operation.local, Space.LOCAL)
         self._space(operation.far, Space.VARS, Space.CONSTS, Space.ACCUMULATORS)
         inside = operation.far.space is Space.ACCUMULATORS
-        if inside != (operation.shift is not None):
-            raise self._error("a shift belongs to a move to or from the accumulators, and to no other")
+        self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
         if (operation.relu and not (inside and operation.to_local)
                 or operation.accumulate and not (inside and not operation.to_local)):
             raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")
         near, far = (operation.local.space, operation.local_walk), (operation.far.space, operation.far_walk)
         source, target = (far, near) if operation.to_local else (near, far)
+        if inside and operation.to_local and not self.scaled:
+            raise self._error("leaves the accumulators before a LoadScale")
         self._read(*source)
         if operation.accumulate:
             self._read(*target)
         self._write(*target)
 
     def _simd(self, operation: lir.Simd) -> None:
+        self._settings(operation.settings, COMPUTED)
         self._space(operation.read, Space.ACCUMULATORS)
         self._space(operation.write, Space.ACCUMULATORS)
         count = self.iterations if self.loop else 1
@@ -134,7 +157,12 @@ class _Checker:
             raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
         self._read(operation.local.space, Walk(operation.local.offset, operation.size))
 
+    def _load_scale(self, operation: lir.LoadScale) -> None:
+        self._space(operation.local, Space.LOCAL)
+        self._read(operation.local.space, Walk(operation.local.offset, SCALE_VECTORS))
+        self.scaled = True
+
     CHECKS: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
     }

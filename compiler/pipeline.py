@@ -55,7 +55,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", calibrate),                                   # -> Calibration: the range of every tensor
-    Step("points", steps.points),                                   # -> Points, and shifts between them
+    Step("points", steps.points),                                   # -> Numbers: points, or scales
     Step("consts", steps.consts),                                   # -> Consts: the vectors of DRAM1
     Step("memory", steps.memory),                                   # -> Layout: places, and a tiling for each layer
     Step("schedule", schedule),                                     # -> Schedule of LIR operations

@@ -35,12 +35,13 @@ from weft.compiler.quantize.calibrate import (
     samples_of_parts,
     tensor_ranges,
 )
+from weft.compiler.quantize.choose_points import choose_points
+from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
-from weft.compiler.quantize.points import Points, choose_points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import ArchError
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
     if arch is None:
         return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(canonical(supported(part, arch), arch), arch))
+    return divide(graph, lambda part: build_layers(settled(canonical(supported(part, arch), arch))[0], arch))
 
 
 def parts(front: Products) -> list[Products]:
@@ -116,8 +117,8 @@ def split_functions_where_measured(request: Request, graph: Graph, given: Sample
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
-def layers(graph: Graph, arch: Arch) -> Layers:
-    built = build_layers(graph, arch)
+def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
+    built = build_layers(graph, arch, quantization.tensors)
     verify_layers(built, [port.tensor for port in graph.inputs])
     made = {var.root for layer in built for var in layer.outputs}
     for port in graph.outputs:
@@ -127,14 +128,15 @@ def layers(graph: Graph, arch: Arch) -> Layers:
     return built
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Points:
+def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
+           arch: Arch) -> Numbers:
+    """Points of fixed point, scales of bytes."""
     if arch.numbers.has_scales:
-        raise ArchError("data_type", arch.number.name, "a fixed-point type: the compiler writes no programs for scales",
-                        "use a machine of FP16BP8")
+        return choose_scales(built, graph, calibration, quantization)
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
-def consts(graph: Graph, built: Layers, chosen: Points, arch: Arch) -> Consts:
+def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
     return encode_consts(built, graph.constants, chosen, arch)
 
 

@@ -186,6 +186,7 @@ def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
 def _port(what: str, port: PortEntry, arch: Arch) -> int:
     """How many elements it has in memory, or for the user, whichever is more."""
     stored = port.size * arch.array_size
+    _numbers(what, port, arch)
     if (port.shape is None) != (port.layout is None):
         raise ValueError(f"{what} with only one of shape and layout")
     if port.shape is None or port.layout is None:
@@ -200,6 +201,15 @@ def _port(what: str, port: PortEntry, arch: Arch) -> int:
     source = math.prod(port.layout) if port.packing is None else _packed(what, port.packing, port.layout)
     _places(what, port, port.shape, source)
     return max(stored, source, math.prod(port.shape))
+
+
+def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
+    if port.scale is None and port.zero:
+        raise ValueError(f"{what} with a zero, without a scale")
+    if port.scale is not None and (port.point is not None or not arch.numbers.has_scales):
+        raise ValueError(f"{what} with a scale, and {'a point' if port.point is not None else arch.data_type}")
+    if port.scale is None and port.shape is not None and arch.numbers.has_scales:
+        raise ValueError(f"{what} without a scale, of {arch.data_type}")
 
 
 def _packed(what: str, packing: PackingEntry, layout: tuple[int, int, int]) -> int:

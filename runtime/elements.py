@@ -1,6 +1,6 @@
 """Where the elements of a user's array lie in memory: orders, strides, and vectors.
 
-In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def strides_of(index: np.ndarray) -> list[int] | None:
     return strides if np.array_equal(index, positions(index.shape, strides)) else None
 
 
-def pack(tensor: np.ndarray, lanes: int) -> np.ndarray:
-    """[channels, height, width] -> vectors [tiles x height x width, lanes], missing channels zero."""
+def pack(tensor: np.ndarray, lanes: int, fill: int = 0) -> np.ndarray:
+    """[channels, height, width] -> vectors [tiles x height x width, lanes], missing channels ``fill``."""
     channels, height, width = tensor.shape
     tiles = -(-channels // lanes)
-    padded = np.zeros((tiles * lanes, height, width), tensor.dtype)
+    padded = np.full((tiles * lanes, height, width), fill, tensor.dtype)
     padded[:channels] = tensor
     return padded.reshape(tiles, lanes, height, width).transpose(0, 2, 3, 1).reshape(-1, lanes)
 

@@ -1,7 +1,7 @@
 """A compiled model: what its ``.tmodel`` says (``schema.py``, ``checks.py``), the files that this names
 (``model_set.py``), and packing of its inputs and outputs.
 
-In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must be zero.
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0.
 """
 
 from __future__ import annotations
@@ -189,12 +189,14 @@ class TModel:
                          "give one sample in the shape the model was compiled for")
         if array.dtype.kind not in "fiub":
             raise refuse(f"type of input {name!r}", array.dtype, "real numbers", "convert it to float32")
-        scalars = self.arch.number.quantize(array, port.point)
+        numbers, lanes = port.numbers(self.arch.number), self.arch.array_size
+        scalars = numbers.quantize(array)
         if port.layout is None:
             return scalars
+        distance = scalars - numbers.zero  # what is filled in is the real 0
         if port.packing is None:
-            return pack(scatter(scalars, port.order, port.layout), self.arch.array_size)
-        return pack(port.packing.pack(scatter(scalars, port.order, port.packing.source)), self.arch.array_size)
+            return pack(scatter(distance, port.order, port.layout), lanes) + numbers.zero
+        return pack(port.packing.pack(scatter(distance, port.order, port.packing.source)), lanes) + numbers.zero
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
         """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
@@ -202,7 +204,7 @@ class TModel:
         if vectors.shape != (port.size, self.arch.array_size):
             raise refuse(f"vectors of output {name!r}", list(vectors.shape), f"[{port.size}, {self.arch.array_size}]",
                          "read the output's size from DRAM0 at its base")
-        values = self.arch.number.dequantize(vectors, port.point)
+        values = port.numbers(self.arch.number).dequantize(vectors)
         if port.layout is None or port.shape is None:
             return values
         return gather(unpack(values, port.layout), port.order, port.shape)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from weft.hw.contract.numerics import DataType
 from weft.runtime.elements import Order, positions, strides_of
 from weft.runtime.packing import Packing
+from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.schema import PackingEntry, PortEntry
 from weft.runtime.window import Window
 
@@ -17,8 +19,9 @@ from weft.runtime.window import Window
 class Port:
     """An input or output: ``size`` vectors of DRAM0 from ``base``. The additions are None in the original's files.
 
-    ``shape`` is the user's, ``layout`` [channels, height, width] in memory; a scalar of value v is stored as
-    v x 2**``point``; ``order`` says where in the layout (with ``packing``: in its source) each element lies.
+    ``shape`` is the user's, ``layout`` [channels, height, width] in memory; ``order`` says where in the layout (with
+    ``packing``: in its source) each element lies. A scalar of value v is stored as v x 2**``point``, or in a byte of
+    ``scale``.
     """
 
     name: str
@@ -29,11 +32,27 @@ class Port:
     point: int | None = None
     order: Order | None = None
     packing: Packing | None = None
+    scale: TensorScale | None = None
+
+    def holding(self, numbers: TensorNumbers) -> Port:
+        """The same of such numbers."""
+        if isinstance(numbers, TensorScale):
+            return replace(self, scale=numbers)
+        return replace(self, point=numbers.point)
+
+    def numbers(self, number: DataType) -> TensorNumbers:
+        """How it holds real numbers, on a machine whose scalars are ``number``."""
+        return self.scale or TensorPoint(number, self.point)
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "base": self.base, "size": self.size, "shape": self.shape, "layout": self.layout,
-                "point": self.point, **self._order_to_json(),
+                **self._numbers_to_json(), **self._order_to_json(),
                 **({} if self.packing is None else {"packing": self.packing.to_json()})}
+
+    def _numbers_to_json(self) -> dict[str, Any]:
+        if self.scale is None:
+            return {"point": self.point}
+        return self.scale._asdict()
 
     def _order_to_json(self) -> dict[str, Any]:
         if self.order is None or self.shape is None:
@@ -45,7 +64,9 @@ class Port:
     def from_entry(cls, entry: PortEntry) -> Port:
         """Of an entry that ``checks.py`` has checked."""
         packing = packing_of(entry.packing) if entry.packing is not None else None
-        return cls(entry.name, entry.base, entry.size, entry.shape, entry.layout, entry.point, _order(entry), packing)
+        scale = None if entry.scale is None else TensorScale(entry.scale, entry.zero)
+        return cls(entry.name, entry.base, entry.size, entry.shape, entry.layout, entry.point, _order(entry), packing,
+                   scale)
 
 
 def packing_of(entry: PackingEntry) -> Packing:

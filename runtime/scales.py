@@ -12,6 +12,9 @@ from weft.hw.contract.numerics import DataType
 LOWEST, HIGHEST = -128, 127
 """Of a signed byte."""
 
+SHIFTS = {"int8": 0, "uint8": 128}
+"""What a byte of the user's has more than the signed one that is stored, by numpy's name of its type."""
+
 
 class TensorPoint(NamedTuple):
     """A real x is round(x * 2**``point``), saturated; ``point`` None: the type's own. ``zero`` is the

@@ -3,7 +3,8 @@ each other.
 
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
 
-* of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point``, and where
+* of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point`` or, on
+  machines of bytes, ``scale`` and ``zero``, and where
   elements do not lie in order either ``strides``, one for each axis of the user's array, such as those of TensorFlow's
   channels-last images, or ``order``, runs of [first, step, count]: they say where in that layout each element of the
   user's array lies; ``packing`` of an input that a thin first layer reads (``packing.py``): these places count in
@@ -36,6 +37,9 @@ Step = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Point = Annotated[int, Meta(ge=-1022, le=1023)]
 """2**point is a number in double precision."""
+Scale = Annotated[float, Meta(ge=2.0 ** -126, lt=2.0 ** 127)]
+"""A normal number in single precision."""
+Byte = Annotated[int, Meta(ge=-128, le=127)]
 Name = Annotated[str, Meta(min_length=1, max_length=4096)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -89,6 +93,8 @@ class PortEntry(Keys):
     shape: Annotated[tuple[Dimension, ...], Axes] | None = None
     layout: Shape3 | None = None
     point: Point | None = None
+    scale: Scale | None = None
+    zero: Byte = 0
     strides: Annotated[tuple[Number, ...], Axes] | None = None
     order: tuple[tuple[Number, Number, Dimension], ...] | None = None
     packing: PackingEntry | None = None
@@ -113,11 +119,14 @@ class HostEntry(Keys):
 
 
 class TensorEntry(Keys):
-    """An input or output of the network."""
+    """An input or output of the network; with ``scale`` its bytes mean (byte - ``zero``) * ``scale``, of unsigned ones
+    128 less."""
 
     name: Name
     type: Type
     shape: Annotated[tuple[Dimension, ...], Axes]
+    scale: Scale | None = None
+    zero: Byte = 0
 
 
 class NetworkEntry(Keys):

@@ -10,30 +10,36 @@ import numpy as np
 
 from weft.runtime.errors import refuse
 from weft.runtime.ports import Port
+from weft.runtime.scales import SHIFTS, TensorScale
 from weft.runtime.schema import NetworkEntry, TensorEntry
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """``type`` is numpy's name of it; it and ``shape`` are None where the file does not say them."""
+    """``type`` is numpy's name of it; it and ``shape`` are None where the file does not say them. With a ``scale`` its
+    bytes are those of real numbers, unsigned ones larger by 128; parts of the network read and make these numbers."""
 
     name: str
     type: str | None = None
     shape: tuple[int, ...] | None = None
+    scale: TensorScale | None = None
 
     @classmethod
     def from_entry(cls, entry: TensorEntry) -> Tensor:
-        return cls(entry.name, entry.type, entry.shape)
+        scale = None if entry.scale is None else TensorScale(entry.scale, entry.zero)
+        return cls(entry.name, entry.type, entry.shape, scale)
 
     @classmethod
     def of_port(cls, port: Port) -> Tensor:
         return cls(port.name, None, port.shape)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "type": self.type, "shape": self.shape}
+        return {"name": self.name, "type": self.type, "shape": self.shape,
+                **({} if self.scale is None else self.scale._asdict())}
 
     def given(self, array: np.ndarray) -> np.ndarray:
-        """A user's array, as parts of the network read it: real numbers stay, integers become the network's.
+        """A user's array, as parts of the network read it: real numbers stay, integers become the network's, bytes of a
+        scale what they mean.
 
         Raises ModelError for numbers that its type does not have.
         """
@@ -45,10 +51,12 @@ class Tensor:
         if not np.array_equal(found, array):
             raise refuse(f"values of input {self.name!r}", f"{array.dtype}, {array.min():.6g} .. {array.max():.6g}",
                          f"numbers of the type {self.type}", f"convert the array to {self.type}")
-        return found
+        return found if self.scale is None else self.scale.dequantize(found.astype(np.int64) - SHIFTS[self.type])
 
     def made(self, array: np.ndarray) -> np.ndarray:
         """An output in the network's own type."""
+        if self.scale is not None and self.type is not None:
+            array = self.scale.quantize(array) + SHIFTS[self.type]
         return array if self.type is None else array.astype(self.type)
 
 

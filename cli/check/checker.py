@@ -1,10 +1,10 @@
 """``weft compile --check``: the same input runs after every step, and the first step that changes the result is named.
 
 What runs is the newest product that can (``runners.py``): the graph on onnxruntime, the layers in real numbers, the
-layers in fixed point (with constants as they are, as they are stored, and with tensors where they are placed), the LIR,
-and the program on the golden machine. Each result is compared with the one before it. Rounding to fixed point is
-allowed one loss, where the points are chosen; before that results must be as near as single precision is, after it they
-must be equal.
+layers in the machine's integers (with constants as they are, as they are stored, and with tensors where they are
+placed), the LIR, and the program on the golden machine. Each result is compared with the one before it. Rounding to
+integers is allowed one loss, where points or scales are chosen; before that results must be as near as single precision
+is, after it they must be equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import Part
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -104,7 +104,7 @@ class Checker:
             problem = f"cannot run: {reason(error)}"
         self.verdicts.append(Verdict(name, runner.name, decibels, least, problem))
         self._before, self._product, self._kind = found or self._before, product, kind
-        if kind is Points:
+        if kind is Numbers:
             self._rounding = self.verdicts[-1]
 
     def _begin(self, step: Step, products: Products) -> str:

@@ -7,7 +7,6 @@ tiles, no order of partial sums and no instructions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from weft.compiler.layers.hir import (
 )
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place
-from weft.compiler.quantize.consts import Consts, LayerConsts, layer_operands
+from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
@@ -133,18 +132,6 @@ class Real:
         return value
 
 
-@dataclass(frozen=True)
-class LayerIntegers:
-    """One layer's constants as the machine has them: weights [out, in / group, height, width] and bias, operands of
-    the SIMD unit, value tables [keys, values, slopes]."""
-
-    weights: np.ndarray | None
-    bias: np.ndarray | None
-    group: int
-    operands: tuple[int, ...]
-    tables: np.ndarray | None
-
-
 class Fixed:
     """Layers in fixed point; a Temp holds accumulators [channels, height, width]."""
 
@@ -199,8 +186,7 @@ class Fixed:
                 shrunk = number.multiply(number.multiply(value, own.operands[0]), own.operands[1])
                 return np.maximum(value, shrunk)
             case Lookup():
-                assert own.tables is not None
-                distance, height, slope = alu.lookup(number, own.tables[..., None], value[..., None])[:3]
+                distance, height, slope = alu.lookup(number, np.array(own.tables)[..., None], value[..., None])[:3]
                 return np.asarray(number.saturate(number.multiply(distance, slope) + height))[..., 0]
         raise TypeError(f"no meaning for {operation}")
 
@@ -259,51 +245,3 @@ def pool(value: np.ndarray, window: Window, size: tuple[int, int]) -> np.ndarray
         where = (slice(None), slice(*rows), slice(*columns))
         result[where] = np.maximum(result[where], taken)
     return result
-
-
-# -- constants ---------------------------------------------------------------------------------------------------------
-def quantised(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points,
-              arch: Arch) -> list[LayerIntegers]:
-    """The layers' constants, rounded at their points."""
-    found = []
-    for layer, numbers in zip(layers, points.layers, strict=True):
-        weights = bias = None
-        if isinstance(layer.core, Convolution):
-            weights = arch.number.quantize(constants[layer.core.weights], numbers.weights)
-            bias = arch.number.quantize(constants[layer.core.bias], numbers.bias)
-        tables = points.tables.get(layer.output.name) if layer.lookup is not None else None
-        found.append(LayerIntegers(weights, bias, layer.core.group if isinstance(layer.core, Convolution) else 1,
-                                   tuple(layer_operands(layer, points, arch)),
-                                   None if tables is None else np.array(tables)))
-    return found
-
-
-def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerIntegers]:
-    """The same, read back from the vectors of DRAM1."""
-    found = []
-    for layer, own in zip(layers, consts.layers, strict=True):
-        weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
-        operands = consts.vectors[own.operand:own.operand + own.operands, 0]
-        tables = consts.vectors[own.operand:own.operand + own.tables * arch.lut_depth, 0]
-        found.append(LayerIntegers(weights, bias, 1, tuple(operands.tolist()),
-                                   tables.reshape(own.tables, -1) if own.tables else None))
-    return found
-
-
-def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
-           lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Weights without groups and bias, out of their tiles."""
-    core, outputs = layer.core, layer.output.channels
-    if not isinstance(core, Convolution):
-        return None, None
-    tiles = core.input.tiles(lanes)
-    weights = np.zeros((len(own.blocks), lanes, tiles, lanes, *core.window.kernel), np.int64)
-    bias = np.zeros((len(own.blocks), lanes), np.int64)
-    for output, block in enumerate(own.blocks):
-        bias[output] = vectors[own.base + block.bias]
-        for tile in (entry for entries in block.tiles for entry in entries):
-            first = own.base + tile.offset
-            weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] = \
-                vectors[first:first + tile.rows].T
-    dense = weights.reshape(len(own.blocks) * lanes, tiles * lanes, *core.window.kernel)
-    return dense[:outputs, :core.input.channels], bias.ravel()[:outputs]

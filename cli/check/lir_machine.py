@@ -8,55 +8,51 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
 from weft.golden.machine import EXECUTE, Machine
-from weft.hw.contract.isa import Register
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.walk import Walk
 
 
 def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
     """Operations, one after another. Addresses must be inside their memories (the verifier sees to it)."""
     for operation in operations:
-        golden = MEANING[type(operation)](machine, operation)
+        machine.registers.update(getattr(operation, "settings", lir.NO_SETTINGS))
+        golden = MEANING[type(operation)](operation)
         EXECUTE[type(golden)](machine, golden)
 
 
-def _shifts(machine: Machine, enter: int | None = None, leave: int | None = None) -> None:
-    for register, value in ((Register.ENTER_SHIFT, enter), (Register.LEAVE_SHIFT, leave)):
-        if value is not None:
-            machine.registers[register] = value
-
-
-def _mat_mul(machine: Machine, operation: lir.MatMul) -> decode.MatMul:
-    _shifts(machine, enter=operation.shift)
+def _mat_mul(operation: lir.MatMul) -> decode.MatMul:
     return decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
 
 
-def _load_weight(machine: Machine, operation: lir.LoadWeight) -> decode.LoadWeight:
+def _load_weight(operation: lir.LoadWeight) -> decode.LoadWeight:
     return decode.LoadWeight(Walk(operation.local.offset, operation.size), operation.size, operation.zero_bias)
 
 
-def _data_move(machine: Machine, operation: lir.DataMove) -> decode.DataMove:
-    _shifts(machine, **{"leave" if operation.to_local else "enter": operation.shift})
+def _data_move(operation: lir.DataMove) -> decode.DataMove:
     flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
     return decode.DataMove(flow, operation.local_walk, operation.far_walk)
 
 
-def _simd(machine: Machine, operation: lir.Simd) -> decode.Simd:
-    _shifts(machine, operation.shift, operation.shift)
+def _simd(operation: lir.Simd) -> decode.Simd:
     return decode.Simd(operation.read.offset if operation.read else None,
                        operation.write.offset if operation.write else None, False,
                        0 if operation.hold else operation.read_stride, operation.write_stride, operation.opcode,
                        operation.left, operation.right, operation.destination)
 
 
-def _simd_loop(machine: Machine, operation: lir.SimdLoop) -> decode.SimdLoop:
+def _simd_loop(operation: lir.SimdLoop) -> decode.SimdLoop:
     return decode.SimdLoop(operation.iterations, operation.body)
 
 
-def _load_lut(machine: Machine, operation: lir.LoadLut) -> decode.LoadLut:
+def _load_lut(operation: lir.LoadLut) -> decode.LoadLut:
     return decode.LoadLut(Walk(operation.local.offset, operation.size), operation.table)
+
+
+def _load_scale(operation: lir.LoadScale) -> decode.LoadScale:
+    return decode.LoadScale(Walk(operation.local.offset, SCALE_VECTORS))
 
 
 MEANING: dict[type, Callable[..., decode.DecodedInstruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-    lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+    lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
 }

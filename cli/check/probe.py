@@ -21,7 +21,7 @@ from weft.compiler.passes.index import feed
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Samples
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
@@ -56,7 +56,7 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
         for index, var in saved:
             scalars = _tensor(products, dram0, var)
             value = wanted[var.name][0].astype(np.float64)
-            found = number.dequantize(scalars, products[Points].vars[var.root])
+            found = products[Numbers].tensor(var.root, products[Arch]).dequantize(scalars)
             signal[index] += (value ** 2).sum()
             noise[index] += ((value - found) ** 2).sum()
             saturated[index] += np.isin(scalars, (number.minimum, number.maximum)).sum()

@@ -7,25 +7,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.cli.check.evaluate import Fixed, LayerIntegers, Real, Tensors, quantised, stored
+from weft.cli.check.evaluate import Fixed, Real, Tensors
+from weft.cli.check.integers import quantised, stored
 from weft.cli.check.lir_machine import run_lir
+from weft.cli.check.scaled import Scaled
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.variables import whole_var
 from weft.compiler.passes.division import Division
-from weft.compiler.passes.index import feed
+from weft.compiler.passes.index import feed, real_values
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.scales import Scales
 from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.elements import gather, pack, unpack
 from weft.runtime.onnx_engine import run_model
+from weft.runtime.scales import SHIFTS
 
 Sample = Mapping[str, np.ndarray]
 """One value for each input of the network, by name."""
@@ -45,20 +50,20 @@ class Runner(NamedTuple):
 def _run_graph(products: Products, sample: Sample) -> Results:
     graph = products[Graph]
     tensors = run_model(to_onnx(graph), feed(graph, sample))
-    found = {port.name: gather(np.asarray(tensors[port.tensor]), port.order, port.shape) for port in graph.outputs}
-    return {name: np.asarray(value, np.float64) for name, value in found.items()}
+    return {port.name: _of_user(port, np.asarray(tensors[port.tensor])) for port in graph.outputs}
 
 
 def _run_parts(products: Products, sample: Sample) -> Results:
     """Every part of the network after those that it reads."""
     graph = products[Graph]
-    values = {port.name: np.asarray(sample[port.name], graph.type(port.tensor)) for port in graph.inputs}
+    values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
+              for port in graph.inputs}
     for part in products[Division].parts:
         if isinstance(part, Graph):
             values |= run_model(to_onnx(part), {port.tensor: values[port.name] for port in part.inputs})
         else:
             values |= part.run(values, graph.name)
-    return {port.name: np.asarray(values[port.name], np.float64) for port in graph.outputs}
+    return {port.name: _of_user(port, values[port.name]) for port in graph.outputs}
 
 
 def _run_real(products: Products, sample: Sample) -> Results:
@@ -70,31 +75,35 @@ def _run_real(products: Products, sample: Sample) -> Results:
     return _outputs(products, lambda var: tensors.read(var))
 
 
-def _run_points(products: Products, sample: Sample) -> Results:
+def _run_numbers(products: Products, sample: Sample) -> Results:
     graph, arch = products[Graph], products[Arch]
-    integers = quantised(products[Layers], graph.constants, products[Points], arch)
-    return _run_fixed(products, sample, integers, Tensors(graph, arch, np.int64))
+    integers = quantised(products[Layers], graph.constants, products[Numbers], arch)
+    return _run_integers(products, sample, integers, Tensors(graph, arch, np.int64))
 
 
 def _run_consts(products: Products, sample: Sample) -> Results:
-    return _run_fixed(products, sample, _stored(products), Tensors(products[Graph], products[Arch], np.int64))
+    return _run_integers(products, sample, _stored(products), Tensors(products[Graph], products[Arch], np.int64))
 
 
 def _run_layout(products: Products, sample: Sample) -> Results:
     tensors = Tensors(products[Graph], products[Arch], np.int64, products[Layout])
-    return _run_fixed(products, sample, _stored(products), tensors)
+    return _run_integers(products, sample, _stored(products), tensors)
 
 
 def _stored(products: Products) -> list[LayerIntegers]:
     return stored(products[Layers], products[Consts], products[Arch])
 
 
-def _run_fixed(products: Products, sample: Sample, integers: Sequence[LayerIntegers], tensors: Tensors) -> Results:
-    graph, arch, points = products[Graph], products[Arch], products[Points]
+def _run_integers(products: Products, sample: Sample, integers: Sequence[LayerIntegers], tensors: Tensors) -> Results:
+    graph, arch, numbers = products[Graph], products[Arch], products[Numbers]
     for name, value in feed(graph, sample).items():
-        tensors.write(whole_var(graph, name), arch.number.quantize(value[0], points.vars[name]))
-    Fixed(arch, points, integers).run(products[Layers], tensors)
+        tensors.write(whole_var(graph, name), numbers.tensor(name, arch).quantize(value[0]))
+    EVALUATORS[type(numbers)](arch, numbers, integers).run(products[Layers], tensors)
     return _outputs(products, lambda var: _real(products, var, tensors.read(var)))
+
+
+EVALUATORS: dict[type, Callable[..., Fixed | Scaled]] = {Points: Fixed, Scales: Scaled}
+"""Kind of numbers -> what layers compute in them."""
 
 
 def _run_schedule(products: Products, sample: Sample) -> Results:
@@ -113,7 +122,7 @@ RUNNERS: dict[type, Runner] = {
     Graph: Runner("graph on onnxruntime", False, _run_graph),
     Division: Runner("parts on onnxruntime", False, _run_parts),
     Layers: Runner("layers in real numbers", False, _run_real),
-    Points: Runner("layers in fixed point", True, _run_points),
+    Numbers: Runner("layers in integers", True, _run_numbers),
     Consts: Runner("layers, stored constants", True, _run_consts),
     Layout: Runner("layers, placed tensors", True, _run_layout),
     Schedule: Runner("LIR on golden", True, _run_schedule),
@@ -136,8 +145,8 @@ def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram
     if layout.copy is not None:
         dram0.write(layout.copy.base, consts.vectors)
     for name, value in inputs.items():
-        scalars = arch.number.quantize(value[0], products[Points].vars[name])
-        dram0.write(layout.dram0[name].base, pack(scalars, arch.array_size))
+        held = products[Numbers].tensor(name, arch)
+        dram0.write(layout.dram0[name].base, pack(held.quantize(value[0]), arch.array_size, held.zero))
     return dram0, dram1
 
 
@@ -147,10 +156,16 @@ def _from_dram(products: Products, dram0: Dram, var: Var) -> np.ndarray:
 
 
 def _real(products: Products, var: Var, scalars: np.ndarray) -> np.ndarray:
-    return products[Arch].number.dequantize(scalars, products[Points].vars[var.root])
+    return products[Numbers].tensor(var.root, products[Arch]).dequantize(scalars)
 
 
 def _outputs(products: Products, read: Callable[[Var], np.ndarray]) -> Results:
     """The machine's outputs, in the user's shape."""
     graph = products[Graph]
-    return {port.name: gather(read(whole_var(graph, port.tensor)), port.order, port.shape) for port in graph.outputs}
+    return {port.name: _of_user(port, read(whole_var(graph, port.tensor))) for port in graph.outputs}
+
+
+def _of_user(port: GraphPort, tensor: np.ndarray) -> np.ndarray:
+    """An output as the network's file has it, in double precision."""
+    values = np.asarray(gather(tensor, port.order, port.shape), np.float64)
+    return values if port.quantized is None else port.quantized.quantize(values) + float(SHIFTS[port.type])

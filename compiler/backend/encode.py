@@ -69,6 +69,10 @@ class _Encoder:
             self.values[register] = value
             self.instructions.append(self.isa.configure(register, value))
 
+    def _set_all(self, settings: lir.Settings) -> None:
+        for register, value in settings:
+            self.set(register, value)
+
     def restore(self) -> None:
         for register, value in self.reset.items():
             self.set(register, value)
@@ -81,7 +85,7 @@ class _Encoder:
 
     def _mat_mul(self, operation: lir.MatMul) -> None:
         self._mat_mul_rows(operation.rows, operation.local_pitch, operation.accumulator_pitch)
-        self.set(Register.ENTER_SHIFT, operation.shift)
+        self._set_all(operation.settings)
         self.instructions.append(self.isa.mat_mul(
             operation.local.offset if operation.local else 0, operation.accumulator.offset, operation.size,
             accumulate=operation.accumulate, zeroes=operation.local is None, local_stride=operation.local_stride,
@@ -96,19 +100,14 @@ class _Encoder:
         if operation.rows > 1:
             self.set(Register.MOVE_LOCAL_PITCH, operation.local_pitch)
             self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)
-        if operation.shift is not None:
-            self.set(Register.LEAVE_SHIFT if operation.to_local else Register.ENTER_SHIFT, operation.shift)
+        self._set_all(operation.settings)
         flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
         self.instructions.append(self.isa.data_move(flow, operation.local.offset, operation.far.offset, operation.size,
                                                     local_stride=operation.local_stride,
                                                     far_stride=operation.far_stride))
 
-    def _shifts(self, shift: int) -> None:
-        self.set(Register.ENTER_SHIFT, shift)
-        self.set(Register.LEAVE_SHIFT, shift)
-
     def _simd(self, operation: lir.Simd) -> None:
-        self._shifts(operation.shift)
+        self._set_all(operation.settings)
         sub = SimdSub(operation.opcode, operation.left, operation.right, operation.destination)
         self.instructions.append(self.isa.simd(
             sub, read=operation.read.offset if operation.read else None,
@@ -116,15 +115,18 @@ class _Encoder:
             read_stride=operation.read_stride, write_stride=operation.write_stride, hold=operation.hold))
 
     def _simd_loop(self, operation: lir.SimdLoop) -> None:
-        self._shifts(operation.shift)  # a Configure must not come inside the body
+        self._set_all(operation.settings)  # a Configure must not come inside the body
         self.instructions.append(self.isa.simd_loop(operation.iterations, operation.body))
 
     def _load_lut(self, operation: lir.LoadLut) -> None:
         self.instructions.append(self.isa.load_lut(operation.local.offset, operation.table))
 
+    def _load_scale(self, operation: lir.LoadScale) -> None:
+        self.instructions.append(self.isa.load_scale(operation.local.offset))
+
     EMIT: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
     }
 
 

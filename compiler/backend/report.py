@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.compiler.layers.hir import Layer, Load
+from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import Division
 from weft.compiler.quantize.calibrate import Calibration
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.tiling.costs import traffic
 from weft.hw.contract.arch import Arch
 from weft.runtime.host_part import HostPart
@@ -41,30 +41,26 @@ class CompileReport:
         return self.division.hosts[-1] if self.division.hosts else None
 
 
-def layer_table(layers: Sequence[Layer], points: Points, calibration: Calibration, layout: Layout,
+def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: Layout,
                 instructions: Sequence[int], passed: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
     """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``saturated`` counts calibration
-    values beyond the range of the output's point."""
+    values beyond the range of the output's numbers."""
     rows = []
     for number, layer in enumerate(layers):
-        shape, plan, chosen = layout.shapes[number], layout.plans[number], points.layers[number]
+        shape, plan = layout.shapes[number], layout.plans[number]
         source, output = layer.core.input, layer.output
         seen = calibration.ranges[output.name]
-        out_point = points.vars[output.root]
-        saturated = [calibration.ranges[var.name].beyond(arch.number.width - 1 - points.vars[var.root])
-                     for var in layer.outputs if var.root not in points.limited]
+        saturated = [calibration.ranges[var.name].beyond(numbers.tensor(var.root, arch).exponent)
+                     for var in layer.outputs if var.root not in numbers.limited]
         moved = traffic(shape, plan.tiling)
         modelled = {"array": moved.array, "dram0": moved.dram0_read + moved.dram0_write, "dram1": moved.dram1}
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],
             "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],
-            "points": {"input": points.vars[source.root],
-                       "weights": None if isinstance(layer.core, Load) else chosen.weights,
-                       "accumulators": chosen.accumulators, "output": out_point},
-            "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts), "leave": list(chosen.leave_shifts)},
+            **numbers.row(number, layer),
             "root_mean_square": float(f"{seen.root_mean_square:.6g}"),
-            "table_error": points.table_errors.get(output.name),
+            "table_error": numbers.table_errors.get(output.name),
             "saturated": sum(saturated),
             "resident": not shape.streamed_outputs,
             "tiling": plan.tiling.to_json(), "modelled_vectors": modelled,

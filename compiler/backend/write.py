@@ -18,7 +18,7 @@ from weft.compiler.passes.division import BESIDE, HOST, Division, Part
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.consts import Consts
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -26,6 +26,7 @@ from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
+from weft.runtime.scales import TensorNumbers, TensorPoint
 from weft.runtime.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
@@ -66,20 +67,20 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
 def _program(products: Products, folder: Path, name: str) -> TModel:
     """One of the machine's parts."""
     arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[Layout])
-    points, code = products[Points], products[MachineCode]
+    code = products[MachineCode]
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
     constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
     return TModel(
         name=name, folder=folder, arch=arch, program_file=files["tprog"],
         const_files=_const_files(consts, layout, files["tdata"]),
-        inputs=_ports(graph.inputs, graph, layout, points), outputs=_ports(graph.outputs, graph, layout, points),
+        inputs=_ports(graph.inputs, products), outputs=_ports(graph.outputs, products),
         contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
 
 
 def _signature(graph: Graph) -> Signature:
-    return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape)) for port in ports)
+    return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape), port.quantized) for port in ports)
                        for ports in (graph.inputs, graph.outputs)))
 
 
@@ -89,7 +90,7 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     counts = np.bincount(code.layers, minlength=len(layers)).tolist()
     vectors = [array_vectors([operation]) for operation in schedule.operations]
     passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
-    return layer_table(layers, products[Points], products[Calibration], products[Layout], counts, passed,
+    return layer_table(layers, products[Numbers], products[Calibration], products[Layout], counts, passed,
                        products[Arch])
 
 
@@ -98,12 +99,12 @@ def _const_files(consts: Consts, layout: Layout, name: str) -> tuple[ConstFile, 
     return ConstFile(name, 0, size), *([ConstFile(name, copy.base, size, "dram0")] if copy is not None else [])
 
 
-def _ports(ports: tuple[GraphPort, ...], graph: Graph, layout: Layout, points: Points) -> tuple[Port, ...]:
-    found = []
+def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]:
+    arch, layout, found = products[Arch], products[Layout], []
     for port in ports:
-        place, (_, channels, height, width) = layout.dram0[port.tensor], graph.shapes[port.tensor]
-        found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width),
-                          points.vars[port.tensor], port.order, port.packing))
+        place, (_, channels, height, width) = layout.dram0[port.tensor], products[Graph].shapes[port.tensor]
+        found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width), None,
+                          port.order, port.packing).holding(products[Numbers].tensor(port.tensor, arch)))
     return tuple(found)
 
 
@@ -117,36 +118,35 @@ def _share_warnings(division: Division) -> list[str]:
 
 
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
-    arch, graph, points = products[Arch], products[Graph], products[Points]
+    arch, graph, numbers = products[Arch], products[Graph], products[Numbers]
     calibration, warnings = products[Calibration], []
-    if calibration.random and not (products[Request].plain or not arch.numbers.has_points):
-        warnings.append("no calibration inputs: binary points come from random inputs and may be far off; "
+    if calibration.random and numbers.measured and not products[Request].plain:
+        warnings.append(f"no calibration inputs: {numbers.measured} come from random inputs and may be far off; "
                         "give real ones (--calibrate x.npz)")
     for port in graph.inputs:
-        exponent = arch.number.width - 1 - points.vars[port.tensor]
-        beyond = calibration.ranges[port.tensor].beyond(exponent)
+        beyond = calibration.ranges[port.tensor].beyond(numbers.tensor(port.tensor, arch).exponent)
         if beyond:
             warnings.append(f"input {port.name}: {beyond} calibration values saturate")
     for port in graph.outputs:
-        largest = calibration.ranges[port.tensor].magnitude * 2.0 ** points.vars[port.tensor]
+        largest = calibration.ranges[port.tensor].magnitude / numbers.tensor(port.tensor, arch).step
         if 0 < largest < FEWEST_STEPS:
             warnings.append(f"output {port.name}: its values are no more than {largest:.1f} steps of its type, for it "
                             "shares a binary point with much larger numbers; look for a damaged weight")
-    for row in rows:
+    for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
-        warnings += _poor_numbers(row)
+        warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)
 
 
-def _poor_numbers(row: dict[str, Any]) -> list[str]:
+def _poor_numbers(row: dict[str, Any], held: TensorNumbers) -> list[str]:
     """Warnings of a layer whose value table or binary point loses much of its values."""
     largest, error, found = max(map(abs, row["range"])), row["table_error"], []
     if error and largest and error > largest * 10 ** (-LEAST_TABLE_DECIBELS / 20):
         found.append(f"layer {row['name']}: its value table is off by up to {error:.3g}, of values up to "
                      f"{largest:.3g}; raise lut_depth, or calibrate with samples of a smaller range")
-    steps = row["root_mean_square"] * 2.0 ** row["points"]["output"]
-    if 0 < steps < FEWEST_LAYER_STEPS:
+    steps = row["root_mean_square"] / held.step
+    if isinstance(held, TensorPoint) and 0 < steps < FEWEST_LAYER_STEPS:
         found.append(f"layer {row['name']}: its values are {steps:.1f} steps of their type on average, for it has room "
                      f"for {largest:.3g}; take a wider data_type, or samples without outliers")
     return found

@@ -13,16 +13,13 @@ import numpy as np
 from weft.compiler.errors import ON_HOST, CompileError, refuse_node
 from weft.compiler.frontend.check_quantizers import BYTES, DEQUANTIZE, QUANTISE_AGAIN, QUANTIZE, check_parameters
 from weft.compiler.frontend.graph import Graph, Node
-from weft.runtime.scales import TensorScale
+from weft.runtime.scales import SHIFTS, TensorScale
 
 FAKE_QUANTIZE = "FakeQuantize"
 
 MOVES = frozenset({"Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "Split",
                    "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 """Operators that give bytes of the scale that they read."""
-
-SHIFTS = {"int8": 0, "uint8": 128}
-"""What is taken off a byte of the file."""
 
 
 def has_quantizers(graph: Graph) -> bool:

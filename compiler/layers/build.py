@@ -7,17 +7,25 @@ others read too may be saved twice, as it is and after a ReLU or a max pool; the
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.layers.build_scaled import SCALED_HANDLERS
+from weft.compiler.layers.builder import (
+    Builder,
+    Handler,
+    Open,
+    conv,
+    counts,
+    enlarge,
+    find_parts,
+    need_registers,
+    window_of,
+)
 from weft.compiler.layers.hir import (
     Add,
-    Convolution,
     Layer,
-    LayerOperation,
     Layers,
     LeakyRelu,
     Load,
@@ -25,140 +33,19 @@ from weft.compiler.layers.hir import (
     MaxPool,
     Minimum,
     Multiply,
-    Part,
     Product,
     Relu,
     Save,
-    Var,
 )
-from weft.compiler.passes.operators import CANONICAL_FUNCTIONS, OPERATORS
+from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Window
-
-
-@dataclass(frozen=True)
-class Open:
-    """A layer being built: ``position`` is that of its last node, ``temp`` the Temp that holds its result."""
-
-    name: str
-    position: int
-    operations: tuple[LayerOperation, ...]
-    temps: int = 1
-
-    @property
-    def temp(self) -> str:
-        return f"%{self.temps - 1}"
-
-    def has(self, *kinds: type) -> bool:
-        return any(isinstance(operation, kinds) for operation in self.operations)
-
-    def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
-        return replace(self, position=position, operations=(*self.operations, operation),
-                       temps=self.temps + new_temp)
-
-
-@dataclass
-class Builder:
-    """Tensor -> the layer that makes it, while the graph is walked once."""
-
-    graph: Graph
-    arch: Arch
-    consumers: dict[str, list[Node]]
-    parts: dict[str, Part]
-    made: dict[str, Open] = field(default_factory=dict)
-
-    def var(self, name: str) -> Var:
-        _, channels, height, width = self.graph.shapes[name]
-        return Var(name, channels, height, width, self.parts.get(name))
-
-    def take(self, name: str, *excluded: type) -> Open | None:
-        """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
-        layer = self.made.get(name)
-        if layer is None or self.is_shared(name) or layer.has(Save, *excluded):
-            return None
-        return self.made.pop(name)
-
-    def is_shared(self, name: str) -> bool:
-        """Whether a tensor has several readers, or is an output."""
-        return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
-
-    def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
-        """Saves a shared tensor in the layer that makes it, and takes that layer out so that it can save a second one;
-        None when the layer is closed. The layer must keep its position, for others read the tensor from there on."""
-        layer = self.made.get(name)
-        if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
-            return None
-        del self.made[name]
-        return layer.join(layer.position, Save(layer.temp, self.var(name)))
-
-    def take_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
-        return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
-
-
-def build_layers(graph: Graph, arch: Arch) -> Layers:
-    """The layers in an order that respects their dataflow. Raises CompileError for what the SIMD unit lacks."""
-    builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size))
-    for position, node in enumerate(graph.nodes):
-        if node.op in ("Assemble", "View"):
-            continue
-        builder.made[node.output] = HANDLERS[node.op](builder, position, node)
-    ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
-    return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
-                  for name, layer in ordered)
-
-
-def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
-    """Tensors that lie inside others: what is assembled, and views. What is assembled of assembled tensors has all of
-    their pixels, as they are."""
-    parts: dict[str, Part] = {}
-    for node in reversed(graph.nodes):
-        if node.op == "Assemble":
-            pixels = math.prod(graph.shapes[node.output][2:])
-            inside = parts.get(node.output)
-            root, first = (inside.root, inside.tile) if inside else (node.output, 0)
-            for name, (channel, offset, pitch, step) in zip(node.inputs, node.attributes["places"], strict=True):
-                parts[name] = Part(root, first + channel // lanes, offset, pitch, step, pixels)
-    for node in graph.nodes:
-        if node.op == "View":
-            parts[node.output] = _view_of(graph, parts.get(node.input(0)), node)
-    return parts
-
-
-def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
-    _, _, height, width = graph.shapes[node.input(0)]
-    offset, pitch, step = (node.attributes[key] for key in ("offset", "pitch", "step"))
-    if inside is None:
-        return Part(node.input(0), 0, offset, pitch, step, height * width)
-    row, column = divmod(offset, width)
-    first = inside.offset + row * inside.pitch + column * inside.step
-    down = pitch * inside.step if inside.pitch == width * inside.step else pitch // width * inside.pitch
-    return Part(inside.root, inside.tile, first, down, step * inside.step, inside.pixels)
-
-
-def _window(node: Node) -> Window:
-    attributes = node.attributes
-    return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-
-
-def _counts(node: Node) -> bool:
-    """Whether its multiply-accumulates are the network's: average pools and normalisations only use the array."""
-    return node.origin in OPERATORS and OPERATORS[node.origin].counted
-
-
-def _conv(builder: Builder, position: int, node: Node) -> Open:
-    weights = builder.graph.constants[node.input(1)]
-    size = builder.graph.shapes[node.output][2:]
-    counted = math.prod(size) * weights.size if node.macs is None else node.macs
-    macs = counted if _counts(node) else 0
-    core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
-                       _window(node), "%0", (size[0], size[1]), macs)
-    return Open(node.name, position, (core,))
+from weft.runtime.scales import TensorScale
 
 
 def _product(builder: Builder, position: int, node: Node) -> Open:
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
-    macs = left.channels * left.height * left.width * right.channels if _counts(node) else 0
+    macs = left.channels * left.height * left.width * right.channels if counts(node) else 0
     return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
 
 
@@ -185,21 +72,21 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
-    _need_registers(builder.arch, node)
+    need_registers(builder.arch, node)
     layer = builder.take_or_load(node.input(0), node, position, Minimum, LeakyRelu, Multiply, Lookup)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
-    _need_registers(builder.arch, node)
+    need_registers(builder.arch, node)
     layer = builder.take_or_load(node.input(0), node, position, Relu, Minimum, LeakyRelu, Multiply, Lookup)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
-    _need_registers(builder.arch, node)
-    window, size = _window(node), builder.var(node.output).size
+    need_registers(builder.arch, node)
+    window, size = window_of(node), builder.var(node.output).size
     both = (builder.save_and_go_on(node.input(0), MaxPool, Multiply, Lookup)
             if window.partitions(builder.var(node.input(0)).size, size) else None)
     layer = both or builder.take_or_load(node.input(0), node, position, MaxPool, Multiply, Lookup)
@@ -209,7 +96,7 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:
     """Joins the layer that repeats one operand's pixels, if there is one: then only these few are read."""
-    _need_registers(builder.arch, node)
+    need_registers(builder.arch, node)
     for name, other in (node.inputs, node.inputs[::-1]):
         layer = builder.made.get(name)
         if layer is not None and len(layer.operations) == 1 and isinstance(layer.operations[0], Load):
@@ -233,21 +120,11 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
     return Open(node.name, position, (Load(builder.var(source), "%0"), function))
 
 
-def _need_registers(arch: Arch, node: Node) -> None:
-    if arch.simd_registers_depth < 1:
-        raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
-                          f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
-
-
-def _enlarge(builder: Builder, position: int, node: Node) -> Open:
-    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0", node.attributes["factors"]),))
-
-
-HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
+HANDLERS: dict[str, Handler] = {
     "Add": _add,
     "Clip": _clip,
-    "Conv": _conv,
-    "Enlarge": _enlarge,
+    "Conv": conv,
+    "Enlarge": enlarge,
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
     "Mul": _mul,
@@ -255,3 +132,20 @@ HANDLERS: dict[str, Callable[[Builder, int, Node], Open]] = {
     "Relu": _relu,
     **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),
 }
+
+
+def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None) -> Layers:
+    """The layers in an order that respects their dataflow. ``scales``: of tensors that keep that of the network's file.
+
+    Raises CompileError for what the machine cannot compute.
+    """
+    builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
+                      scales or {})
+    handlers = SCALED_HANDLERS if arch.numbers.has_scales else HANDLERS
+    for position, node in enumerate(graph.nodes):
+        if node.op in ("Assemble", "View"):
+            continue
+        builder.made[node.output] = handlers[node.op](builder, position, node)
+    ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
+    return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
+                  for name, layer in ordered)

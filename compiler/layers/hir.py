@@ -100,6 +100,8 @@ class Load:
     output: str
     factors: Size = (1, 1)
 
+    group = 1
+
     @property
     def window(self) -> Window:
         return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)

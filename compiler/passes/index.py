@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
-from weft.compiler.frontend.quantizers import SHIFTS
 from weft.runtime.elements import scatter
 from weft.runtime.onnx_engine import run_model
+from weft.runtime.scales import SHIFTS
 
 FILL = -1
 """The index of an element that is a constant."""
@@ -75,11 +75,12 @@ def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """``sample``: a value for each input port by name, of the user's shape. Returns the graph's input tensors [1,
     channels, height, width] by name."""
-    return {port.tensor: _feed(_real(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
+    return {port.tensor: _feed(real_values(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
             for port in graph.inputs}
 
 
-def _real(values: np.ndarray, port: GraphPort) -> np.ndarray:
+def real_values(values: np.ndarray, port: GraphPort) -> np.ndarray:
+    """What a user's array means: bytes of a scale are real numbers."""
     if port.quantized is None:
         return values
     return port.quantized.dequantize(values.astype(np.int64) - SHIFTS[port.type]).astype(np.float32)

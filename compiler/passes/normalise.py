@@ -93,4 +93,5 @@ def _output(state: Rewrite, port: GraphPort) -> GraphPort:
         tensor = state.scale(node, tensor, 1.0)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
-    return GraphPort(port.name, port.shape, tensor, as_order(state.index(port.tensor), math.prod(state.shapes[tensor])))
+    order = as_order(state.index(port.tensor), math.prod(state.shapes[tensor]))
+    return dataclasses.replace(port, tensor=tensor, order=order)

@@ -3,21 +3,22 @@
 The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of
 the kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
 ``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
+Where results are scaled as they leave, there are no bias vectors: multipliers and biases lie in blocks of their own.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Product
+from weft.compiler.layers.hir import Convolution, Layer, Product
 from weft.compiler.progress import each
-from weft.compiler.quantize.points import LayerPoints, Points
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
 
@@ -64,7 +65,7 @@ class OutputBlock:
         parts = self.tiles[inputs[0]:inputs[1]]
         head = next((part[taps[0]] for part in parts if len(part) > taps[0]), None)
         if head is None:
-            first = last = self.bias + 1
+            first = last = self.bias + self.biased
         else:
             tail = next(part[taps[0]:taps[1]][-1] for part in reversed(parts) if len(part) > taps[0])
             first, last = head.offset, tail.offset + tail.rows
@@ -74,7 +75,7 @@ class OutputBlock:
     def size(self) -> int:
         """Vectors of the whole block."""
         ends = (tiles[-1].offset + tiles[-1].rows for tiles in self.tiles if tiles)
-        return max(ends, default=self.bias + 1) - self.bias
+        return max(ends, default=self.bias + self.biased) - self.bias
 
     @cached_property
     def most_taps(self) -> int:
@@ -86,7 +87,8 @@ class OutputBlock:
 class LayerConsts:
     """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
     the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
-    vectors of local memory on their way."""
+    vectors of local memory on their way. ``scales``: for each output tile the offset from ``scale_base`` of what
+    LoadScale reads for it, ascending, tiles that are alike at one; none where results leave without."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -94,6 +96,13 @@ class LayerConsts:
     operands: int
     tables: int
     local_vectors: int
+    scale_base: int = 0
+    scales: tuple[int, ...] = ()
+
+    def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
+        """Offsets [start, end) of the scales of some output tiles (half open)."""
+        found = self.scales[slice(*tiles)]
+        return (found[0], found[-1] + SCALE_VECTORS) if found else (0, 0)
 
 
 @dataclass(frozen=True)
@@ -107,25 +116,27 @@ class Consts:
         return f"{len(self.vectors)} vectors\n"
 
 
-def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], points: Points, arch: Arch) -> Consts:
+def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers, arch: Arch) -> Consts:
     """Quantise and lay out every layer's constants. Raises CompileError when DRAM1 is too small."""
     chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
     placed: list[LayerConsts] = []
     base = 0
-    for layer, numbers in zip(each(layers), points.layers, strict=True):
+    for number, layer in enumerate(each(layers)):
+        own = numbers.integers(number, layer, constants, arch)
         vectors: list[np.ndarray] = []
         blocks: tuple[OutputBlock, ...] = ()
         if isinstance(layer.core, Convolution):
-            vectors, blocks = _encode_weights(layer.core, constants, numbers, arch)
+            vectors, blocks = _encode_weights(layer.core, own, arch)
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        operands = layer_operands(layer, points, arch)
-        tables = points.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
-        for values in (operands, *tables):
+        for values in (own.operands, *own.tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
-        placed.append(LayerConsts(base, blocks, operand, len(operands), len(tables),
-                                  arch.lut_depth if tables else len(operands)))
+        scale_base = base + sum(map(len, vectors))
+        scales, places = _encode_scales(own, layer.output.tiles(arch.array_size), arch)
+        vectors += scales
+        placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
+                                  arch.lut_depth if own.tables else len(own.operands), scale_base, places))
         chunks += vectors
         base += sum(map(len, vectors))
     if base > arch.dram1_depth:
@@ -134,27 +145,30 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def layer_operands(layer: Layer, points: Points, arch: Arch) -> list[int]:
-    """An upper limit at the first output's point; a slope at the type's own, because Multiply rounds by it: as a factor
-    between a half and one, and a power of two."""
-    operation = layer.elementwise
-    if operation is None:
-        return []
-    if isinstance(operation, LeakyRelu):
-        fraction, exponent = math.frexp(operation.slope)
-        exponent = max(exponent, -arch.number.point)
-        fraction = operation.slope / 2.0 ** exponent
-        return [int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent)]
-    return [int(arch.number.quantize(np.array(operation.value), points.vars[layer.outputs[0].root]))]
+def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.ndarray], tuple[int, ...]]:
+    """What LoadScale reads, and for each output tile its offset there. Lanes beyond the last channel are multiplied as
+    that one is, without a bias: there the accumulators hold 0, or the byte that a max pool or a table gives."""
+    if own.multipliers is None:
+        return [], ()
+    assert isinstance(arch.numbers, Int8) and own.bias is not None
+    beyond = 0, tiles * arch.array_size - len(own.multipliers)
+    multipliers, biases = np.pad(own.multipliers, beyond, mode="edge"), np.pad(own.bias, beyond)
+    blocks: list[np.ndarray] = []
+    places = []
+    for lanes in np.arange(tiles * arch.array_size).reshape(tiles, -1):
+        block = arch.numbers.scale_vectors(multipliers[lanes], biases[lanes])
+        if not blocks or (blocks[-1] != block).any():
+            blocks.append(block)
+        places.append((len(blocks) - 1) * SCALE_VECTORS)
+    return blocks, tuple(places)
 
 
-def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numbers: LayerPoints, arch: Arch,
-                    ) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
-    lanes = arch.array_size
-    weights = arch.number.quantize(constants[core.weights], numbers.weights)
+def _encode_weights(core: Convolution, own: LayerIntegers,
+                    arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
+    lanes, weights, biased = arch.array_size, own.weights, own.multipliers is None
+    assert weights is not None and own.bias is not None
     outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
-    bias = np.zeros((outputs * lanes,), np.int64)
-    bias[:len(constants[core.bias])] = arch.number.quantize(constants[core.bias], numbers.bias)
+    bias = np.pad(own.bias, (0, outputs * lanes - len(own.bias)))
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = [min(lanes, core.input.channels - tile * lanes) for tile in range(inputs)]
     vectors: list[np.ndarray] = []
@@ -162,8 +176,8 @@ def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numb
     offset = 0
     for output in range(outputs):
         start = offset
-        vectors.append(bias[None, output * lanes:(output + 1) * lanes])
-        offset += 1
+        vectors.append(bias[None, output * lanes:(output + 1) * lanes][:biased])
+        offset += biased
         entries: list[tuple[WeightTile, ...]] = [()] * inputs
         for tile, dense in output_tile(weights, core.group, lanes, output):
             used = np.asarray(dense.any(axis=(2, 3)))
@@ -175,7 +189,8 @@ def _encode_weights(core: Convolution, constants: Mapping[str, np.ndarray], numb
             vectors.append(kept)
             offset += len(kept)
         first = next((group[0] for group in entries if group), None)
-        blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap)))
+        blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap),
+                                  biased))
     return vectors, tuple(blocks)
 
 

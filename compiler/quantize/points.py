@@ -7,18 +7,17 @@ pa = px + pw; a bias or a residual at point q enters with shift pa - q; results 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
-from weft.compiler.quantize.calibrate import HEADROOM, Calibration
-from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
+from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load
+from weft.compiler.lir import Settings
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
 from weft.hw.contract.arch import Arch
-
-SUM_HEADROOM = 1.25
-"""The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
+from weft.runtime.scales import TensorPoint
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,17 @@ class LayerPoints:
         """Of the first output, and of what the SIMD unit reads on the way to it."""
         return self.leave_shifts[0]
 
+    @property
+    def ways(self) -> Ways:
+        core = Settings.of(enter_shift=self.core_shift)
+        both = tuple(Settings.of(enter_shift=shift, leave_shift=shift) for shift in self.leave_shifts)
+        return Ways(mat_mul=core, core=core, simd=both, operand=Settings.of(enter_shift=self.leave_shift),
+                    adds=tuple(Settings.of(enter_shift=shift) for shift in self.add_shifts),
+                    leaves=tuple(Settings.of(leave_shift=shift) for shift in self.leave_shifts))
+
 
 @dataclass(frozen=True)
-class Points:
+class Points(Numbers):
     """``vars``: tensor -> point; ``layers``: in order; ``tables``: value tables by the tensor they make.
 
     ``table_errors``: the largest error of their straight pieces in the range seen. ``limited``: tensors that saturate
@@ -52,216 +59,43 @@ class Points:
     tables: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     table_errors: Mapping[str, float] = field(default_factory=dict)
     limited: frozenset[str] = frozenset()
+    measured: str = "binary points"
+
+    def tensor(self, root: str, arch: Arch) -> TensorPoint:
+        return TensorPoint(arch.number, self.vars[root])
+
+    def ways(self, number: int) -> Ways:
+        return self.layers[number].ways
+
+    def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        weights = bias = None
+        if isinstance(layer.core, Convolution):
+            weights = arch.number.quantize(constants[layer.core.weights], self.layers[number].weights)
+            bias = arch.number.quantize(constants[layer.core.bias], self.layers[number].bias)
+        tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
+        return LayerIntegers(weights, bias, layer.core.group, self._operands(layer, arch), tables)
+
+    def _operands(self, layer: Layer, arch: Arch) -> tuple[int, ...]:
+        """An upper limit at the first output's point; a slope at the type's own, because Multiply rounds by it: as a
+        factor between a half and one, and a power of two."""
+        operation = layer.elementwise
+        if operation is None:
+            return ()
+        if isinstance(operation, LeakyRelu):
+            fraction, exponent = math.frexp(operation.slope)
+            exponent = max(exponent, -arch.number.point)
+            fraction = operation.slope / 2.0 ** exponent
+            return tuple(int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent))
+        return int(arch.number.quantize(np.array(operation.value), self.vars[layer.outputs[0].root])),
+
+    def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        chosen = self.layers[number]
+        return {"points": {"input": self.vars[layer.core.input.root],
+                           "weights": None if isinstance(layer.core, Load) else chosen.weights,
+                           "accumulators": chosen.accumulators, "output": self.vars[layer.output.root]},
+                "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts),
+                           "leave": list(chosen.leave_shifts)}}
 
     def text(self) -> str:
         lines = [f"var {name}: {point}" for name, point in self.vars.items()]
         return "\n".join(lines + [f"layer {number}: {layer}" for number, layer in enumerate(self.layers)]) + "\n"
-
-
-def largest_point(magnitude: float, width: int) -> int:
-    """The largest point at which ``magnitude`` fits a signed integer of ``width`` bits; 0 fits at width - 1."""
-    if magnitude == 0:
-        return width - 1
-    return math.floor(math.log2(((1 << (width - 1)) - 1) / magnitude))
-
-
-def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> Points:
-    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere.
-    ``outputs``: tensors that the user reads."""
-    names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
-    fixed = plain or not arch.numbers.has_points
-    points = _plain(layers, names, arch) if fixed else _Chooser(
-        layers, constants, calibration, arch, opset, outputs).run(names)
-    tables, errors = {}, {}
-    for layer in layers:
-        if layer.lookup is not None:
-            source, target = points.vars[layer.core.input.root], points.vars[layer.output.root]
-            pieces = make_pieces(layer.name, layer.lookup, calibration.ranges[layer.lookup.source], source, arch,
-                                 opset)
-            tables[layer.output.name] = encode_table(pieces, source, target, arch)
-            errors[layer.output.name] = pieces.error
-    return replace(points, tables=tables, table_errors=errors)
-
-
-def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Points:
-    point = arch.number.point
-    numbers = [LayerPoints(point, point, 2 * point, point, (point,) * len(layer.adds),
-                           (point,) * len(layer.outputs)) for layer in layers]
-    return Points(dict.fromkeys(names, point), tuple(numbers))
-
-
-def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
-    weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
-
-
-class _Chooser:
-    """Starts from the point that each Var's range allows and lowers it where a layer's accumulators cannot follow."""
-
-    def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch, opset: int, outputs: frozenset[str]) -> None:
-        self.arch, self.opset, self.outputs = arch, opset, outputs
-        self.layers, self.constants, self.calibration = layers, constants, calibration
-        self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
-        self.points: dict[str, int] = {}
-
-    def _needed(self) -> dict[str, float]:
-        """Computed tensors that only functions read, or copies that only functions read: the largest magnitude that
-        these tell apart."""
-        readers: dict[str, list[Layer]] = {}
-        for layer in self.layers:
-            for var in layer.inputs:
-                readers.setdefault(var.root, []).append(layer)
-        needed: dict[str, float] = {}
-        for layer in reversed(self.layers):
-            for root in {var.root for var in layer.outputs} - self.outputs:
-                told = [self._told_apart(reader, needed) for reader in readers.get(root, [])]
-                if told and max(told) < math.inf:
-                    needed[root] = max(told)
-        return needed
-
-    def _told_apart(self, layer: Layer, needed: Mapping[str, float]) -> float:
-        """The largest magnitude that a layer tells apart in what it reads."""
-        if layer.lookup is not None:
-            return needed_magnitude(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], self.opset)
-        core = layer.core
-        if len(layer.operations) == 2 and isinstance(core, Convolution) and _only_copies(core, self.constants):
-            return needed.get(layer.output.root, math.inf)
-        return math.inf
-
-    def run(self, names: Mapping[str, None]) -> Points:
-        needed = self._needed()
-        computed = {var.root for layer in self.layers for var in layer.outputs}
-        before_slope: dict[str, float] = {}
-        for layer in self.layers:
-            if isinstance(layer.elementwise, LeakyRelu):
-                # The SIMD unit sees negative values before they shrink, at the output's point.
-                unshrunk = -self.calibration.ranges[layer.outputs[0].name].low / layer.elementwise.slope
-                root = layer.outputs[0].root
-                before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
-        for name in names:
-            least = HEADROOM if name in computed else 1.0
-            magnitude = max(self.calibration.ranges[name].expected(least), before_slope.get(name, 0.0) * least)
-            self.points[name] = largest_point(min(magnitude, needed.get(name, magnitude)), self.width)
-        while True:
-            before = dict(self.points)
-            numbers = tuple(self._layer(layer) for layer in self.layers)
-            if self.points == before:
-                limited = {name for name in needed
-                           if needed[name] < self.calibration.ranges[name].magnitude * HEADROOM}
-                return Points(self.points, numbers, limited=frozenset(limited))
-
-    def _layer(self, layer: Layer) -> LayerPoints:
-        if layer.multiplies:
-            return self._multiply(layer)
-        if layer.lookup is not None:
-            return self._lookup(layer)
-        choose = {Convolution: self._mat_mul, Product: self._product, Load: self._load}[type(layer.core)]
-        weights, accumulators = choose(layer)
-        bias = accumulators
-        if isinstance(layer.core, Convolution):
-            magnitude = float(np.abs(self.constants[layer.core.bias]).max())
-            bias = self._within(largest_point(magnitude, self.width), accumulators)
-        for var in (*(add.input for add in layer.adds), *layer.outputs):
-            self.points[var.root] = self._within(self.points[var.root], accumulators)
-        entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
-        return LayerPoints(weights, bias, accumulators, accumulators - entering,
-                           tuple(accumulators - self.points[add.input.root] for add in layer.adds),
-                           tuple(accumulators - self.points[var.root] for var in layer.outputs))
-
-    def _multiply(self, layer: Layer) -> LayerPoints:
-        """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
-        left, right = (self.points[var.root] for var in layer.inputs)
-        output, point = layer.output.root, self.arch.number.point
-        self.points[output] = min(self.points[output], left + right - point)
-        loss = self._losses(layer, left, right, left + right - point - self.points[output])
-        leave = max(loss)
-        return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
-
-    def _losses(self, layer: Layer, left: int, right: int, excess: int) -> tuple[int, int]:
-        """How many bits of ``excess`` each factor loses: rounding errors, relative to the factors' sizes, shall be
-        least together."""
-        sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in layer.inputs]
-
-        def error(bits: int) -> float:
-            lost = left - bits, right - (excess - bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
-
-        bits = min(range(excess + 1), key=error)
-        return bits, excess - bits
-
-    def _lookup(self, layer: Layer) -> LayerPoints:
-        """The table's slopes must fit at the point that takes the input's to the output's."""
-        assert layer.lookup is not None
-        source, output = self.points[layer.core.input.root], layer.output.root
-        pieces = make_pieces(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], source, self.arch,
-                             self.opset)
-        steepest = largest_point(float(np.abs(pieces.slopes).max()), self.width)
-        self.points[output] = min(self.points[output], source - self.arch.number.point + steepest)
-        return LayerPoints(0, 0, source, 0, (), (0,))
-
-    def _within(self, point: int, accumulators: int) -> int:
-        """A point from which the accumulators' is reached by a shift left that their width allows."""
-        return max(min(point, accumulators), accumulators - (self.accumulator_width - 1))
-
-    def _added(self, layer: Layer) -> float:
-        return sum(self.calibration.ranges[add.input.name].magnitude for add in layer.adds)
-
-    def _mat_mul(self, layer: Layer) -> tuple[int, int]:
-        core = layer.core
-        assert isinstance(core, Convolution)
-        weights = np.abs(self.constants[core.weights].astype(np.float64))
-        activations = self.points[core.input.root]
-        seen = (self.calibration.sums[core.weights] + self._added(layer)) * SUM_HEADROOM
-        worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
-                 + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
-        limit = largest_point(min(seen, float(worst)), self.accumulator_width)
-        most = largest_point(float(weights.max()), self.width)
-        activations -= self._concession(core, weights, activations, most, limit)
-        self.points[core.input.root] = activations
-        point = min(most, limit - activations)
-        return point, activations + point
-
-    def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
-        """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
-        errors of either, relative to its size, shall be least together."""
-        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
-        if not all(sizes):
-            return 0
-
-        def error(bits: int) -> float:
-            points = activations - bits, min(most, limit - activations + bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True))
-
-        return min(range(self.width // 2), key=error)
-
-    def _product(self, layer: Layer) -> tuple[int, int]:
-        """Where the accumulators have no room for both factors in full, these lose bits, so that their rounding errors,
-        relative to their sizes, are least together."""
-        core = layer.core
-        assert isinstance(core, Product)
-        roots = core.input.root, core.weights.root
-        points = [self.points[root] for root in roots]
-        seen = (self.calibration.sums[core.name] + self._added(layer)) * SUM_HEADROOM
-        excess = max(sum(points) - largest_point(seen, self.accumulator_width), 0)
-        sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in (core.input, core.weights)]
-
-        def error(bits: int) -> float:
-            lost = points[0] - bits, points[1] - (excess - bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
-
-        bits = -(-excess // 2) if roots[0] == roots[1] else min(range(excess + 1), key=error)
-        self.points[roots[0]] -= bits
-        if roots[0] != roots[1]:
-            self.points[roots[1]] -= excess - bits
-        return self.points[roots[1]], sum(self.points[root] for root in roots)
-
-    def _load(self, layer: Layer) -> tuple[int, int]:
-        names = [var.root for var in layer.inputs]
-        total = sum(self.calibration.ranges[var.name].magnitude for var in layer.inputs) * HEADROOM
-        limit = largest_point(total, self.accumulator_width)
-        accumulators = min(max(self.points[name] for name in names), limit)
-        for name in names:
-            self.points[name] = self._within(self.points[name], accumulators)
-        return accumulators, accumulators

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.runtime.scales import TensorScale
+from weft.compiler.layers.hir import Convolution, Layer
+from weft.compiler.lir import NO_SETTINGS, Settings
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
+from weft.hw.contract.arch import Arch
+from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
 """Weights are symmetric: -127..127, and 0 is 0."""
@@ -51,6 +55,14 @@ class LayerScales:
         """Whether what leaves is anything else than the accumulators, saturated."""
         return bool(self.shift or any(self.leave_zeros) or (self.multipliers != 1).any() or self.biases.any())
 
+    @property
+    def ways(self) -> Ways:
+        enters = [Settings.of(enter_zero=enter.zero, enter_factor=enter.factor) for enter in self.enters]
+        return Ways(mat_mul=Settings.of(activation_zero=self.activation_zero),
+                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]),
+                    leaves=tuple(Settings.of(leave_shift=self.shift, leave_zero=zero) for zero in self.leave_zeros),
+                    simd=(NO_SETTINGS,) * len(self.leave_zeros), operand=NO_SETTINGS)
+
     def weights(self, values: np.ndarray) -> np.ndarray:
         """A layer's weights [out, ...] as the machine has them."""
         return rounded_weights(values, self.weight_scales)
@@ -63,13 +75,29 @@ def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Scales:
+class Scales(Numbers):
     """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
     every byte from -128 to 127."""
 
     vars: Mapping[str, TensorScale]
     layers: tuple[LayerScales, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def tensor(self, root: str, arch: Arch) -> TensorScale:
+        return self.vars[root]
+
+    def ways(self, number: int) -> Ways:
+        return self.layers[number].ways
+
+    def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        own = self.layers[number]
+        weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
+        tables = (tuple(range(LOWEST, HIGHEST + 1)), self.tables[layer.output.name]) if layer.lookup else ()
+        return LayerIntegers(weights, own.biases, layer.core.group, tables=tables, multipliers=own.multipliers)
+
+    def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
+        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.shift}
 
     def text(self) -> str:
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]

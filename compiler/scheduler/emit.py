@@ -10,7 +10,7 @@ from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.lir import Address, Space
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
-from weft.compiler.quantize.points import LayerPoints
+from weft.compiler.quantize.numbers import Ways
 from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import enlarge, move, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
@@ -36,9 +36,9 @@ class LayerEmitter:
     """One layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name;
     ``copy``: where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, points: LayerPoints, variables: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, ways: Ways, variables: Mapping[str, int],
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
-        self.shape, self.layer, self.arch, self.plan, self.points = shape, shape.layer, shape.arch, plan, points
+        self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.variables, self.residents, self.free = variables, residents, pools.accumulators
         self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
@@ -49,7 +49,7 @@ class LayerEmitter:
         """The layer from its first load to its last save. At the end it has given back all that it took of the
         pools."""
         self.free.hold(self.operand)
-        yield from self.loader.operands(self.operand.base, self.points.leave_shift)
+        yield from self.loader.operands(self.operand.base, self.ways.operand)
         steps = layer_steps(self.shape, self.plan.tiling)
         for step, ending in zip(steps, self.loader.endings(steps), strict=True):
             prepared = self.loader.prepare(step)
@@ -87,15 +87,15 @@ class LayerEmitter:
         if self.layer.multiplies:
             factor = View(second + before * core.pixels, core)
             yield from move(False, core, prepared.residuals[0], factor, Space.ACCUMULATORS, self.arch,
-                            self.points.add_shifts[0])
-            yield from emit_multiply(result, factor, self.points.leave_shift, self.arch)
+                            self.ways.adds[0])
+            yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, overwrite=False)
         if self.layer.saves_before_pool:
             yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
             pooled = View(second + before * region.pixels, region)
-            yield from emit_pool(self.layer.pool, result, pooled, self.points.leave_shifts[-1], self.arch,
+            yield from emit_pool(self.layer.pool, result, pooled, self.ways.simd[-1], self.arch,
                                  continues=not step.first)
             result = pooled
         if step.last:
@@ -104,13 +104,13 @@ class LayerEmitter:
     def _load(self, core: Box, strip: View, result: View) -> Operations:
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.points.core_shift)
-        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.points.core_shift)
+            return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.ways.core)
+        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
 
     def _add(self, prepared: Prepared, result: View, *, overwrite: bool) -> Operations:
         """The other Vars into the accumulators; the first of them may overwrite what was there."""
-        for number, (view, shift) in enumerate(zip(prepared.residuals, self.points.add_shifts, strict=True)):
-            yield from move(False, result.box, view, result, Space.ACCUMULATORS, self.arch, shift,
+        for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
+            yield from move(False, result.box, view, result, Space.ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
@@ -130,16 +130,17 @@ class LayerEmitter:
                 yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
             for span in walks:
                 yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
-                                 self.points.core_shift, self.loader.preloads or not first, span.near_stride,
+                                 self.ways.mat_mul, self.loader.preloads or not first, span.near_stride,
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
     def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Operations:
-        """Start with the bias alone, where no tap reaches every pixel."""
-        yield lir.LoadWeight(Address(Space.LOCAL, local + block.bias), 1)
+        """Start with the bias alone, or with zero, where no tap reaches every pixel."""
+        if block.biased:
+            yield lir.LoadWeight(Address(Space.LOCAL, local + block.bias), 1)
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):
-            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.points.core_shift,
+            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.ways.mat_mul,
                              self.loader.preloads)
 
     def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[PairedWalk]:
@@ -171,21 +172,32 @@ class LayerEmitter:
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Before the first save the layer's SIMD work, once; then the saves."""
         if before_pool == self.layer.saves_before_pool:
-            shift = self.points.leave_shift
+            way = self.ways.simd[0]
             if self.layer.lookup is not None:
-                yield from emit_lookup(result, shift, self.arch)
+                yield from emit_lookup(result, way, self.shape.consts.tables, self.arch)
             if self.layer.elementwise is not None:
-                yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, shift, self.arch)
-        for save, leave in zip(self.layer.saves, self.points.leave_shifts, strict=True):
+                yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, way, self.arch)
+        for save, leave in zip(self.layer.saves, self.ways.leaves, strict=True):
             if save.before_pool == before_pool:
                 yield from self._save(prepared, result, save, leave)
 
-    def _save(self, prepared: Prepared, result: View, save: Saved, shift: int) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Saved, way: lir.Settings) -> Operations:
         """Out of the accumulators into local memory, and on to DRAM0 where the Var is not resident."""
         var = save.var
         resident = var.root in self.residents
         view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
-        yield from move(True, result.box, view, result, Space.ACCUMULATORS, self.arch, shift, relu=save.relu)
+        for scales, tiles in self._scaled_alike(prepared, result.box.tiles):
+            if scales is not None:
+                yield lir.LoadScale(Address(Space.LOCAL, scales))
+            yield from move(True, replace(result.box, tiles=tiles), view, result, Space.ACCUMULATORS, self.arch, way,
+                            relu=save.relu)
         if not resident:
             yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
                             self.arch)
+
+    @staticmethod
+    def _scaled_alike(prepared: Prepared, tiles: tuple[int, int]) -> Iterator[tuple[int | None, tuple[int, int]]]:
+        """Output tiles (half open) that leave the accumulators together, and what LoadScale reads for them."""
+        for scales, group in itertools.groupby(range(*tiles), prepared.scales.get):
+            found = [*group]
+            yield scales, (found[0], found[-1] + 1)

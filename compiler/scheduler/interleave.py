@@ -18,6 +18,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, EXPECTED_DRAM_LATENCY, LOCAL_READ_LATENCY, array_latency
 from weft.hw.contract.units import UNITS, Memory, unit_names
 
@@ -47,16 +48,17 @@ def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
     rows = _Rows(arch, units).table(operations)
     ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
             for memory in range(len(_MEMORIES))]
-    return _starts(rows, np.cumsum([0, *ends]), _checked(units), units["mat_mul"], units["load_weight"])
+    return _starts(rows, np.cumsum([0, *ends]), _checked(units, arch), units["mat_mul"], units["load_weight"])
 
 
-def _checked(units: Mapping[str, int]) -> np.ndarray:
+def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
     """[memory, unit, whether it writes]: the unit touches the memory in this way at all."""
     names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
     touched = np.zeros((len(names), len(units), 2), np.bool_)
     for name, number in units.items():
         for access in UNITS[name].accesses:
             touched[names.index(access.memory), number, int(access.writes)] = True
+    touched[names.index(Memory.LOCAL), units["move_out"], 0] |= arch.numbers.has_scales  # LoadScale
     return touched
 
 
@@ -119,9 +121,13 @@ class _Rows:
         read = self._range(entry.local, entry.size, 1)
         return self.units["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
 
+    def _load_scale(self, entry: lir.LoadScale) -> Row:
+        read = self._range(entry.local, SCALE_VECTORS, 1)
+        return self.units["move_out"], 0, SCALE_VECTORS, LOCAL_READ_LATENCY, *read, *_NONE
+
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut,
+        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
     }
 
 

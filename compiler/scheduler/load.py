@@ -16,8 +16,9 @@ from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
-STRIP, WEIGHTS, RESIDUAL, STAGING, OPERAND = "strip", "weights", "residual", "staging", "operand"
-KEPT = STRIP, WEIGHTS
+STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
+RESIDUAL, STAGING, OPERAND = "residual", "staging", "operand"
+KEPT = STRIP, WEIGHTS, SCALES
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
@@ -27,12 +28,13 @@ arrive early."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """A step with its buffers: input, weights (where each output tile's piece begins), other Vars, and the outputs on
-    their way to DRAM0, by name."""
+    """A step with its buffers: input, weights (where each output tile's piece begins), what LoadScale reads for each
+    output tile, other Vars, and the outputs on their way to DRAM0, by name."""
 
     step: TileStep
     strip: View
     pieces: dict[int, int]
+    scales: dict[int, int]
     residuals: tuple[View, ...]
     stagings: dict[str, View]
 
@@ -69,14 +71,14 @@ class Loader:
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
-    def operands(self, base: int, shift: int) -> Iterator[lir.Operation]:
+    def operands(self, base: int, settings: lir.Settings) -> Iterator[lir.Operation]:
         """The SIMD unit's constants: value tables, or operands to accumulators from ``base`` on."""
         consts = self.shape.consts
         key = Key(OPERAND, None)
         near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
             yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand), consts.operands)
-            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, shift)
+            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, settings)
         for number in range(consts.tables):
             depth = self.arch.lut_depth
             yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand + number * depth), depth)
@@ -94,7 +96,8 @@ class Loader:
         """For each step the buffers to release after it, whose content no later step finds."""
         keys = [[*self._sizes(step)] for step in steps]
         found = [[key for key in own if key.kind not in KEPT] for own in keys]
-        for kind, count in zip(KEPT, (self.tiling.buffers, self.tiling.weight_slots), strict=True):
+        counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers
+        for kind, count in zip(KEPT, counts, strict=True):
             used = [(number, key) for number, own in enumerate(keys) for key in own if key.kind == kind]
             for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
                 if not stays:
@@ -115,6 +118,9 @@ class Loader:
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
         if self.streamed and self._adds_in(step):
             found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
+        if step.complete and self.shape.consts.scales:
+            start, end = self.shape.consts.scale_piece(step.region.tiles)
+            found[Key(SCALES, (start, end))] = end - start
         for name, box in self._staged(step).items():
             found[Key(STAGING, name)] = box.vectors
         return found
@@ -143,7 +149,7 @@ class Loader:
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
-                        self._residuals(step, places.get(RESIDUAL)),
+                        self._scales(step, places.get(SCALES)), self._residuals(step, places.get(RESIDUAL)),
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
     def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:
@@ -184,6 +190,17 @@ class Loader:
                                     high - low)
                        for near, far, size in joined if fill for low, high in groups(size, most)]
         return pieces
+
+    def _scales(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
+        """Where the scales of each output tile lie."""
+        if place is None:
+            return {}
+        base, consts = place[0], self.shape.consts
+        start, end = consts.scale_piece(step.region.tiles)
+        if place[1]:
+            self.loads.append(lir.DataMove(True, Address(Space.LOCAL, base), self.source.address(
+                consts.scale_base + start, end - start), end - start))
+        return {output: base + consts.scales[output] - start for output in range(*step.region.tiles)}
 
     def _residuals(self, step: TileStep, place: tuple[int, bool] | None) -> tuple[View, ...]:
         """The other Vars, streamed ones behind each other."""

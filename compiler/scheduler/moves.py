@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -22,18 +22,19 @@ def whole(var: Var, base: int, arch: Arch) -> View:
     return View(base + part.tile * part.pixels + part.offset, box, (part.pixels, part.pitch, part.step))
 
 
-def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: Arch, shift: int | None = None, *,
-         accumulate: bool = False, relu: bool = False) -> Iterator[lir.DataMove]:
-    """``box`` between two views that both hold it; ``shift`` enters or leaves accumulators."""
+def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: Arch, settings: Settings = NO_SETTINGS,
+         *, accumulate: bool = False, relu: bool = False) -> Iterator[lir.DataMove]:
+    """``box`` between two views that both hold it; ``settings``: the way into or out of the accumulators."""
     corner = box.tiles[0], box.rows[0], box.columns[0]
     near_base, far_base = local.address(*corner), far.address(*corner)
     for span in spans(between(box, local, far), arch):
         yield lir.DataMove(to_local, Address(Space.LOCAL, near_base + span.near), Address(space, far_base + span.far),
-                           span.size, shift, accumulate, relu, span.near_stride, span.far_stride, span.rows,
+                           span.size, settings, accumulate, relu, span.near_stride, span.far_stride, span.rows,
                            span.near_pitch, span.far_pitch)
 
 
-def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch, shift: int) -> Iterator[lir.DataMove]:
+def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch,
+            settings: Settings) -> Iterator[lir.DataMove]:
     """``box`` of the accumulators, of which each pixel of local memory makes ``factors`` (height, width)."""
     lines = (_lines(box.rows, factors[0], local.pitch, result.pitch),
              _lines(box.columns, factors[1], local.step, 1))
@@ -43,7 +44,7 @@ def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch, shif
         tiles = Axis(box.tiles[1] - box.tiles[0], local.tile_pitch, result.tile_pitch)
         for span in spans([tiles, rows, columns], arch):
             yield lir.DataMove(False, Address(Space.LOCAL, near + span.near),
-                               Address(Space.ACCUMULATORS, far + span.far), span.size, shift, False, False,
+                               Address(Space.ACCUMULATORS, far + span.far), span.size, settings, False, False,
                                span.near_stride, span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.memory.layout import Layout
 from weft.compiler.progress import each
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
 from weft.compiler.scheduler.pool import Buffer, Pool
@@ -28,7 +28,7 @@ class Schedule:
         return lir.program_text(self.operations)
 
 
-def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
+def schedule(numbers: Numbers, layout: Layout, arch: Arch) -> Schedule:
     """Layer after layer."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
@@ -40,7 +40,7 @@ def schedule(points: Points, layout: Layout, arch: Arch) -> Schedule:
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
-        operations += LayerEmitter(shape, plan, points.layers[number], layout.variables, layout.residents,
+        operations += LayerEmitter(shape, plan, numbers.ways(number), layout.variables, layout.residents,
                                    pools, copy).operations()
         counts.append(len(operations) - before)
         for place in layout.local.values():

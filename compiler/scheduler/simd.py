@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
-from weft.compiler.lir import Address, Operation, Simd, SimdLoop, Space
+from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
 from weft.compiler.tiling.spans import View, encodable, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import SimdOpcode
@@ -14,8 +14,11 @@ from weft.hw.contract.isa import SimdOpcode
 INPUT, REGISTER = 0, 1
 """SIMD sources: what the instruction reads, and the one register used."""
 
+KEYS_AND_VALUES = 2
+"""Tables of a function that has a key for every argument."""
 
-def emit_pool(pool: MaxPool, source: View, result: View, shift: int, arch: Arch, *,
+
+def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arch: Arch, *,
               continues: bool = False) -> Iterator[Operation]:
     """The maximum of what every window reads in ``source``; runs of pixels whose windows are clipped alike share one
     loop. Where it ``continues``, the maximum with what ``result`` holds."""
@@ -28,61 +31,64 @@ def emit_pool(pool: MaxPool, source: View, result: View, shift: int, arch: Arch,
                 reads = [(source.address(tile, y, x), pool.window.strides[1]) for y in rows for x in taps]
                 write = result.address(tile, row, low)
                 reads += [(write, 1)] if continues else []
-                yield from _repeat(_maximum(reads, write, shift), high - low, arch)
+                yield from _repeat(_maximum(reads, write, settings), high - low, arch)
 
 
-def emit_elementwise(operation: Minimum | LeakyRelu, operand: int, view: View, shift: int,
+def emit_elementwise(operation: Minimum | LeakyRelu, operand: int, view: View, settings: Settings,
                      arch: Arch) -> Iterator[Operation]:
     """An operation on every vector of a view, with the constant vector at accumulator address ``operand``."""
-    yield from BODIES[type(operation)](operand, view, shift, arch)
+    yield from BODIES[type(operation)](operand, view, settings, arch)
 
 
-def _minimum(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
+def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     address = Address(Space.ACCUMULATORS, view.base)
-    yield _fetch(operand, shift)
-    body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, shift, address, address)]
+    yield _fetch(operand, settings)
+    body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
-def _leaky_relu(operand: int, view: View, shift: int, arch: Arch) -> Iterator[Operation]:
+def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """max(x, slope * x), the slope as a product of two for the sake of its precision. The product overwrites the first,
     which a loop restores; without one it is fetched again."""
     loops = arch.simd_loop_depth >= 3
     for low, high in [(0, view.box.vectors)] if loops else groups(view.box.vectors, 1):
         address = Address(Space.ACCUMULATORS, view.base + low)
-        yield _fetch(operand, shift)
+        yield _fetch(operand, settings)
         second = Address(Space.ACCUMULATORS, operand + 1)
-        body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, address),
-                Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, shift, second, hold=True),
-                Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, shift, address, address)]
+        body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, address),
+                Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, second, hold=True),
+                Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, settings, address, address)]
         yield from _repeat(body, high - low, arch)
 
 
-def emit_multiply(view: View, second: View, shift: int, arch: Arch) -> Iterator[Operation]:
+def emit_multiply(view: View, second: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """view = view * second; both lie densely."""
     left, right = (Address(Space.ACCUMULATORS, entry.base) for entry in (view, second))
-    body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, right),
-            Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, shift, left, left)]
+    body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, right),
+            Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, settings, left, left)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
-def emit_lookup(view: View, shift: int, arch: Arch) -> Iterator[Operation]:
-    """The value at the nearest key, plus the distance to it times the slope there."""
+def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iterator[Operation]:
+    """The value at the nearest key, plus the distance to it times the slope there; that value alone where there are
+    only ``tables`` of keys and values."""
     address = Address(Space.ACCUMULATORS, view.base)
     distance, value, slope = REGISTER, REGISTER + 1, REGISTER + 2
-    body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, shift, address),
-            Simd(SimdOpcode.MULTIPLY, distance, slope, distance, shift),
-            Simd(SimdOpcode.ADD, distance, value, 0, shift, write=address)]
+    body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, settings, address),
+            Simd(SimdOpcode.MULTIPLY, distance, slope, distance, settings),
+            Simd(SimdOpcode.ADD, distance, value, 0, settings, write=address)]
+    if tables == KEYS_AND_VALUES:
+        body = [body[0], Simd(SimdOpcode.MOVE, value, 0, 0, settings, write=address)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
-BODIES: dict[type, Callable[[int, View, int, Arch], Iterator[Operation]]] = {
+BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] = {
     Minimum: _minimum, LeakyRelu: _leaky_relu}
 
 
-def _fetch(operand: int, shift: int) -> Simd:
+def _fetch(operand: int, settings: Settings) -> Simd:
     """The constant into the register."""
-    return Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, shift, Address(Space.ACCUMULATORS, operand))
+    return Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, Address(Space.ACCUMULATORS, operand))
 
 
 def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
@@ -101,10 +107,10 @@ def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
     return runs
 
 
-def _maximum(reads: list[tuple[int, int]], write: int, shift: int) -> list[Simd]:
+def _maximum(reads: list[tuple[int, int]], write: int, settings: Settings) -> list[Simd]:
     """The largest of some vectors (addresses and their strides): the first moves to the register, the last result is
     written."""
-    body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, shift,
+    body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, settings,
                  Address(Space.ACCUMULATORS, address), read_stride=stride)
             for number, (address, stride) in enumerate(reads)]
     body[-1] = replace(body[-1], write=Address(Space.ACCUMULATORS, write))
@@ -115,7 +121,7 @@ def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
     """The body for ``count`` pixels: as a loop where the machine has one, else written out."""
     if count > 1 and len(body) <= arch.simd_loop_depth and all(
             encodable(operation.read_stride, arch.stride1_depth) for operation in body):
-        yield SimdLoop(count, len(body), body[0].shift)
+        yield SimdLoop(count, len(body), body[0].settings)
         yield from body
         return
     for number in range(count):

@@ -29,12 +29,13 @@ UNEVEN = 0.05
 @dataclass(frozen=True)
 class Need:
     """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
-    ``accumulators`` that holds the core's result."""
+    ``accumulators`` that holds the core's result; ``scales``: multipliers and biases of results that leave."""
 
     strip: int
     weights: int
     staging: int
     residual: int
+    scales: int
     core: int
     accumulators: int
     local_total: int
@@ -48,10 +49,11 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     weights = tilings.weights * (not shape.weights_are_resident)
     staging = shape.written(core_pixels, output_pixels) * tilings.outputs
     residual = shape.streamed_adds * core_pixels * tilings.outputs
+    scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
-    buffers = tilings.buffers * (strip + staging + residual) + tilings.weight_slots * weights
-    return [strip, weights, staging, residual, core, accumulators,
+    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights
+    return [strip, weights, staging, residual, scales, core, accumulators,
             np.maximum(buffers, shape.consts.local_vectors),
             tilings.buffers * accumulators + shape.consts.operands]
 
@@ -78,6 +80,7 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
 def _traffic(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     """What tilings move: the fields of :class:`Traffic`."""
     nothing = np.zeros_like(tilings.outputs)
+    scales = shape.scale_total * _scale_loads(shape, tilings)
     read = shape.streamed_adds * tilings.core_total * shape.output_tiles
     pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
     write = nothing + shape.written(*pixels) * shape.output_tiles
@@ -85,9 +88,9 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
         read = read + _strip_loads(shape, tilings) * tilings.strip_total * shape.input_tiles
     if shape.loads:
         steps = tilings.regions * part_count(shape.output_tiles, tilings.outputs)
-        return [shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES, read, write, nothing]
+        return [shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES, read, write, scales]
     weights = nothing if shape.weights_are_resident else shape.weight_total * _weight_loads(shape, tilings)
-    loads = (read + weights, write, nothing) if shape.weights_are_vars else (read, write, weights)
+    loads = (read + weights, write, scales) if shape.weights_are_vars else (read, write, weights + scales)
     return [shape.weight_tile_count * tilings.array, *loads]
 
 
@@ -124,6 +127,12 @@ def _weight_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     inner = sets // part_count(shape.output_tiles, tilings.outputs)
     kept = np.where(tilings.outputs_outer, inner, sets)
     return np.where(kept <= tilings.weight_slots, 1, tilings.regions)
+
+
+def _scale_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+    """How often multipliers and biases are read."""
+    groups = part_count(shape.output_tiles, tilings.outputs)
+    return np.where(tilings.outputs_outer | (groups <= tilings.buffers), 1, tilings.regions)
 
 
 def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:

@@ -17,6 +17,7 @@ from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups
 from weft.compiler.tiling.weight_tiles import Parts, WeightTiles
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.runtime.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
@@ -78,7 +79,8 @@ class LayerShape:
         layer, core, consts = self.layer, self.layer.core, self.consts
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
                 layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
-                tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands, consts.local_vectors)
+                tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands, consts.local_vectors,
+                consts.scales)
 
     @property
     def streams(self) -> Hashable:
@@ -122,6 +124,20 @@ class LayerShape:
     def weight_total(self) -> int:
         """Vectors of all weights and biases."""
         return sum(block.size for block in self.consts.blocks)
+
+    @cached_property
+    def scale_total(self) -> int:
+        """Vectors of what LoadScale reads for all output tiles."""
+        start, end = self.consts.scale_piece((0, self.output_tiles))
+        return end - start
+
+    @cached_property
+    def scale_vectors(self) -> np.ndarray:
+        """[output tiles + 1]: the most of them that a group of so many output tiles has, 0 for none."""
+        places = np.array(self.consts.scales, np.int64)
+        sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + SCALE_VECTORS
+                 for size in range(1, len(places) + 1)]
+        return np.array([0, *(sizes or [0] * self.output_tiles)], np.int64)
 
     @cached_property
     def input_is_resident(self) -> bool:

@@ -101,9 +101,10 @@ class WeightTiles:
         for output, block in enumerate(self.blocks):
             starts[output, block.owner // inputs, 0] = True
         bias = np.array([block.bias for block in self.blocks], np.int64)[:, None, None]
+        behind = bias + np.array([block.biased for block in self.blocks], np.int64)[:, None, None]
         none = low == NOWHERE
-        end = np.where(none, bias + 1, high)
-        return np.asarray(end - np.where(starts, bias, np.where(none, bias + 1, low))).reshape(len(self.blocks), -1)
+        end = np.where(none, behind, high)
+        return np.asarray(end - np.where(starts, bias, np.where(none, behind, low))).reshape(len(self.blocks), -1)
 
 
 def _once(first: np.ndarray, last: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray]:

@@ -27,6 +27,9 @@ from weft.tb.compile.run_model import BASE, ModelMaker
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)
 DEPTHS = {Space.VARS: 32, Space.CONSTS: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
+ENTER, BOTH = lir.Settings.of(enter_shift=3), lir.Settings.of(enter_shift=2, leave_shift=2)
+MOVED = {False: lir.Settings.of(enter_shift=2), True: lir.Settings.of(leave_shift=2)}
+"""By whether vectors go to local memory."""
 
 
 class LirMaker:
@@ -50,8 +53,8 @@ class LirMaker:
         size, stride, rows, pitch = self.walk()
         last = (size - 1) * stride + (rows - 1) * pitch
         local = None if self.below(5) == 0 else self.address(Space.LOCAL, last)
-        return [lir.MatMul(local, self.address(Space.ACCUMULATORS, last), size, 3, bool(self.below(2)), stride, stride,
-                           rows, pitch, pitch)]
+        return [lir.MatMul(local, self.address(Space.ACCUMULATORS, last), size, ENTER, bool(self.below(2)), stride,
+                           stride, rows, pitch, pitch)]
 
     def load_weight(self) -> list[lir.Operation]:
         return [lir.LoadWeight(self.address(Space.LOCAL, 2), 1 + self.below(3), bool(self.below(2)))]
@@ -62,18 +65,18 @@ class LirMaker:
         far = (Space.VARS, Space.CONSTS, Space.ACCUMULATORS)[self.below(3)]
         inside, to_local, extra = far is Space.ACCUMULATORS, bool(self.below(2)), bool(self.below(2))
         return [lir.DataMove(to_local, self.address(Space.LOCAL, last), self.address(far, last), size,
-                             2 if inside else None, inside and extra and not to_local, inside and extra and to_local,
-                             stride, stride, rows, pitch, pitch)]
+                             MOVED[to_local] if inside else lir.NO_SETTINGS, inside and extra and not to_local,
+                             inside and extra and to_local, stride, stride, rows, pitch, pitch)]
 
     def simd(self, count: int = 1) -> lir.Operation:
         read, write = (None if self.below(4) == 0 else self.address(Space.ACCUMULATORS, 2 * count) for _ in range(2))
         opcode = (SimdOpcode.MOVE, SimdOpcode.ADD, SimdOpcode.MAX, SimdOpcode.LOOKUP)[self.below(4)]
         destination = self.below(2 if opcode is SimdOpcode.LOOKUP else 3)
-        return lir.Simd(opcode, self.below(3), self.below(3), destination, 2, read, write, 1 + self.below(2), 1)
+        return lir.Simd(opcode, self.below(3), self.below(3), destination, BOTH, read, write, 1 + self.below(2), 1)
 
     def loop(self) -> list[lir.Operation]:
         iterations, body = 2 + self.below(3), 1 + self.below(3)
-        return [lir.SimdLoop(iterations, body, 2), *(self.simd(iterations) for _ in range(body))]
+        return [lir.SimdLoop(iterations, body, BOTH), *(self.simd(iterations) for _ in range(body))]
 
     def load_lut(self) -> list[lir.Operation]:
         return [lir.LoadLut(self.address(Space.LOCAL, 4), self.below(2), 4)]
@@ -109,7 +112,7 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     """A load of the next weights begins while the array is at work, and is placed there."""
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
     first: list[lir.Operation] = [
-        lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, 0), lir.MatMul(local, accumulators, 8, 0)]
+        lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, ENTER), lir.MatMul(local, accumulators, 8, ENTER)]
     load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.CONSTS, 0), 2)
     order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
@@ -118,8 +121,8 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
     loop: list[lir.Operation] = [
-        lir.SimdLoop(12, 1, 2), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, 2, accumulators, accumulators)]
-    load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, 2)], ARCH)
+        lir.SimdLoop(12, 1, BOTH), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, BOTH, accumulators, accumulators)]
+    load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, MOVED[True])], ARCH)
     assert load == begin and leave - load > 2 * 12
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.compiler.layers.hir import Layers
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
@@ -51,7 +51,7 @@ def test_ranges_of_both(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "net.onnx", made, last)
     samples = maker.random.standard_normal((1, 8, 4, 4)) * 8
     check_model(path, BASE, samples, 60)
-    raw, positive = after_all_steps(path, BASE, samples)[Points].layers[0].leave_shifts
+    raw, positive = after_all_steps(path, BASE, samples)[Numbers].layers[0].leave_shifts
     assert raw > positive
 
 

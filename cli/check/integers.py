@@ -1,0 +1,65 @@
+"""The layers' constants as whole numbers: as they are chosen, and as DRAM1 holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from weft.compiler.layers.hir import Convolution, Layer
+from weft.compiler.quantize.consts import Consts, LayerConsts
+from weft.compiler.quantize.numbers import LayerIntegers, Numbers
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers import SCALE_VECTORS
+
+MULTIPLIER_BYTES = 3
+"""Of the bytes that LoadScale reads in a lane, the first; the others are the bias."""
+
+
+def quantised(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers,
+              arch: Arch) -> list[LayerIntegers]:
+    """Those of all layers."""
+    return [numbers.integers(number, layer, constants, arch) for number, layer in enumerate(layers)]
+
+
+def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerIntegers]:
+    """The same, read back from the vectors of DRAM1."""
+    found = []
+    for layer, own in zip(layers, consts.layers, strict=True):
+        weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
+        multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if own.scales else (None, bias)
+        operands = consts.vectors[own.operand:own.operand + own.operands, 0]
+        tables = consts.vectors[own.operand:own.operand + own.tables * arch.lut_depth, 0].reshape(-1, arch.lut_depth)
+        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), tuple(map(tuple, tables.tolist())),
+                                   multipliers))
+    return found
+
+
+def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Multipliers and biases of every output channel."""
+    places = own.scale_base + np.array(own.scales)[:, None] + np.arange(SCALE_VECTORS)
+    content = vectors[places].astype(np.int8).transpose(0, 2, 1).reshape(-1, SCALE_VECTORS)[:channels].tobytes()
+    lanes = [content[first:first + SCALE_VECTORS] for first in range(0, len(content), SCALE_VECTORS)]
+    multipliers = [int.from_bytes(lane[:MULTIPLIER_BYTES], "little") for lane in lanes]
+    biases = [int.from_bytes(lane[MULTIPLIER_BYTES:], "little", signed=True) for lane in lanes]
+    return np.array(multipliers, np.int64), np.array(biases, np.int64)
+
+
+def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
+           lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Weights without groups and bias, out of their tiles."""
+    core, outputs = layer.core, layer.output.channels
+    if not isinstance(core, Convolution):
+        return None, None
+    tiles = core.input.tiles(lanes)
+    weights = np.zeros((len(own.blocks), lanes, tiles, lanes, *core.window.kernel), np.int64)
+    bias = np.zeros((len(own.blocks), lanes), np.int64)
+    for output, block in enumerate(own.blocks):
+        if block.biased:
+            bias[output] = vectors[own.base + block.bias]
+        for tile in (entry for entries in block.tiles for entry in entries):
+            first = own.base + tile.offset
+            weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] = \
+                vectors[first:first + tile.rows].T
+    dense = weights.reshape(len(own.blocks) * lanes, tiles * lanes, *core.window.kernel)
+    return dense[:outputs, :core.input.channels], bias.ravel()[:outputs]

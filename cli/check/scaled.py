@@ -1,0 +1,70 @@
+"""What layers compute in bytes with scales, by numpy alone; as ``evaluate.py`` says it of fixed point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.cli.check.evaluate import Tensors, convolve, enlarged, pool
+from weft.compiler.layers.hir import Add, Convolution, Layer, LayerOperation, Load, Lookup, MaxPool, Relu, Save
+from weft.compiler.quantize.numbers import LayerIntegers
+from weft.compiler.quantize.scales import Enter, LayerScales, Scales
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import round_half_even, saturate
+
+BYTE, WITH_BIAS = 8, 25
+"""Bits of a scalar, and of an accumulator with its bias."""
+
+
+class Scaled:
+    """Layers in bytes; a Temp holds accumulators [channels, height, width]."""
+
+    def __init__(self, arch: Arch, scales: Scales, integers: Sequence[LayerIntegers]) -> None:
+        self.width, self.scales, self.integers = arch.accumulator_bits, scales, integers
+
+    def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
+        """All layers, in order, on ``tensors``: bit for bit what the machine computes."""
+        for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
+            value, enters, zeros = np.zeros(0, np.int64), list(numbers.enters), list(numbers.leave_zeros)
+            for var in layer.outputs:  # the machine writes before it has read everything
+                tensors.write(var, np.zeros(1, np.int64))
+            positive = False
+            for operation in layer.operations:
+                if isinstance(operation, Save):
+                    tensors.write(operation.output, self._leave(value, numbers, own, zeros.pop(0), positive))
+                elif isinstance(operation, Load):
+                    value = self._enter(enlarged(tensors.read(operation.input), operation), enters.pop(0))
+                elif isinstance(operation, Add):
+                    entered = self._enter(tensors.read(operation.input), enters.pop(0))
+                    value = np.asarray(saturate(value + entered, self.width))
+                elif isinstance(operation, Relu):
+                    positive = True
+                else:
+                    value = self._compute(operation, value, tensors, numbers, own)
+
+    def _enter(self, scalars: np.ndarray, way: Enter) -> np.ndarray:
+        return np.asarray(saturate((scalars - way.zero) * way.factor, self.width))
+
+    def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerScales,
+                 own: LayerIntegers) -> np.ndarray:
+        match operation:
+            case Convolution():
+                assert own.weights is not None
+                activations = tensors.read(operation.input) - numbers.activation_zero
+                sums = convolve(activations, own.weights, operation, own.group, BYTE + 1)
+                return np.asarray(saturate(sums, self.width))
+            case MaxPool():
+                return pool(saturate(value, BYTE), operation.window, operation.size)
+            case Lookup():
+                keys, values = (np.array(table) for table in own.tables)
+                return np.asarray(values[saturate(value, BYTE) - keys[0]])
+        raise TypeError(f"no meaning for {operation}")
+
+    @staticmethod
+    def _leave(value: np.ndarray, numbers: LayerScales, own: LayerIntegers, zero: int, positive: bool) -> np.ndarray:
+        assert own.multipliers is not None and own.bias is not None
+        multipliers, biases = own.multipliers[:, None, None], own.bias[:, None, None]
+        scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, numbers.shift)
+        scalars = np.asarray(saturate(scaled + zero, BYTE))
+        return np.maximum(scalars, zero) if positive else scalars

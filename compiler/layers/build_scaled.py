@@ -1,0 +1,83 @@
+"""Layers of a machine of bytes with scales. What leaves the accumulators is scaled and rounded to bytes; what comes in
+again has lost its bits. So a layer goes on over a tensor only where that changes nothing:
+
+* a convolution, or a sum of tensors as they are loaded; then at most a ReLU;
+* a max pool, or a function of one number by its table of 256 values, of bytes as they are.
+
+A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
+"""
+
+from __future__ import annotations
+
+from weft.compiler.errors import ON_HOST, refuse_node
+from weft.compiler.frontend.graph import Node
+from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
+from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Relu
+from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+
+TABLE_DEPTH = 256
+"""Entries of a table that has one for every byte."""
+
+
+def _take(builder: Builder, name: str, *allowed: type) -> Open | None:
+    """Takes out the layer that makes a tensor where it does nothing but what is allowed."""
+    layer = builder.made.get(name)
+    if layer is None or not all(isinstance(operation, allowed) for operation in layer.operations):
+        return None
+    return builder.take(name)
+
+
+def _add(builder: Builder, position: int, node: Node) -> Open:
+    """Joins a sum that is not rounded yet."""
+    for name, other in (node.inputs, node.inputs[::-1]):
+        layer = _take(builder, name, Load, Add) if name not in builder.scales else None
+        if layer is not None:
+            return layer.join(position, Add(builder.var(other), layer.temp))
+    left, right = node.inputs
+    return Open(node.name, position, (Load(builder.var(left), "%0"), Add(builder.var(right), "%0")))
+
+
+def _relu(builder: Builder, position: int, node: Node) -> Open:
+    source = node.input(0)
+    before, after = builder.scales.get(source), builder.scales.get(node.output)
+    layer = _take(builder, source, Convolution, Load, Add) if before in (None, after) else None
+    layer = layer or Open(node.name, position, (Load(builder.var(source), "%0"),))
+    return layer.join(position, Relu(layer.temp))
+
+
+def _max_pool(builder: Builder, position: int, node: Node) -> Open:
+    need_registers(builder.arch, node)
+    size = builder.var(node.output).size
+    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0"),
+                                      MaxPool("%0", window_of(node), "%1", size)), temps=2)
+
+
+def _lookup(builder: Builder, position: int, node: Node) -> Open:
+    arch, source = builder.arch, node.input(0)
+    if arch.lut_count < 1 or arch.lut_depth != TABLE_DEPTH:
+        raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, lut_depth",
+                          f"{arch.lut_count}, {arch.lut_depth}",
+                          f"at least 1, {TABLE_DEPTH} (a value for every byte)",
+                          f"choose an architecture with lut_count 1 and lut_depth {TABLE_DEPTH}, or {ON_HOST}")
+    function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
+    return Open(node.name, position, (Load(builder.var(source), "%0"), function))
+
+
+def _refuse(builder: Builder, position: int, node: Node) -> Open:
+    raise refuse_node(node.replace(op=node.origin or node.op), "two computed tensors to multiply",
+                      f"data_type {builder.arch.data_type}", "data types of fixed point",
+                      f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+
+
+SCALED_HANDLERS: dict[str, Handler] = {
+    "Add": _add,
+    "Clip": _relu,  # of 0 and a limit, where the scale of its result ends
+    "Conv": conv,
+    "Enlarge": enlarge,
+    "LeakyRelu": _lookup,
+    "MaxPool": _max_pool,
+    "Mul": _refuse,
+    "Product": _refuse,
+    "Relu": _relu,
+    **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),
+}

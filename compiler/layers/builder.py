@@ -1,0 +1,138 @@
+"""What building layers goes by: layers that are open, and tensors that lie inside others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from weft.compiler.errors import ON_HOST, refuse_node
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.layers.hir import Convolution, LayerOperation, Load, Part, Save, Var
+from weft.compiler.passes.operators import OPERATORS
+from weft.hw.contract.arch import Arch
+from weft.runtime.scales import TensorScale
+from weft.runtime.window import Window
+
+
+@dataclass(frozen=True)
+class Open:
+    """A layer being built: ``position`` is that of its last node, ``temp`` the Temp that holds its result."""
+
+    name: str
+    position: int
+    operations: tuple[LayerOperation, ...]
+    temps: int = 1
+
+    @property
+    def temp(self) -> str:
+        return f"%{self.temps - 1}"
+
+    def has(self, *kinds: type) -> bool:
+        return any(isinstance(operation, kinds) for operation in self.operations)
+
+    def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
+        return replace(self, position=position, operations=(*self.operations, operation),
+                       temps=self.temps + new_temp)
+
+
+@dataclass
+class Builder:
+    """Tensor -> the layer that makes it, while the graph is walked once. ``scales``: of tensors that keep one."""
+
+    graph: Graph
+    arch: Arch
+    consumers: dict[str, list[Node]]
+    parts: dict[str, Part]
+    scales: Mapping[str, TensorScale] = field(default_factory=dict)
+    made: dict[str, Open] = field(default_factory=dict)
+
+    def var(self, name: str) -> Var:
+        _, channels, height, width = self.graph.shapes[name]
+        return Var(name, channels, height, width, self.parts.get(name))
+
+    def take(self, name: str, *excluded: type) -> Open | None:
+        """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
+        layer = self.made.get(name)
+        if layer is None or self.is_shared(name) or layer.has(Save, *excluded):
+            return None
+        return self.made.pop(name)
+
+    def is_shared(self, name: str) -> bool:
+        """Whether a tensor has several readers, or is an output."""
+        return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
+
+    def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
+        """Saves a shared tensor in the layer that makes it, and takes that layer out so that it can save a second one;
+        None when the layer is closed. The layer must keep its position, for others read the tensor from there on."""
+        layer = self.made.get(name)
+        if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
+            return None
+        del self.made[name]
+        return layer.join(layer.position, Save(layer.temp, self.var(name)))
+
+    def take_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
+        return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
+
+
+def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
+    """Tensors that lie inside others: what is assembled, and views. What is assembled of assembled tensors has all of
+    their pixels, as they are."""
+    parts: dict[str, Part] = {}
+    for node in reversed(graph.nodes):
+        if node.op == "Assemble":
+            pixels = math.prod(graph.shapes[node.output][2:])
+            inside = parts.get(node.output)
+            root, first = (inside.root, inside.tile) if inside else (node.output, 0)
+            for name, (channel, offset, pitch, step) in zip(node.inputs, node.attributes["places"], strict=True):
+                parts[name] = Part(root, first + channel // lanes, offset, pitch, step, pixels)
+    for node in graph.nodes:
+        if node.op == "View":
+            parts[node.output] = _view_of(graph, parts.get(node.input(0)), node)
+    return parts
+
+
+def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
+    _, _, height, width = graph.shapes[node.input(0)]
+    offset, pitch, step = (node.attributes[key] for key in ("offset", "pitch", "step"))
+    if inside is None:
+        return Part(node.input(0), 0, offset, pitch, step, height * width)
+    row, column = divmod(offset, width)
+    first = inside.offset + row * inside.pitch + column * inside.step
+    down = pitch * inside.step if inside.pitch == width * inside.step else pitch // width * inside.pitch
+    return Part(inside.root, inside.tile, first, down, step * inside.step, inside.pixels)
+
+
+def window_of(node: Node) -> Window:
+    attributes = node.attributes
+    return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
+
+
+def counts(node: Node) -> bool:
+    """Whether its multiply-accumulates are the network's: average pools and normalisations only use the array."""
+    return node.origin in OPERATORS and OPERATORS[node.origin].counted
+
+
+# -- nodes that open layers on every machine ---------------------------------------------------------------------------
+def conv(builder: Builder, position: int, node: Node) -> Open:
+    weights = builder.graph.constants[node.input(1)]
+    size = builder.graph.shapes[node.output][2:]
+    counted = math.prod(size) * weights.size if node.macs is None else node.macs
+    macs = counted if counts(node) else 0
+    core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
+                       window_of(node), "%0", (size[0], size[1]), macs)
+    return Open(node.name, position, (core,))
+
+
+def enlarge(builder: Builder, position: int, node: Node) -> Open:
+    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0", node.attributes["factors"]),))
+
+
+def need_registers(arch: Arch, node: Node) -> None:
+    if arch.simd_registers_depth < 1:
+        raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
+                          f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
+
+
+Handler = Callable[[Builder, int, Node], Open]
+"""Of a node at its position: the layer that makes its output, as yet."""

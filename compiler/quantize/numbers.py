@@ -1,0 +1,77 @@
+"""What binary points and scales have in common: how a network's numbers are stored, and how they come into the
+accumulators and out of them. Tiling, scheduler, backend and the checker know no more of them than this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.compiler.layers.hir import Layer
+from weft.compiler.lir import Settings
+from weft.hw.contract.arch import Arch
+from weft.runtime.scales import TensorNumbers
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The settings of a layer's operations: MatMuls; a load core's Var on its way in; the other Vars, in order; each
+    output on its way out; the SIMD unit for each output, and its operands on their way in."""
+
+    mat_mul: Settings
+    core: Settings
+    adds: tuple[Settings, ...]
+    leaves: tuple[Settings, ...]
+    simd: tuple[Settings, ...]
+    operand: Settings
+
+
+@dataclass(frozen=True)
+class LayerIntegers:
+    """One layer's constants as the machine has them: ``weights`` [out, in / ``group``, height, width] and ``bias``
+    [out], None where it has none; ``operands`` of the SIMD unit; value ``tables``, the keys first.
+
+    With ``multipliers`` [out] results are scaled as they leave the accumulators, and the bias is added there; without,
+    sums begin with it.
+    """
+
+    weights: np.ndarray | None
+    bias: np.ndarray | None
+    group: int = 1
+    operands: tuple[int, ...] = ()
+    tables: tuple[tuple[int, ...], ...] = ()
+    multipliers: np.ndarray | None = None
+
+
+class Numbers:
+    """``vars``: of every Var that has memory; ``layers``: in order; ``limited``: Vars that saturate on purpose, for
+    what reads them is constant beyond; ``table_errors``: the largest error of value tables, by the tensor made;
+    ``measured``: what of them comes from calibration, in words, empty for nothing."""
+
+    vars: Mapping[str, Any]
+    layers: tuple[Any, ...]
+    limited: frozenset[str] = frozenset()
+    table_errors: Mapping[str, float] = {}
+    measured: str = ""
+
+    def tensor(self, root: str, arch: Arch) -> TensorNumbers:
+        """How a Var with memory holds real numbers."""
+        raise NotImplementedError
+
+    def ways(self, number: int) -> Ways:
+        """Those of layer ``number``."""
+        raise NotImplementedError
+
+    def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        """The constants of layer ``number``, which is ``layer``."""
+        raise NotImplementedError
+
+    def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        """What the report says of them."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """All of them, a line each."""
+        raise NotImplementedError

@@ -1,0 +1,224 @@
+"""Layers of bytes with scales: from the layers to the program on the golden machine nothing changes the result,
+whatever the scales are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.cli.check.runners import RUNNERS
+from weft.compiler import lir, steps
+from weft.compiler.backend.encode import MachineCode
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.build import build_layers
+from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Relu
+from weft.compiler.layers.verifier import verify_layers
+from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.order import in_order
+from weft.compiler.pipeline import STEPS
+from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.scales import Enter, LayerScales, Scales
+from weft.compiler.request import Request
+from weft.compiler.scheduler.schedule import Schedule
+from weft.hw.contract.arch import Arch
+from weft.runtime.scales import TensorScale
+from weft.tb.compile.run_model import BASE, ModelMaker
+
+ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
+ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,
+                                                  simd_registers_depth=3, simd_loop_depth=0),
+         "3 lanes": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, accumulator_width=24)}
+AFTER_NUMBERS = STEPS[[step.name for step in STEPS].index("consts"):]
+SHAPE = (1, 12, 9, 8)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+def convolutions(maker: ModelMaker) -> None:
+    """Strides, padding on all taps, groups, a single output channel in the last tile."""
+    first = maker.node("Relu", maker.conv("x", 12, 9, (3, 3), pads=(1, 1, 1, 1), strides=(2, 1)))
+    deep = maker.conv(first, 9, 9, (3, 3), group=9, pads=(1, 1, 1, 1))
+    maker.conv(maker.conv(deep, 9, 17, (1, 1)), 17, 4, (2, 2), dilations=(2, 2), pads=(2, 2, 2, 2))
+
+
+def residual(maker: ModelMaker) -> None:
+    left = maker.conv("x", 12, 12, (3, 3), pads=(1, 1, 1, 1))
+    total = maker.node("Relu", maker.node("Add", maker.node("Add", left, "x"), maker.conv("x", 12, 12, (1, 1))))
+    maker.node("GlobalAveragePool", maker.node("MaxPool", total, kernel_shape=(3, 3), strides=(2, 2),
+                                               pads=(1, 1, 0, 0)))
+
+
+def parts(maker: ModelMaker) -> None:
+    pooled = maker.node("MaxPool", maker.conv("x", 12, 5, (1, 1)), kernel_shape=(2, 2), strides=(1, 1))
+    other = maker.node("Relu", maker.conv("x", 12, 7, (2, 2)))
+    joined = maker.node("Concat", pooled, other, axis=1)
+    larger = maker.node("Resize", joined, "", maker.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+                        coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    maker.node("AveragePool", larger, kernel_shape=(3, 3), strides=(2, 2))
+
+
+def functions(maker: ModelMaker) -> None:
+    bent = maker.node("LeakyRelu", maker.conv("x", 12, 6, (3, 3)), alpha=0.2)
+    maker.conv(maker.node("Tanh", bent), 6, 5, (1, 1))
+
+
+def matrices(maker: ModelMaker) -> None:
+    flat = maker.node("Flatten", maker.node("MaxPool", "x", kernel_shape=(3, 3), strides=(3, 3)))
+    maker.node("Gemm", maker.node("Relu", maker.node("Gemm", flat, maker.normal(72, 11), maker.normal(11))),
+               maker.normal(11, 3))
+
+
+NETWORKS = (convolutions, residual, parts, functions, matrices)
+
+
+# -- scales ------------------------------------------------------------------------------------------------------------
+class RandomScales:
+    """Legal numbers without a meaning; results spread over their bytes. What a max pool reads and makes has one
+    zero."""
+
+    def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        roots = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
+        zeros = {root: self.integer(-128, 128) for root in roots}
+        for layer in [layer for layer in layers if layer.pool for _ in layers]:  # until they all agree
+            zeros[layer.output.root] = zeros[layer.core.input.root]
+        self.graph, self.vars = graph, {root: TensorScale(0.01, zero) for root, zero in zeros.items()}
+        for layer in layers:
+            assert not layer.pool or self.vars[layer.output.root] == self.vars[layer.core.input.root]
+        self.tables: dict[str, tuple[int, ...]] = {}
+        self.scales = Scales(self.vars, tuple(map(self._layer, layers)), self.tables)
+
+    def integer(self, low: int, end: int) -> int:
+        return int(self.random.integers(low, end))
+
+    def _layer(self, layer: Layer) -> LayerScales:
+        channels, source = layer.output.channels, self.vars[layer.core.input.root]
+        ones = np.ones(channels, np.int64)
+        if layer.pool or layer.lookup:
+            if layer.lookup:
+                table = self.random.integers(-128, 128, 256)
+                table[source.zero + 128] = self.vars[layer.output.root].zero
+                self.tables[layer.output.name] = tuple(table.tolist())
+            return LayerScales(0, ones, (Enter(0, 1),), 0, ones, 0 * ones, (0,))
+        weights, enters, spread = ones * 1.0, [], 150.0
+        if isinstance(layer.core, Convolution):
+            values = self.graph.constants[layer.core.weights]
+            weights = np.abs(values).reshape(channels, -1).max(1) / 127 + 1e-9
+            spread *= 50 * values[0].size ** 0.5
+        else:
+            factor = self.integer(1, 1 << 12) if layer.adds else 1
+            enters = [Enter(self.vars[var.root].zero, factor) for var in layer.inputs]
+            spread *= factor
+        shift = 17 + int(np.log2(spread / 100))
+        biases = self.random.integers(-int(spread), int(spread) + 1, channels)
+        zero = self.vars[layer.output.root].zero
+        return LayerScales(source.zero, weights, tuple(enters), shift, self.random.integers(1 << 15, 1 << 17, channels),
+                           biases if isinstance(layer.core, Convolution) else 0 * ones, (zero,))
+
+
+def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, seed: int = 1) -> Products:
+    """Its products, with random scales."""
+    maker = ModelMaker(SHAPE)
+    network(maker)
+    path = maker.save(folder / "model.onnx")
+    graph = in_order(steps.canonical(steps.supported(read_model(path), arch), arch))
+    layers = build_layers(graph, arch)
+    verify_layers(layers, [port.tensor for port in graph.inputs])
+    products = Products({Request: Request(path), Arch: arch, Graph: graph, Layers: layers,
+                         Numbers: RandomScales(layers, graph, seed).scales})
+    for step in AFTER_NUMBERS:
+        products = step.run(products)
+    return products
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ARCHS)
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_the_machine_computes_what_layers_mean(network: Callable[[ModelMaker], None], name: str,
+                                               tmp_path: Path) -> None:
+    products = compiled(network, ARCHS[name], tmp_path)
+    sample = {"x": np.random.default_rng(2).normal(0, 1, SHAPE).astype(np.float32)}
+    wanted, *found = (RUNNERS[kind].run(products, sample) for kind in (Numbers, Consts, Layout, Schedule, MachineCode))
+    for made in found:
+        assert made.keys() == wanted.keys()
+        for key, value in wanted.items():
+            assert len(np.unique(value)) > min(value.size, 8) // 2  # values that tell something
+            np.testing.assert_array_equal(value, made[key])
+
+
+def test_layers_go_on_only_where_no_bits_are_lost(tmp_path: Path) -> None:
+    kinds = [layer.kind for layer in compiled(residual, ROOMY, tmp_path)[Layers]]
+    assert kinds == ["mat_mul", "mat_mul", "load+add+add+relu", "load+max_pool", "mat_mul"]
+    assert [layer.kind for layer in compiled(functions, ROOMY, tmp_path)[Layers]][:3] == [
+        "mat_mul", "load+lookup", "load+lookup"]
+
+
+@pytest.mark.parametrize(("before", "after", "joined"), [
+    (None, None, True), (None, (0.1, 3), True), ((0.1, 3), (0.1, 3), True), ((0.1, 3), (0.1, 4), False),
+    ((0.1, 3), (0.2, 3), False), ((0.1, 3), None, False)])
+def test_a_relu_goes_on_over_a_tensor_of_its_own_scale(before: tuple[float, int] | None,
+                                                       after: tuple[float, int] | None, joined: bool,
+                                                       tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE)
+    maker.node("Relu", maker.conv("x", 12, 5, (1, 1)))
+    graph = steps.canonical(read_model(maker.save(tmp_path / "model.onnx")), ROOMY)
+    names = [node.output for node in graph.nodes]
+    scales = {name: TensorScale(*given) for name, given in zip(names, (before, after), strict=True) if given}
+    layers = build_layers(graph, ROOMY, scales)
+    assert len(layers) == 2 - joined and isinstance(layers[-1].core, Convolution if joined else Load)
+    assert any(isinstance(operation, Relu) for operation in layers[-1].operations)
+
+
+def test_a_sum_that_is_rounded_is_not_joined(tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE)
+    total = maker.node("Add", "x", maker.conv("x", 12, 12, (1, 1)))
+    maker.node("Add", total, maker.conv("x", 12, 12, (1, 1)))
+    graph = steps.canonical(read_model(maker.save(tmp_path / "model.onnx")), ROOMY)
+    inner = next(node.output for node in graph.nodes if node.op == "Add")
+    for scales, wanted in (({}, [2]), ({inner: TensorScale(1.0, 0)}, [1, 1])):
+        assert [len(layer.adds) for layer in build_layers(graph, ROOMY, scales) if layer.adds] == wanted
+
+
+def test_one_scale_for_all_tiles_is_stored_and_loaded_once(tmp_path: Path) -> None:
+    """The residual sum of 12 channels on 2 lanes: six tiles of random multipliers, of a max pool all of ones."""
+    products = compiled(residual, ARCHS["2 lanes"], tmp_path)
+    places = {layer.kind: own.scales for layer, own in zip(products[Layers], products[Consts].layers, strict=True)}
+    assert places["load+max_pool"] == (0,) * 6 and places["load+add+add+relu"] == (0, 7, 14, 21, 28, 35)
+
+
+def test_products_of_computed_tensors_are_refused(tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE)
+    maker.node("Mul", maker.conv("x", 12, 12, (1, 1)), "x")
+    path = maker.save(tmp_path / "model.onnx")
+    with pytest.raises(CompileError, match="operator Mul, two computed .* INT8.*fixed point.*FP16BP8, or"):
+        build_layers(steps.canonical(read_model(path), ROOMY), ROOMY)
+
+
+def test_a_table_has_a_value_for_every_byte(tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE)
+    maker.node("Tanh", maker.conv("x", 12, 12, (1, 1)))
+    path = maker.save(tmp_path / "model.onnx")
+    for arch in (ROOMY.replace(lut_depth=128), ROOMY.replace(lut_count=0)):
+        with pytest.raises(CompileError, match="operator Tanh, .*lut_count, lut_depth: .* at least 1, 256"):
+            build_layers(steps.canonical(read_model(path), arch), arch)
+
+
+def test_text_comes_back(tmp_path: Path) -> None:
+    operations = compiled(functions, ROOMY, tmp_path)[Schedule].operations
+    assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()}
+    assert lir.parse_program(lir.program_text(operations)) == [*operations]
+    assert any(value < 0 for entry in operations if isinstance(entry, lir.MatMul) for _, value in entry.settings)
+
+
+def test_nothing_leaves_before_its_scale(tmp_path: Path) -> None:
+    products = compiled(convolutions, ROOMY, tmp_path)
+    operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadScale)]
+    with pytest.raises(Exception, match="before a LoadScale"):
+        steps.check_schedule(products[Graph], products[Consts], products[Layout],
+                             Schedule(tuple(operations), np.zeros(len(operations), int)), ROOMY)
