@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Product
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.quantize.calibrate import Calibration, Samples
@@ -63,6 +64,13 @@ METHODS: dict[str, Callable[[Histogram], Range2]] = {"percentile": by_percentile
 MINMAX = "minmax"
 RANGES = (MINMAX, *METHODS)
 """Ways to find a range: what was seen, and two that are narrower."""
+
+
+def known_ranges(name: str) -> str:
+    """The name itself. Raises CompileError for none of RANGES."""
+    if name not in RANGES:
+        raise refuse("--ranges", repr(name), ", ".join(RANGES), "choose one of them")
+    return name
 
 
 def narrowed(graph: Graph, samples: Samples, calibration: Calibration, method: str) -> Calibration:
