@@ -21,7 +21,7 @@ from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.operators import check_supported
+from weft.compiler.passes.operators import check_bits, check_supported
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
@@ -85,7 +85,7 @@ def parts(front: Products) -> list[Products]:
 
 def supported(graph: Graph, arch: Arch) -> Graph:
     """The same graph, all of whose tensors and operators the machine can hold and compute."""
-    return check_supported(check_sizes(graph, arch))
+    return check_bits(check_supported(check_sizes(graph, arch)), arch)
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:

@@ -25,6 +25,7 @@ from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import Part
+from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
 from weft.compiler.quantize.numbers import Numbers
@@ -37,6 +38,13 @@ from weft.runtime.onnx_engine import run_model
 
 FLOAT_DECIBELS = 80.0
 """Signal to noise that two ways of computing in single precision reach by far."""
+
+LEAVE_ROUNDING_OUT = frozenset({"limits_of_quantizers", "settle_quantizers"})
+"""Steps after which the graph does not round any more where a quantised file says so. The layers' integers do so again,
+and are compared with what was before these steps."""
+
+QUANTISED_DECIBELS = 20.0
+"""What is left at least of bytes that are off by one here and there: halves that single precision rounds otherwise."""
 
 HALF_DECIBELS = 40.0
 """The same of a file that computes in half precision, of which the compiler makes single precision."""
@@ -85,6 +93,7 @@ class Checker:
         self._product: object = None
         self._kind: type = Graph
         self._rounding: Verdict | None = None
+        self._rounded: Results = {}
         self._part: Part | None = None
 
     def after(self, step: Step, products: Products) -> None:
@@ -92,6 +101,11 @@ class Checker:
         name = self._begin(step, products)
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
+        if step.name in LEAVE_ROUNDING_OUT:
+            least = -math.inf
+            self._rounded = self._rounded or self._before
+        elif kind is Numbers and self._kind is not Numbers and products[Quantization].tensors:
+            self._before, least = self._rounded, QUANTISED_DECIBELS
         product: object = products[kind]
         if product is self._product:
             self.verdicts.append(Verdict(name, runner.name, None, least))
@@ -118,7 +132,7 @@ class Checker:
             self.sample = {name: array[0] for name, array in products[Samples].arrays.items()}
             self.sample = {port.name: self.sample[port.name].reshape(port.shape) for port in part.graph.inputs}
             self._before = RUNNERS[Graph].run(products.plus({Graph: part.graph}), self.sample)
-            self._product, self._kind, self._rounding = None, Graph, None
+            self._product, self._kind, self._rounding, self._rounded = None, Graph, None, {}
         self._part = part
         return step.name if part is None or part.count == 1 else f"{step.name} of part {part.number}"
 

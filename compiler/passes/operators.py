@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.compiler.errors import USE_HOST, CompileError, refuse_node
+from weft.compiler.errors import ON_HOST, USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes import lower_arithmetic as arithmetic
@@ -25,6 +25,7 @@ from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.lower_quantize import fake_quantize
 from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
+from weft.hw.contract.arch import Arch
 
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 WINDOW = {"kernel_shape": plane(1), "strides": plane(1), "dilations": plane(1), "pads": plane(0), "auto_pad": AUTO_PAD}
@@ -148,6 +149,20 @@ ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True),
         FAKE_QUANTIZE: Operator(fake_quantize, {"scale": ANY, "zero": ANY}, elementwise=True)}
 """Those of the model, the one that ``fuse_functions.py`` makes of several, and what the frontend makes of
 QuantizeLinear and DequantizeLinear."""
+
+NEED_MORE_BITS = frozenset({
+    "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax", "MeanVarianceNormalization",
+    "RMSNormalization", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "Softmax"})
+"""Operators whose squares and exponentials on the way need more than eight bits."""
+
+
+def check_bits(graph: Graph, arch: Arch) -> Graph:
+    """The graph itself; raises CompileError for what a machine of eight-bit numbers does not compute."""
+    for node in graph.nodes:
+        if arch.numbers.has_scales and node.op in NEED_MORE_BITS:
+            raise refuse_node(node, "", f"data_type {arch.data_type}", "data types of fixed point",
+                              f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+    return graph
 
 
 def check_supported(graph: Graph) -> Graph:

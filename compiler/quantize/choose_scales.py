@@ -2,8 +2,8 @@
 layer (``scales.py``).
 
 Weights have a scale for each output channel. Those that are whole multiples of a scale already, as in a quantised file,
-an average or a copy, keep it exactly: of all such scales the finest that the accumulators have room for, since biases
-are rounded to it.
+an average or a copy, keep it exactly: of all such scales the coarsest that the bias is a multiple of too (so that an
+average has weights of 1, and ratios of powers of two stay such), else the finest that the accumulators have room for.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
 NEAR = 1e-4
 """So near a whole number of steps a weight counts as that number: single precision cannot tell."""
+
+NEAR_BIAS = 1e-2
+"""The same of a bias, which has more steps."""
 
 FIRST_WEIGHTS = 24
 """So many weights of a channel tell for most scales that they do not fit."""
@@ -171,18 +174,18 @@ def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: 
     least = np.maximum(seen / MOST_SUM, np.abs(bias) / (source * MOST_BIAS))
     found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
         COPY_STEP * output / source, least))
-    open_ones = np.flatnonzero(magnitude > 0)
-    for steps in range(MOST_WEIGHT, 0, -1):
-        wanted = magnitude[open_ones] / steps
-        fits = open_ones[wanted >= least[open_ones]]
+    left = np.flatnonzero(magnitude > 0)
+    for steps in range(1, MOST_WEIGHT + 1):
+        fits = left[magnitude[left] / steps >= least[left]]
         for count in (FIRST_WEIGHTS, weights.shape[1]):
-            multiples = weights[fits, :count] * (steps / magnitude[fits, None])
-            fits = fits[(np.abs(multiples - np.rint(multiples)) < NEAR).all(1)]
+            fits = fits[_whole(weights[fits, :count] * (steps / magnitude[fits, None]), NEAR).all(1)]
         found[fits] = magnitude[fits] / steps
-        open_ones = np.setdiff1d(open_ones, fits, assume_unique=True)
-        if not len(open_ones):
-            break
+        left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
     return found
+
+
+def _whole(values: np.ndarray, near: float) -> np.ndarray:
+    return np.abs(values - np.rint(values)) < near
 
 
 def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, means: np.ndarray) -> np.ndarray:
