@@ -21,7 +21,7 @@ from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.operators import check_bits, check_supported
+from weft.compiler.passes.operators import check_bytes, check_supported
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
@@ -85,7 +85,8 @@ def parts(front: Products) -> list[Products]:
 
 def supported(graph: Graph, arch: Arch) -> Graph:
     """The same graph, all of whose tensors and operators the machine can hold and compute."""
-    return check_bits(check_supported(check_sizes(graph, arch)), arch)
+    found = check_supported(check_sizes(graph, arch))
+    return check_bytes(found) if arch.numbers.has_scales else found
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
@@ -146,7 +147,9 @@ def points(request: Request, graph: Graph, built: Layers, calibration: Calibrati
            arch: Arch) -> Numbers:
     """Points of fixed point, scales of bytes."""
     if arch.numbers.has_scales:
-        return choose_scales(built, graph, calibration, quantization)
+        scales = choose_scales(built, graph, calibration, quantization)
+        scales.check_limits(built)
+        return scales
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 

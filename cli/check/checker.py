@@ -39,13 +39,6 @@ from weft.runtime.onnx_engine import run_model
 FLOAT_DECIBELS = 80.0
 """Signal to noise that two ways of computing in single precision reach by far."""
 
-LEAVE_ROUNDING_OUT = frozenset({"limits_of_quantizers", "settle_quantizers"})
-"""Steps after which the graph does not round any more where a quantised file says so. The layers' integers do so again,
-and are compared with what was before these steps."""
-
-QUANTISED_DECIBELS = 20.0
-"""What is left at least of bytes that are off by one here and there: halves that single precision rounds otherwise."""
-
 HALF_DECIBELS = 40.0
 """The same of a file that computes in half precision, of which the compiler makes single precision."""
 
@@ -55,6 +48,13 @@ DECIBELS_A_BIT = 2.0
 TABLE_DECIBELS = 20.0
 """What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
 that random networks get, reach that."""
+
+LIMITED = "limits_of_quantizers"
+"""The step behind which graphs of machines of fixed point do not round any more as a quantised file says."""
+
+SETTLED = "settle_quantizers"
+"""The step behind which graphs of machines of bytes do not round any more as a quantised file says. What the machine's
+integers give is compared with what came before it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Checker:
         self._product: object = None
         self._kind: type = Graph
         self._rounding: Verdict | None = None
-        self._rounded: Results = {}
+        self._rounded: Results | None = None
         self._part: Part | None = None
 
     def after(self, step: Step, products: Products) -> None:
@@ -101,18 +101,20 @@ class Checker:
         name = self._begin(step, products)
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
-        if step.name in LEAVE_ROUNDING_OUT:
+        before = self._before
+        if step.name == LIMITED:
             least = -math.inf
-            self._rounded = self._rounded or self._before
-        elif kind is Numbers and self._kind is not Numbers and products[Quantization].tensors:
-            self._before, least = self._rounded, QUANTISED_DECIBELS
+        if step.name == SETTLED and products[Quantization].tensors:  # from here on graphs do not round
+            self._rounded, least = self._before, -math.inf
+        if kind is Numbers and self._kind is not Numbers and self._rounded is not None:
+            before, least = self._rounded, DECIBELS_A_BIT * products[Arch].number.width
         product: object = products[kind]
         if product is self._product:
             self.verdicts.append(Verdict(name, runner.name, None, least))
             return
         try:
             found = runner.run(products, self.sample)
-            decibels, problem = compare(self._before, found, least)
+            decibels, problem = compare(before, found, least)
         except Exception as error:  # a broken step may leave anything; what it raises has no common type
             found, decibels = {}, -math.inf
             problem = f"cannot run: {reason(error)}"
@@ -132,7 +134,7 @@ class Checker:
             self.sample = {name: array[0] for name, array in products[Samples].arrays.items()}
             self.sample = {port.name: self.sample[port.name].reshape(port.shape) for port in part.graph.inputs}
             self._before = RUNNERS[Graph].run(products.plus({Graph: part.graph}), self.sample)
-            self._product, self._kind, self._rounding, self._rounded = None, Graph, None, {}
+            self._product, self._kind, self._rounding, self._rounded = None, Graph, None, None
         self._part = part
         return step.name if part is None or part.count == 1 else f"{step.name} of part {part.number}"
 

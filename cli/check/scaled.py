@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.cli.check.evaluate import Tensors, convolve, enlarged, pool
-from weft.compiler.layers.hir import Add, Convolution, Layer, LayerOperation, Load, Lookup, MaxPool, Relu, Save
+from weft.compiler.layers.hir import Add, Convolution, Layer, LayerOperation, Load, Lookup, MaxPool, Minimum, Relu, Save
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import Enter, LayerScales, Scales
 from weft.hw.contract.arch import Arch
@@ -40,6 +40,8 @@ class Scaled:
                     value = np.asarray(saturate(value + entered, self.width))
                 elif isinstance(operation, Relu):
                     positive = True
+                elif isinstance(operation, Minimum):
+                    pass  # the scale of what is saved ends there
                 else:
                     value = self._compute(operation, value, tensors, numbers, own)
 

@@ -1,7 +1,7 @@
 """Layers of a machine of bytes with scales. What leaves the accumulators is scaled and rounded to bytes; what comes in
 again has lost its bits. So a layer goes on over a tensor only where that changes nothing:
 
-* a convolution, or a sum of tensors as they are loaded; then at most a ReLU;
+* a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
 * a max pool, or a function of one number by its table of 256 values, of bytes as they are.
 
 A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
@@ -12,8 +12,12 @@ from __future__ import annotations
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Node
 from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
-from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Relu
+from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Relu
+from weft.compiler.passes.functions import FUNCTION, of_steps
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+
+SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
+"""What reads a tensor and may give it the scale of others."""
 
 TABLE_DEPTH = 256
 """Entries of a table that has one for every byte."""
@@ -45,6 +49,17 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
     return layer.join(position, Relu(layer.temp))
 
 
+def _clip(builder: Builder, position: int, node: Node) -> Open:
+    """From 0 to a limit. Where nothing but its own range decides its scale, that ends at the limit."""
+    limit = float(builder.graph.constants[node.input(2)])
+    readers = builder.consumers.get(node.output, [])
+    if node.output in builder.parts or any(reader.op in SHARE_SCALE for reader in readers):
+        steps = of_steps((("Max", (0, 0.0), ()), ("Min", (1, limit), ())), "keeps_zero")
+        return _lookup(builder, position, node.replace(op=FUNCTION, attributes=dict(steps), origin="Clip"))
+    layer = _relu(builder, position, node)
+    return layer.join(position, Minimum(layer.temp, limit))
+
+
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
     size = builder.var(node.output).size
@@ -71,7 +86,7 @@ def _refuse(builder: Builder, position: int, node: Node) -> Open:
 
 SCALED_HANDLERS: dict[str, Handler] = {
     "Add": _add,
-    "Clip": _relu,  # of 0 and a limit, where the scale of its result ends
+    "Clip": _clip,
     "Conv": conv,
     "Enlarge": enlarge,
     "LeakyRelu": _lookup,

@@ -25,7 +25,6 @@ from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.lower_quantize import fake_quantize
 from weft.compiler.passes.lower_resize import resize
 from weft.compiler.passes.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane
-from weft.hw.contract.arch import Arch
 
 AUTO_PAD = only("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 WINDOW = {"kernel_shape": plane(1), "strides": plane(1), "dilations": plane(1), "pads": plane(0), "auto_pad": AUTO_PAD}
@@ -150,20 +149,6 @@ ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True),
 """Those of the model, the one that ``fuse_functions.py`` makes of several, and what the frontend makes of
 QuantizeLinear and DequantizeLinear."""
 
-NEED_MORE_BITS = frozenset({
-    "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax", "MeanVarianceNormalization",
-    "RMSNormalization", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "Softmax"})
-"""Operators whose squares and exponentials on the way need more than eight bits."""
-
-
-def check_bits(graph: Graph, arch: Arch) -> Graph:
-    """The graph itself; raises CompileError for what a machine of eight-bit numbers does not compute."""
-    for node in graph.nodes:
-        if arch.numbers.has_scales and node.op in NEED_MORE_BITS:
-            raise refuse_node(node, "", f"data_type {arch.data_type}", "data types of fixed point",
-                              f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
-    return graph
-
 
 def check_supported(graph: Graph) -> Graph:
     """The graph itself; raises CompileError with node, operator, attribute and what is allowed."""
@@ -182,6 +167,22 @@ def refusals(graph: Graph) -> dict[str, CompileError]:
         except CompileError as error:
             found[node.name] = error
     return found
+
+
+WIDE = frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
+                  "MeanVarianceNormalization", "RMSNormalization", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare",
+                  "Softmax"})
+"""Operators with squares, exponentials or their inverses on the way, of which bytes leave too little."""
+
+
+def check_bytes(graph: Graph) -> Graph:
+    """The graph itself; raises CompileError where eight bits are not enough for what an operator computes."""
+    for node in graph.nodes:
+        if node.op in WIDE:
+            raise refuse_node(node, "", "not supported in bytes: its intermediate results need more bits",
+                              "a machine of fixed point",
+                              f"choose an architecture with data_type FP16BP8, or {ON_HOST}")
+    return graph
 
 
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:

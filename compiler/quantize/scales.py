@@ -6,13 +6,14 @@ they leave as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer
+from weft.compiler.errors import refuse
+from weft.compiler.layers.hir import Convolution, Layer, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
 from weft.hw.contract.arch import Arch
@@ -82,6 +83,16 @@ class Scales(Numbers):
     vars: Mapping[str, TensorScale]
     layers: tuple[LayerScales, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def check_limits(self, layers: Sequence[Layer]) -> None:
+        """Upper limits of results are the ends of their scales. Raises CompileError where one is not."""
+        for layer in layers:
+            for limit in (operation.value for operation in layer.operations if isinstance(operation, Minimum)):
+                end, step = self.vars[layer.output.root].high, self.vars[layer.output.root].scale
+                if end > limit + step:
+                    raise refuse(f"node {layer.name!r}, upper limit {limit:g}", f"a scale that goes to {end:.6g}, for "
+                                 "the result lies in one tensor with others", "a scale that ends at the limit",
+                                 "choose an architecture with data_type FP16BP8, or put an operator between them")
 
     def tensor(self, root: str, arch: Arch) -> TensorScale:
         return self.vars[root]

@@ -175,7 +175,7 @@ class LayerEmitter:
             way = self.ways.simd[0]
             if self.layer.lookup is not None:
                 yield from emit_lookup(result, way, self.shape.consts.tables, self.arch)
-            if self.layer.elementwise is not None:
+            if self.layer.elementwise is not None and self.operand.size:
                 yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, way, self.arch)
         for save, leave in zip(self.layer.saves, self.ways.leaves, strict=True):
             if save.before_pool == before_pool:

@@ -228,5 +228,5 @@ def test_unknown_ranges() -> None:
 def test_softmax_is_not_for_bytes(tmp_path: Path) -> None:
     maker = ModelMaker((1, 8, 4, 4))
     maker.node("Softmax", maker.conv("x", 8, 8, (1, 1)), axis=1)
-    with pytest.raises(CompileError, match="'softmax1', operator Softmax: found data_type INT8.*FP16BP8"):
+    with pytest.raises(CompileError, match="'softmax1', operator Softmax: .*FP16BP8"):
         run_steps(Request(maker.save(tmp_path / "model.onnx")), ARCH)
