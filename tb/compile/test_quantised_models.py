@@ -26,7 +26,7 @@ from weft.runtime.network import Network
 from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
 from weft.tb.compile.quantised_twin import KINDS, small_twin
-from weft.tb.compile.run_model import BASE
+from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.shared import shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +93,7 @@ def test_a_small_network(kind: str, tmp_path: Path) -> None:
     session = Session(Network.load(report.model_path))
     for sample in samples:
         insist(layer_differences(watch, {"x": sample}))
-        wanted, = run_model(path.read_bytes(), {"x": sample[None]}).values()
+        wanted, = run_float(path, {"x": sample[None]}).values()
         found, = session.run({"x": sample}).outputs.values()
         assert found.shape == wanted.shape and found.dtype == wanted.dtype
         assert np.abs(found - wanted).max() <= 0.05 * np.abs(wanted).max()
@@ -112,7 +112,7 @@ def test_a_published_network(name: str, images: int, tmp_path: Path) -> None:
     differences = []
     for sample in samples[:images]:
         differences += layer_differences(watch, {"input": sample})
-        wanted, = run_model(path.read_bytes(), {"input": sample[None]}).values()
+        wanted, = run_float(path, {"input": sample[None]}).values()
         found, = session.run({"input": sample}).outputs.values()
         assert found.argmax() == wanted.argmax() and found.dtype == wanted.dtype
     insist(differences)
