@@ -27,7 +27,7 @@ NO_CHECKSUMS = "no checksums in the .tmodel: it does not say which program and c
 """Said of the files of the original tools."""
 SCHEMA = 1
 """Of every object that --json prints: a key changes its meaning, or goes, only with another number."""
-WANTED_DECIBELS = 45
+WANTED_DECIBELS, WANTED_OF_BYTES = 45, 20
 """Signal to noise below which a report gives advice."""
 
 
@@ -213,7 +213,8 @@ def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
                      "their whole range")
     noisy = [row for row in rows if row["signal_to_noise"] is not None]
     worst = min(noisy, key=lambda row: float(row["signal_to_noise"]), default=None)
-    if worst is not None and worst["signal_to_noise"] < WANTED_DECIBELS:
-        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {WANTED_DECIBELS}: a "
+    wanted = WANTED_OF_BYTES if worst is not None and "scales" in worst else WANTED_DECIBELS
+    if worst is not None and worst["signal_to_noise"] < wanted:
+        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {wanted}: a "
                      "wider data type would help")
     return found

@@ -54,6 +54,8 @@ def test_scales_are_read_as_they_were_written() -> None:
     assert numbers == TensorScale(0.1, -3)
     assert numbers.quantize(np.array([0, 0.25, 0.351, -99, 99])).tolist() == [-3, -1, 1, -128, 127]
     np.testing.assert_allclose(numbers.dequantize(np.array([-3, 1])), [0, 0.4])
+    reals = np.array([-99, numbers.low, numbers.low - 0.06, 0, numbers.high, 13.2])
+    assert numbers.saturated(numbers.quantize(reals), reals) == 2  # what is rounded to an end does not count
 
 
 @pytest.mark.parametrize(("kind", "shift"), [("int8", 0), ("uint8", 128)])
