@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,15 +157,21 @@ def print_compiled(report: CompileReport) -> None:
 
 def print_layers(rows: Sequence[dict[str, Any]]) -> None:
     """A line for each layer: what ``--report`` found. Advice where a layer loses most."""
-    table = [("layer", "kind", "range", "point", "saturations", "SNR dB")]
+    held = "scale, zero" if any("scales" in row for row in rows) else "point"
+    table = [("layer", "kind", "range", held, "saturations", "SNR dB")]
     for row in rows:
         decibels = row["signal_to_noise"]
         table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
-                      str(row["points"]["output"]), str(row["saturations"]),
+                      _held(row), str(row["saturations"]),
                       "exact" if decibels is None else f"{decibels:.1f}"))
     print_columns(table)
     for text in advice(rows):
         print(text)
+
+
+def _held(row: Mapping[str, Any]) -> str:
+    """How a layer's output holds real numbers."""
+    return "{:.4g}, {}".format(*row["scales"]["output"]) if "scales" in row else str(row["points"]["output"])
 
 
 def print_columns(table: Sequence[Sequence[str]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from weft.compiler.backend.encode import MachineCode, machine_code
@@ -149,7 +150,9 @@ def points(request: Request, graph: Graph, built: Layers, calibration: Calibrati
     if arch.numbers.has_scales:
         scales = choose_scales(built, graph, calibration, quantization)
         scales.check_limits(built)
-        return scales
+        given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs)
+                 if var.name in quantization.tensors}
+        return replace(scales, limited=frozenset(given), measured="" if given else scales.measured)
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 

@@ -78,11 +78,13 @@ def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class Scales(Numbers):
     """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
-    every byte from -128 to 127."""
+    every byte from -128 to 127. ``limited``: Vars of the scale of the network's file."""
 
     vars: Mapping[str, TensorScale]
     layers: tuple[LayerScales, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    limited: frozenset[str] = frozenset()
+    measured: str = "scales"
 
     def check_limits(self, layers: Sequence[Layer]) -> None:
         """Upper limits of results are the ends of their scales. Raises CompileError where one is not."""
