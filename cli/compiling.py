@@ -38,6 +38,8 @@ def compile_command(
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
                                                    "the values' ranges; without it random ones.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
+    ranges: Annotated[str, typer.Option("--ranges", metavar="HOW", help="Of eight-bit numbers: minmax (what was seen), "
+                                        "percentile or error (a few values saturate).")] = "minmax",
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
     host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What the machine does not compute runs on the "
                                                 "host (onnxruntime), wherever it stands.")] = False,
@@ -69,7 +71,7 @@ def compile_command(
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
-                                   watch=checker.after if checker else None, shapes=shapes,
+                                   watch=checker.after if checker else None, shapes=shapes, ranges=ranges,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
@@ -82,7 +84,7 @@ def compile_command(
             from weft.compiler.request import Request
 
             progress("running every layer on golden", 0, 0)
-            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes)
+            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges)
             signals = layer_signals(request, machine)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             measured = add_signals(report.model_path, signals)

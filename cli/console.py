@@ -7,7 +7,7 @@ import datetime
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ NO_CHECKSUMS = "no checksums in the .tmodel: it does not say which program and c
 """Said of the files of the original tools."""
 SCHEMA = 1
 """Of every object that --json prints: a key changes its meaning, or goes, only with another number."""
-WANTED_DECIBELS = 45
+WANTED_DECIBELS, WANTED_OF_BYTES = 45, 20
 """Signal to noise below which a report gives advice."""
 
 
@@ -192,15 +192,21 @@ def print_compiled(report: CompileReport) -> None:
 
 def print_layers(rows: Sequence[dict[str, Any]]) -> None:
     """A line for each layer: what ``--report`` found. Advice where a layer loses most."""
-    table = [("layer", "kind", "range", "point", "saturations", "SNR dB")]
+    held = "scale, zero" if any("scales" in row for row in rows) else "point"
+    table = [("layer", "kind", "range", held, "saturations", "SNR dB")]
     for row in rows:
         decibels = row["signal_to_noise"]
         table.append((row["name"][-32:], row["kind"], "{:.4g}..{:.4g}".format(*row["range"]),
-                      str(row["points"]["output"]), str(row["saturations"]),
+                      _held(row), str(row["saturations"]),
                       "exact" if decibels is None else f"{decibels:.1f}"))
     print_columns(table)
     for text in advice(rows):
         print(text)
+
+
+def _held(row: Mapping[str, Any]) -> str:
+    """How a layer's output holds real numbers."""
+    return "{:.4g}, {}".format(*row["scales"]["output"]) if "scales" in row else str(row["points"]["output"])
 
 
 def print_columns(table: Sequence[Sequence[str]]) -> None:
@@ -242,7 +248,8 @@ def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
                      "their whole range")
     noisy = [row for row in rows if row["signal_to_noise"] is not None]
     worst = min(noisy, key=lambda row: float(row["signal_to_noise"]), default=None)
-    if worst is not None and worst["signal_to_noise"] < WANTED_DECIBELS:
-        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {WANTED_DECIBELS}: a "
+    wanted = WANTED_OF_BYTES if worst is not None and "scales" in worst else WANTED_DECIBELS
+    if worst is not None and worst["signal_to_noise"] < wanted:
+        found.append(f"layer {worst['name']!r} has {worst['signal_to_noise']:.1f} dB, less than {wanted}: a "
                      "wider data type would help")
     return found

@@ -28,7 +28,7 @@ from weft.compiler.passes.pool_parts import pool_parts
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
-from weft.compiler.quantize.calibrate import calibrate
+from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
@@ -54,7 +54,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("split_functions", steps.split_functions_where_measured),
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
-    Step("calibrate", calibrate),                                   # -> Calibration: the range of every tensor
+    Step("calibrate", steps.calibrated),                            # -> Calibration: the range of every tensor
     Step("points", steps.points),                                   # -> Numbers: points, or scales
     Step("consts", steps.consts),                                   # -> Consts: the vectors of DRAM1
     Step("memory", steps.memory),                                   # -> Layout: places, and a tiling for each layer
@@ -74,7 +74,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
-                  shapes: Mapping[str, Sequence[int]] | None = None) -> CompileReport:
+                  shapes: Mapping[str, Sequence[int]] | None = None, ranges: str = MINMAX) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     A ``.pb`` is a frozen TensorFlow graph, everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes)
@@ -84,12 +84,13 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
     ArgMax and what else is refused; without it they are refused. ``progress`` hears each step's name, and in steps that
     take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: of inputs whose sizes the file
-    leaves open.
+    leaves open. ``ranges``: of eight-bit numbers, one of ``narrow.RANGES``.
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
-    request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes or {}))
+    request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes or {}),
+                      ranges=known_ranges(ranges))
     front, made = run_parts(request, arch, dump_dir, progress, watch)
     return write(front, made, Path(output), name)
 

@@ -14,6 +14,8 @@ class Request:
     """``calibration``: input name -> [samples, ...], None for random ones; ``plain``: the data type's own point for
     everything; ``outputs``: tensors that the network ends at, none for those that the file declares.
 
+    ``ranges``: how those of eight-bit numbers are found (``quantize/narrow.py``).
+
     ``shapes``: by input, sizes that the file leaves open.
 
     ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
@@ -25,4 +27,5 @@ class Request:
     host_fallback: bool = False
     outputs: tuple[str, ...] = ()
     keep_tensors: bool = False
+    ranges: str = "minmax"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)

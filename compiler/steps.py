@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from weft.compiler.backend.encode import MachineCode, machine_code
@@ -17,6 +18,7 @@ from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
+from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
@@ -30,6 +32,7 @@ from weft.compiler.quantize.calibrate import (
     HEADROOM,
     Calibration,
     Samples,
+    calibrate,
     channel_ranges,
     choose_samples,
     samples_of_parts,
@@ -38,6 +41,7 @@ from weft.compiler.quantize.calibrate import (
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
+from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
@@ -64,7 +68,12 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
     if arch is None:
         return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(settled(canonical(supported(part, arch), arch))[0], arch))
+    return divide(graph, lambda part: build_layers(settled(_lowered(supported(part, arch), arch))[0], arch))
+
+
+def _lowered(graph: Graph, arch: Arch) -> Graph:
+    """In canonical form; of eight-bit numbers only functions as one table can do without products of tensors."""
+    return canonical(fuse_functions(graph, arch) if arch.numbers.has_scales else graph, arch)
 
 
 def parts(front: Products) -> list[Products]:
@@ -129,13 +138,21 @@ def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     return built
 
 
+def calibrated(request: Request, graph: Graph, given: Samples, arch: Arch) -> Calibration:
+    """Ranges of eight-bit numbers may be narrower than what was seen; points have room beyond that."""
+    seen = calibrate(graph, given)
+    return narrowed(graph, given, seen, request.ranges) if arch.numbers.has_scales else seen
+
+
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
            arch: Arch) -> Numbers:
     """Points of fixed point, scales of bytes."""
     if arch.numbers.has_scales:
         scales = choose_scales(built, graph, calibration, quantization)
         scales.check_limits(built)
-        return scales
+        given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs)
+                 if var.name in quantization.tensors}
+        return replace(scales, limited=frozenset(given), measured="" if given else scales.measured)
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 

@@ -17,7 +17,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.runtime.model_set import is_plain
 from weft.runtime.ports import layer_runs, packing_of
-from weft.runtime.schema import ConstEntry, HostEntry, Manifest, PackingEntry, Parts, PortEntry, Program
+from weft.runtime.scales import SHIFTS
+from weft.runtime.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
 
 MOST_ELEMENTS = 1 << 25
 """Of all inputs and outputs, unused lanes too: they are handled as 64-bit numbers, some times over."""
@@ -64,6 +65,7 @@ def check_parts(parts: Parts, arch: Arch) -> list[Manifest | HostEntry]:
         raise ValueError(f"checksums of {sorted(parts.files)} for the files {sorted(files)}")
     if sum(entry.bytes for entry in parts.files.values()) > MOST_DATA_BYTES:
         raise ValueError(f"files of more than {MOST_DATA_BYTES} bytes")
+    _bytes(parts.network)
     _unique("inputs", [tensor.name for tensor in parts.network.inputs])
     _unique("outputs", [tensor.name for tensor in parts.network.outputs])
     _flow(parts, found)
@@ -270,9 +272,17 @@ def _host(host: HostEntry, outputs: set[str]) -> None:
         raise ValueError(f"host with {len(host.nodes)} nodes and {len(host.operators)} operators")
 
 
+def _bytes(network: NetworkEntry) -> None:
+    """Only bytes have scales."""
+    for tensor in (*network.inputs, *network.outputs):
+        if tensor.scale is not None and tensor.type not in SHIFTS:
+            raise ValueError(f"network with a scale of {tensor.name!r}, of {tensor.type}")
+
+
 def _network(manifest: Manifest) -> None:
     """What the user sees is what the ports and the host's part give."""
     assert manifest.network is not None
+    _bytes(manifest.network)
     made = [port.name for port in manifest.outputs] if manifest.host is None else [*manifest.host.passes,
                                                                                   *manifest.host.outputs]
     for kind, tensors, there in (("input", manifest.network.inputs, [port.name for port in manifest.inputs]),

@@ -37,6 +37,10 @@ class TensorPoint(NamedTuple):
         """Magnitudes of 2**exponent and more saturate."""
         return self.number.width - 1 - (self.number.point if self.point is None else self.point)
 
+    def saturated(self, numbers: np.ndarray, values: np.ndarray) -> int:
+        """How many scalars are at the ends of their range."""
+        return int(np.isin(numbers, (self.number.minimum, self.number.maximum)).sum())
+
     def quantize(self, values: np.ndarray) -> np.ndarray:
         return self.number.quantize(values, self.point)
 
@@ -67,6 +71,11 @@ class TensorScale(NamedTuple):
     @property
     def exponent(self) -> int:
         return math.ceil(math.log2(max(self.high, -self.low) + self.scale))
+
+    def saturated(self, numbers: np.ndarray, values: np.ndarray) -> int:
+        """How many bytes are at the ends of their range where the real ``values`` are a step or more beyond it."""
+        ends = np.isin(numbers, (LOWEST, HIGHEST))
+        return int((ends & ((values <= self.low - self.scale) | (values >= self.high + self.scale))).sum())
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
         """Reals -> signed bytes as int64, saturated, halves to even; in single precision, as onnxruntime divides."""

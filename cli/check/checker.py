@@ -49,6 +49,9 @@ TABLE_DECIBELS = 20.0
 """What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
 that random networks get, reach that."""
 
+LIMITED = "limits_of_quantizers"
+"""The step behind which graphs of machines of fixed point do not round any more as a quantised file says."""
+
 SETTLED = "settle_quantizers"
 """The step behind which graphs of machines of bytes do not round any more as a quantised file says. What the machine's
 integers give is compared with what came before it."""
@@ -99,6 +102,8 @@ class Checker:
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
         before = self._before
+        if step.name == LIMITED:
+            least = -math.inf
         if step.name == SETTLED and products[Quantization].tensors:  # from here on graphs do not round
             self._rounded, least = self._before, -math.inf
         if kind is Numbers and self._kind is not Numbers and self._rounded is not None:

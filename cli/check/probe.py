@@ -42,7 +42,7 @@ def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
 
 
 def _of_part(products: Products) -> list[dict[str, Any]]:
-    graph, number, samples = products[Graph], products[Arch].number, products[Samples].arrays
+    graph, samples = products[Graph], products[Samples].arrays
     count = min(PROBES, *(len(array) for array in samples.values()))
     saved = [(index, var) for index, layer in enumerate(products[Layers]) for var in layer.outputs]
     engine = session(to_onnx(graph, [var.name for _, var in saved]))
@@ -56,10 +56,11 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
         for index, var in saved:
             scalars = _tensor(products, dram0, var)
             value = wanted[var.name][0].astype(np.float64)
-            found = products[Numbers].tensor(var.root, products[Arch]).dequantize(scalars)
+            held = products[Numbers].tensor(var.root, products[Arch])
+            found = held.dequantize(scalars)
             signal[index] += (value ** 2).sum()
             noise[index] += ((value - found) ** 2).sum()
-            saturated[index] += np.isin(scalars, (number.minimum, number.maximum)).sum()
+            saturated[index] += held.saturated(scalars, value)
     return [{"signal_to_noise": signal_to_noise(signal[index], noise[index]), "saturations": int(saturated[index])}
             for index in range(layers)]
 

@@ -15,6 +15,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import BESIDE, HOST, Division, Part
+from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.consts import Consts
@@ -26,7 +27,7 @@ from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
-from weft.runtime.scales import TensorNumbers, TensorPoint
+from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
@@ -34,6 +35,9 @@ LEAST_TABLE_DECIBELS = 40
 
 FEWEST_LAYER_STEPS = 16
 """Of the data type's, that a layer's values should be worth: their root mean square."""
+
+FEWEST_BYTE_STEPS = 2
+"""The same of bytes that calibration gave their scale."""
 
 FEWEST_STEPS = 16
 """Of the data type's, that an output's largest value should be worth."""
@@ -136,7 +140,19 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
         warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
+        if not products[Quantization].tensors:
+            warnings += _poor_bytes(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)
+
+
+def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:
+    """A warning of a layer of a network of real numbers that a few large values leave few steps of a byte."""
+    steps = row["root_mean_square"] / held.step
+    if not isinstance(held, TensorScale) or not 0 < steps < FEWEST_BYTE_STEPS:
+        return []
+    return [f"layer {row['name']}: its values are {steps:.1f} steps of a byte on average, for it has room for "
+            f"{max(map(abs, row['range'])):.3g}; try --ranges percentile or error, or an architecture of 16 bits "
+            "(data_type FP16BP8)"]
 
 
 def _poor_numbers(row: dict[str, Any], held: TensorNumbers) -> list[str]:

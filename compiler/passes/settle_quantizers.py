@@ -61,10 +61,23 @@ class _Settler:
                 self._inherit(node)
         nodes = [made for node in self.makers.values() for made in self._with_copies(node)]
         nodes = [made for node in nodes for made in self._limited(node)]
-        outputs = tuple(dataclasses.replace(port, tensor=self.names.get(port.tensor, port.tensor))
+        lying = {port.tensor for port in self.graph.inputs} | {
+            name for node in nodes for name in (node.inputs if node.op == "Assemble" else node.outputs)
+            if node.op in ("Assemble", "View")}
+        outputs = tuple(dataclasses.replace(port, tensor=self._output(port.tensor, lying, nodes))
                         for port in self.graph.outputs)
         graph = self.graph.replace(outputs=outputs, shapes=self.shapes).with_nodes(nodes, self.constants)
         return graph, Quantization(self.scales)
+
+    def _output(self, name: str, lying: set[str], nodes: list[Node]) -> str:
+        """The tensor of an output: one of its own, a copy where it is now an input or lies in another tensor."""
+        kept = self.names.get(name, name)
+        if kept == name or kept not in lying:
+            return kept
+        if name not in self.scales:
+            nodes.append(Node(name, "Enlarge", (kept,), (name,), COPY, "Identity"))
+            self.scales[name] = self.scales[kept]
+        return name
 
     def _inherit(self, node: Node) -> None:
         source = node.input(0)

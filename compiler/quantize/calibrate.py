@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -95,7 +95,8 @@ def sum_key(source: str, weights: str) -> str:
 @dataclass(frozen=True)
 class Calibration:
     """``ranges`` of tensors; ``sums``: :func:`sum_key` -> the largest sum of |weight x activation| + |bias| seen; of a
-    product of matrices the name of its result -> the largest sum of |factor x factor|.
+    product of matrices the name of its result -> the largest sum of |factor x factor|; ``means``: of what convolutions
+    read the mean of every channel.
 
     No partial sum, in whatever order, was larger than its ``sums`` entry.
     """
@@ -104,6 +105,7 @@ class Calibration:
     sums: Mapping[str, float]
     samples: int
     random: bool
+    means: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def text(self) -> str:
         lines = [f"samples {self.samples}{' random' if self.random else ''}"]
@@ -166,6 +168,7 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
+    means = {node.input(0): np.zeros(graph.shapes[node.input(0)][1]) for node in summed if node.op == "Conv"}
     for index, given in samples.fed(graph):
         values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, given), strict=True))
         for name, value in {**given, **{name: values[name] for name in tensors if name in values}}.items():
@@ -174,6 +177,8 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
                              "finite numbers", "calibrate with inputs of the kind that the network is made for")
             ranges[name] = _widen(ranges.get(name), value)
             _need_below(f"tensor {name!r} on calibration input {index}", ranges[name].magnitude)
+            if name in means:
+                means[name] += value.mean((0, 2, 3), dtype=np.float64) / len(samples.numbers)
         for name in sums:
             largest[name] = max(largest[name], float(values[name].max()))
     for node in graph.nodes:
@@ -181,7 +186,7 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
             ranges[node.output] = replace(ranges[node.output], unclipped=ranges[node.input(0)].magnitude)
     by_name = {sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
-    return Calibration(ranges, by_name, len(samples.numbers), samples.random)
+    return Calibration(ranges, by_name, len(samples.numbers), samples.random, means)
 
 
 def _need_below(what: str, magnitude: float) -> None:

@@ -2,8 +2,8 @@
 layer (``scales.py``).
 
 Weights have a scale for each output channel. Those that are whole multiples of a scale already, as in a quantised file,
-an average or a copy, keep it exactly: of all such scales the finest that the accumulators have room for, since biases
-are rounded to it.
+an average or a copy, keep it exactly: of all such scales the coarsest that the bias is a multiple of too (so that an
+average has weights of 1, and ratios of powers of two stay such), else the finest that the accumulators have room for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
-from weft.compiler.quantize.scales import MOST_WEIGHT, MULTIPLIER_WIDTH, Enter, LayerScales, Scales
+from weft.compiler.quantize.scales import MOST_WEIGHT, MULTIPLIER_WIDTH, Enter, LayerScales, Scales, rounded_weights
 from weft.compiler.quantize.tables import function_of
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
@@ -33,6 +33,9 @@ MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
 NEAR = 1e-4
 """So near a whole number of steps a weight counts as that number: single precision cannot tell."""
+
+NEAR_BIAS = 1e-2
+"""The same of a bias, which has more steps."""
 
 FIRST_WEIGHTS = 24
 """So many weights of a channel tell for most scales that they do not fit."""
@@ -48,7 +51,8 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
     tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
                                         scales[layer.core.input.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
-    return Scales(scales, tuple(_layer_scales(layer, graph.constants, scales) for layer in layers), tables)
+    means = {} if quantization.tensors else calibration.means
+    return Scales(scales, tuple(_layer_scales(layer, graph.constants, scales, means) for layer in layers), tables)
 
 
 # -- Vars --------------------------------------------------------------------------------------------------------------
@@ -109,7 +113,9 @@ def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
-def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale]) -> LayerScales:
+def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
+                  means: Mapping[str, np.ndarray]) -> LayerScales:
+    """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias."""
     channels = layer.output.channels
     if layer.pool is not None or layer.lookup is not None:
         return LayerScales(0, np.ones(channels), (Enter(0, 1),), 0, np.ones(channels, np.int64),
@@ -120,6 +126,8 @@ def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Map
         weights, bias = constants[layer.core.weights].astype(np.float64), constants[layer.core.bias].astype(np.float64)
         source = scales[layer.core.input.root]
         own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale)
+        if layer.core.input.name in means:
+            bias = bias - _added_by_rounding(weights, own, layer.core.group, means[layer.core.input.name])
         shift, multipliers = _leaving(source.scale * own / out.scale)
         biases = np.clip(np.rint(bias / (source.scale * own)), -MOST_BIAS, MOST_BIAS).astype(np.int64)
         return LayerScales(source.zero, own, (), shift, multipliers, biases, leave_zeros)
@@ -166,18 +174,25 @@ def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: 
     least = np.maximum(seen / MOST_SUM, np.abs(bias) / (source * MOST_BIAS))
     found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
         COPY_STEP * output / source, least))
-    open_ones = np.flatnonzero(magnitude > 0)
-    for steps in range(MOST_WEIGHT, 0, -1):
-        wanted = magnitude[open_ones] / steps
-        fits = open_ones[wanted >= least[open_ones]]
+    left = np.flatnonzero(magnitude > 0)
+    for steps in range(1, MOST_WEIGHT + 1):
+        fits = left[magnitude[left] / steps >= least[left]]
         for count in (FIRST_WEIGHTS, weights.shape[1]):
-            multiples = weights[fits, :count] * (steps / magnitude[fits, None])
-            fits = fits[(np.abs(multiples - np.rint(multiples)) < NEAR).all(1)]
+            fits = fits[_whole(weights[fits, :count] * (steps / magnitude[fits, None]), NEAR).all(1)]
         found[fits] = magnitude[fits] / steps
-        open_ones = np.setdiff1d(open_ones, fits, assume_unique=True)
-        if not len(open_ones):
-            break
+        left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
     return found
+
+
+def _whole(values: np.ndarray, near: float) -> np.ndarray:
+    return np.abs(values - np.rint(values)) < near
+
+
+def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, means: np.ndarray) -> np.ndarray:
+    """By how much each channel becomes larger on average, away from an image's edges, as its weights are rounded."""
+    error = (rounded_weights(weights, scales) * scales[:, None, None, None] - weights).sum((2, 3))
+    per_group = error.reshape(group, -1, error.shape[1])
+    return np.asarray(np.einsum("goi,gi->go", per_group, means.reshape(group, -1)).reshape(-1))
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

@@ -65,19 +65,26 @@ class LayerScales:
                     simd=(NO_SETTINGS,) * len(self.leave_zeros), operand=NO_SETTINGS)
 
     def weights(self, values: np.ndarray) -> np.ndarray:
-        """A layer's weights [out, ...] as whole numbers in -127..127, int64."""
-        scales = self.weight_scales.reshape(-1, *(1,) * (values.ndim - 1))
-        return np.clip(np.rint(values.astype(np.float64) / scales), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int64)
+        """A layer's weights [out, ...] as the machine has them."""
+        return rounded_weights(values, self.weight_scales)
+
+
+def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Weights [out, ...] as whole numbers in -127..127 of a scale for each output channel, int64."""
+    steps = values.astype(np.float64) / scales.reshape(-1, *(1,) * (values.ndim - 1))
+    return np.clip(np.rint(steps), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Scales(Numbers):
     """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
-    every byte from -128 to 127."""
+    every byte from -128 to 127. ``limited``: Vars of the scale of the network's file."""
 
     vars: Mapping[str, TensorScale]
     layers: tuple[LayerScales, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    limited: frozenset[str] = frozenset()
+    measured: str = "scales"
 
     def check_limits(self, layers: Sequence[Layer]) -> None:
         """Upper limits of results are the ends of their scales. Raises CompileError where one is not."""

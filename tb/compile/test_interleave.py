@@ -108,6 +108,16 @@ def test_random_programs_mean_the_same(seed: int) -> None:
     assert all((left == right).all() for left, right in zip(left_behind(operations, seed), changed, strict=True))
 
 
+def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
+    """On a machine of bytes: what LoadScale has not read yet is not overwritten, and moves out keep their scales."""
+    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    arch = ARCH.replace(data_type="INT8", accumulator_width=None)
+    fill = lir.DataMove(True, local, Address(Space.CONSTS, 0), 7)
+    leave = lir.DataMove(True, Address(Space.LOCAL, 8), accumulators, 2, lir.Settings.of(leave_shift=1, leave_zero=0))
+    order = interleave([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave], arch)
+    assert list(order) == [0, 1, 2, 3, 4, 5] or list(order) == [0, 1, 3, 2, 4, 5]
+
+
 def test_loads_pass_the_work_that_they_do_not_need() -> None:
     """A load of the next weights begins while the array is at work, and is placed there."""
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)

@@ -13,6 +13,7 @@ import pytest
 from weft.compiler.quantize import consts
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.runtime.window import Window
+from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
 from weft.tb.random.random_networks import Case
 
@@ -36,6 +37,25 @@ def test_network(case: Case) -> None:
 def test_many_networks(arch: str, first: int) -> None:
     for seed in range(first, first + CHUNK):
         insist(Case(arch, seed))
+
+
+def insist_in_bytes(case: Case) -> None:
+    verdict = byte_networks.judge(case)
+    assert not verdict.problem and not verdict.refusal, str(verdict)
+
+
+@pytest.mark.parametrize("case", [Case(arch, seed) for arch in byte_networks.ARCHS for seed in range(3)],
+                         ids=lambda case: f"{case.arch}-{case.seed}")
+def test_network_in_bytes(case: Case) -> None:
+    insist_in_bytes(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", LONG_SEEDS[::CHUNK])
+@pytest.mark.parametrize("arch", byte_networks.ARCHS)
+def test_many_networks_in_bytes(arch: str, first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        insist_in_bytes(Case(arch, seed))
 
 
 @pytest.mark.slow

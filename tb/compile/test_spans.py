@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.encode import assemble, encode
-from weft.compiler.lir import Address, DataMove, Simd, SimdLoop, Space
+from weft.compiler.lir import Address, DataMove, Settings, Simd, SimdLoop, Space
 from weft.compiler.scheduler.simd import _repeat
 from weft.compiler.tiling.spans import Axis, PairedWalk, encodable, spans
 from weft.golden.machine import Machine
@@ -93,11 +93,12 @@ def test_a_body_written_out_reads_and_writes_what_its_loop_does(depth: int) -> N
     def at(offset: int) -> Address:
         return Address(Space.ACCUMULATORS, offset)
 
-    body = [Simd(SimdOpcode.MOVE, 0, 0, 1, 4, at(5), read_stride=2), Simd(SimdOpcode.ADD, 0, 1, 1, 4, at(3), hold=True),
-            Simd(SimdOpcode.MOVE, 1, 0, 0, 4, write=at(9))]
+    way = Settings.of(enter_shift=4, leave_shift=4)
+    body = [Simd(SimdOpcode.MOVE, 0, 0, 1, way, at(5), read_stride=2),
+            Simd(SimdOpcode.ADD, 0, 1, 1, way, at(3), hold=True), Simd(SimdOpcode.MOVE, 1, 0, 0, way, write=at(9))]
     found = [*_repeat(body, 4, BASE.replace(simd_loop_depth=depth))]
     if depth >= len(body):
-        assert found == [SimdLoop(4, len(body), 4), *body]
+        assert found == [SimdLoop(4, len(body), way), *body]
         return
     written_out = [operation for operation in found if isinstance(operation, Simd)]
     assert len(written_out) == len(found) and not any(operation.hold for operation in written_out)

@@ -7,8 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from weft.hw.contract.numerics import DataType
 from weft.runtime.ports import Port, layer_runs, layers_from_text, layers_to_text, runs
-from weft.runtime.schema import PortEntry
+from weft.runtime.scales import TensorScale
+from weft.runtime.schema import PortEntry, TensorEntry
+from weft.runtime.tensors import Tensor
 
 
 def entry_of(port: Port) -> PortEntry:
@@ -41,6 +44,31 @@ def test_any_order_is_read_as_it_was_written(seed: int) -> None:
     found = Port.from_entry(entry_of(port))
     assert found.order is not None and np.array_equal(found.order, order)
     assert (found.name, found.base, found.size, found.layout, found.point) == ("x", 2, 15, (60, 1, 1), 3)
+
+
+def test_scales_are_read_as_they_were_written() -> None:
+    port = Port("x", 2, 15, (60,), (60, 1, 1)).holding(TensorScale(0.1, -3))
+    assert port.to_json()["scale"] == 0.1 and "point" not in port.to_json()
+    found = Port.from_entry(entry_of(port))
+    numbers = found.numbers(DataType(8, 0))
+    assert numbers == TensorScale(0.1, -3)
+    assert numbers.quantize(np.array([0, 0.25, 0.351, -99, 99])).tolist() == [-3, -1, 1, -128, 127]
+    np.testing.assert_allclose(numbers.dequantize(np.array([-3, 1])), [0, 0.4])
+    reals = np.array([-99, numbers.low, numbers.low - 0.06, 0, numbers.high, 13.2])
+    assert numbers.saturated(numbers.quantize(reals), reals) == 2  # what is rounded to an end does not count
+
+
+@pytest.mark.parametrize(("kind", "shift"), [("int8", 0), ("uint8", 128)])
+def test_bytes_of_the_user_come_back_as_they_were(kind: str, shift: int) -> None:
+    """Real numbers between: of every byte, also of scales that no binary number is."""
+    for scale in (0.1, 1 / 3, 2.0 ** -20, 77.7):
+        tensor = Tensor("x", kind, (256,), TensorScale(float(np.float32(scale)), -7))
+        given = (np.arange(-128, 128) + shift).astype(kind)
+        real = tensor.given(given)
+        np.testing.assert_allclose(real, (np.arange(-128, 128) + 7) * float(np.float32(scale)))
+        np.testing.assert_array_equal(tensor.made(real.astype(np.float32)), given)
+        assert tensor.made(real).dtype == np.dtype(kind)
+    assert Tensor.from_entry(TensorEntry(**json.loads(json.dumps(tensor.to_json())) | {"shape": (256,)})) == tensor
 
 
 def test_layers_are_read_as_they_were_written() -> None:

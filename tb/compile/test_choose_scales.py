@@ -1,0 +1,244 @@
+"""Scales: layers of bytes are compared with onnxruntime, which gets equal inputs and does not fuse what files round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.layers.hir import Layers
+from weft.compiler.passes.index import feed
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.products import Products, Step
+from weft.compiler.quantize.calibrate import Calibration
+from weft.compiler.quantize.choose_scales import _factors, _leaving, tensor_scale, weight_scales
+from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.scales import Scales, rounded_weights
+from weft.compiler.request import Request
+from weft.runtime.onnx_engine import run_model
+from weft.tb.compile.int8_layers import Memory, run_layer, run_layers
+from weft.tb.compile.quantised_twin import KINDS, quantised_twin, small_network, small_twin
+from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tb.shared import shared
+
+ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
+
+
+class Built(NamedTuple):
+    """A network's products, and its graph while it still rounds where its file does."""
+
+    rounding: Graph
+    graph: Graph
+    layers: Layers
+    quantization: Quantization
+    scales: Scales
+    calibration: Calibration
+
+
+def built(path: Path, samples: Mapping[str, np.ndarray], ranges: str = "minmax",
+          outputs: tuple[str, ...] = ()) -> Built:
+    graphs = {}
+
+    def watch(step: Step, products: Products) -> None:
+        graphs[step.name] = products[Graph]
+
+    made = run_steps(Request(path, samples, outputs=outputs, ranges=ranges), ARCH, watch=watch)
+    scales = made[Numbers]
+    assert isinstance(scales, Scales)
+    return Built(graphs["order"], made[Graph], made[Layers], made[Quantization], scales, made[Calibration])
+
+
+def memory_of(made: Built, sample: Mapping[str, np.ndarray]) -> Memory:
+    """With the inputs of one sample."""
+    memory = Memory(made.scales.vars, made.graph.shapes)
+    for name, value in feed(made.graph, sample).items():
+        memory.roots[name][:value.shape[1]] = made.scales.vars[name].quantize(value).reshape(value.shape[1], -1)
+    return memory
+
+
+def run(made: Built, sample: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The only output, as real numbers, one layer after another."""
+    memory = memory_of(made, sample)
+    run_layers(made.layers, made.scales, made.graph.constants, memory)
+    port, = made.graph.outputs
+    var = next(var for layer in made.layers for var in layer.outputs if var.name == port.tensor)
+    return made.scales.vars[var.root].dequantize(memory.read(var)).ravel()
+
+
+def differences(made: Built, sample: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Of all bytes that the file rounds, by how many steps onnxruntime's differ; each layer reads onnxruntime's."""
+    shapes, rounding = made.graph.shapes, made.rounding.shapes
+    names = [name for name in made.quantization.tensors if rounding.get(name) == shapes.get(name)]
+    given = feed(made.rounding, sample)
+    wanted = [name for name in names if name not in given] or [made.rounding.outputs[0].tensor]
+    values = {**given, **run_model(to_onnx(made.rounding, wanted), given)}
+    expected = {name: made.quantization.tensors[name].quantize(values[name])[0] for name in names}
+    found = []
+    for layer, numbers in zip(made.layers, made.scales.layers, strict=True):
+        memory = memory_of(made, sample)
+        if not all(var.name in expected for var in layer.inputs):
+            continue  # of what the file does not round, or of some of its pixels
+        for var in layer.inputs:
+            memory.write(var, expected[var.name])
+        run_layer(layer, numbers, made.scales, made.graph.constants, memory)
+        for var in layer.outputs:
+            if var.name in expected:
+                found.append(np.abs(memory.read(var) - expected[var.name]).ravel())
+            else:
+                expected[var.name] = memory.read(var)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_give_the_bytes_of_onnxruntime(kind: str, tmp_path: Path) -> None:
+    path, samples = small_twin(tmp_path, kind)
+    made = built(path, {"x": samples})
+    found = np.concatenate([differences(made, {"x": sample[None]}) for sample in samples])
+    assert len(found) > 5_000
+    assert (found == 0).mean() >= 0.999 and found.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["mlperf_tiny_resnet8_tflite_int8_qdq", "resnet20_cifar10_folded_int8"])
+def test_published_networks_give_the_bytes_of_onnxruntime(name: str) -> None:
+    path = shared(f"models/{name}.onnx")
+    samples = np.load(path.with_suffix(".npz"))["input"]
+    made = built(path, {"input": samples}, outputs=("Add__29:0",) if "tflite" in name else ())  # before the Softmax
+    found = np.concatenate([differences(made, {"input": sample[None]}) for sample in samples[:2]])
+    assert (found == 0).mean() >= 0.999 and found.max() <= 1
+
+
+def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
+    """A mean of four bytes is often a half. The layer rounds it to even; single precision may be a hair beside it."""
+    maker = ModelMaker((1, 8, 8, 8))
+    maker.node("AveragePool", maker.node("Relu", maker.conv("x", 8, 8, (1, 1))), kernel_shape=(2, 2), strides=(2, 2))
+    samples = np.random.default_rng(2).standard_normal((4, 8, 8, 8)).astype(np.float32)
+    made = built(quantised_twin(maker.save(tmp_path / "mean.onnx"), {"x": samples}), {"x": samples})
+    layer, numbers = made.layers[-1], made.scales.layers[-1]
+    memory = memory_of(made, {"x": samples[:1]})
+    bytes_read = np.random.default_rng(3).integers(-128, 128, (8, 8, 8))
+    memory.write(layer.core.input, bytes_read)
+    run_layer(layer, numbers, made.scales, made.graph.constants, memory)
+    mean = bytes_read.reshape(8, 4, 2, 4, 2).mean((2, 4))
+    assert numbers.activation_zero == numbers.leave_zeros[0] and (mean % 1 == 0.5).sum() > 10
+    even = np.rint(mean - numbers.activation_zero) + numbers.activation_zero
+    assert np.array_equal(memory.read(layer.output), even)
+
+
+# -- networks of real numbers ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ranges", RANGES)
+def test_a_network_of_real_numbers_gets_scales(ranges: str, tmp_path: Path) -> None:
+    maker = ModelMaker((1, 6, 8, 8))
+    small_network(maker)
+    path = maker.save(tmp_path / "model.onnx")
+    samples = np.random.default_rng(1).standard_normal((4, 6, 8, 8)).astype(np.float32)
+    made = built(path, {"x": samples}, ranges)
+    for sample in samples:
+        expected, = run_float(path, {"x": sample[None]}).values()
+        assert signal_to_noise(expected.ravel(), run(made, {"x": sample[None]})) > 20
+
+
+def test_biases_take_back_what_rounding_weights_adds(tmp_path: Path) -> None:
+    """Activations far from 0 on average: then the errors of weights do not cancel."""
+    maker = ModelMaker((1, 32, 6, 6))
+    maker.conv("x", 32, 16, (3, 3))
+    path = maker.save(tmp_path / "model.onnx")
+    samples = (np.random.default_rng(1).standard_normal((4, 32, 6, 6)) * 0.05 + 3).astype(np.float32)
+    made = built(path, {"x": samples})
+    port, = made.graph.outputs
+    step = made.scales.vars[port.tensor].scale
+    errors = [run(made, {"x": sample[None]}) - next(iter(run_float(path, {"x": sample[None]}).values())).ravel()
+              for sample in samples]
+    assert np.abs(np.mean(errors, 0).reshape(16, -1).mean(1)).max() < 0.25 * step
+
+
+# -- single numbers ----------------------------------------------------------------------------------------------------
+def test_the_scale_of_a_range_holds_it_and_zero() -> None:
+    for low, high in ((-1.0, 2.0), (0.0, 6.0), (0.5, 3.0), (-4.0, -1.0)):
+        scale = tensor_scale(low, high)
+        assert scale.low <= min(low, 0) + scale.scale / 2 and scale.high >= max(high, 0) - scale.scale / 2
+        assert scale.dequantize(np.array(scale.zero)) == 0
+    assert tensor_scale(0.0, 0.0) == (1.0, 0)
+
+
+def test_weights_on_a_grid_keep_it() -> None:
+    """Single precision, any scale, also where no weight is 127 steps."""
+    random = np.random.default_rng(0)
+    for most in (127, 100, 7, 1):
+        steps = random.integers(-most, most + 1, (20, 30))
+        steps[:, 0] = most
+        grid = random.uniform(0.001, 0.1, 20).astype(np.float32)
+        weights = (steps.astype(np.float32) * grid[:, None]).astype(np.float64)
+        scales = weight_scales(weights, np.zeros(20), 0.02, 0.05)
+        assert np.abs(rounded_weights(weights, scales) * scales[:, None] - weights).max() < 1e-6
+
+
+def test_a_large_bias_and_a_channel_without_weights_fit() -> None:
+    weights = np.array([[1e-9, -1e-9], [0.0, 0.0], [0.5, 0.25]])
+    bias = np.array([3.0, 2.0, 1.0])
+    scales = weight_scales(weights, bias, 0.02, 0.05)
+    steps = bias / (0.02 * scales)
+    assert (np.abs(steps) <= 1 << 23).all()
+    assert np.abs(np.rint(steps) * 0.02 * scales - bias).max() < 0.05 / 100
+
+
+def test_sums_that_the_output_holds_fit_the_accumulators() -> None:
+    """The mean of a large image: every weight of 127 steps would be too much."""
+    weights = np.full((1, 112 * 112), 1 / 112 ** 2)
+    scales = weight_scales(weights, np.zeros(1), 0.02, 0.02)
+    assert rounded_weights(weights, scales).sum() * 255 <= 1 << 24
+    assert np.abs(rounded_weights(weights, scales) * scales - weights).max() < 1e-9
+
+
+def test_multipliers_are_as_large_as_they_may_be() -> None:
+    for largest in (1e-6, 0.3, 0.9999999, 1.0, 37.0):
+        shift, multipliers = _leaving(np.array([largest, largest / 3]))
+        assert 1 << 16 <= multipliers[0] < 1 << 17 and 0 <= shift <= 42
+        assert np.allclose(multipliers / 2.0 ** shift, [largest, largest / 3], rtol=1e-4)
+
+
+def test_factors_have_the_ratios_of_scales() -> None:
+    for scales in ((0.1, 0.1), (0.03, 0.1), (0.1, 0.0001), (0.02, 0.03, 0.05)):
+        factors, step = _factors(scales)
+        assert sum(factors) * 255 <= 1 << 24
+        assert np.abs(np.array(factors) * step - scales).max() < 1e-4 * max(scales)
+
+
+def test_ranges_leave_out_what_lies_far_out() -> None:
+    values = np.append(np.random.default_rng(0).standard_normal(100_000), [50.0, -40.0])
+    histogram = Histogram(-40.0, 50.0, np.histogram(values, BINS, (-40.0, 50.0))[0])
+    low, high = by_percentile(histogram)
+    assert -5 < low < -3 and 3 < high < 5
+    low, high = by_error(histogram)
+    assert high - low < 75 and low < -4 and high > 4
+
+
+def test_unknown_ranges() -> None:
+    with pytest.raises(CompileError, match="'widest'; allowed: minmax, percentile, error"):
+        known_ranges("widest")
+
+
+def test_layers_that_lose_too_much_are_named(tmp_path: Path) -> None:
+    """One value of a thousand times the others' size."""
+    maker = ModelMaker((1, 8, 48, 48))
+    maker.conv("x", 8, 8, (1, 1))
+    path = maker.save(tmp_path / "model.onnx")
+    samples = np.random.default_rng(1).standard_normal((2, 8, 48, 48)).astype(np.float32)
+    assert not compile_model(path, ARCH, tmp_path / "fine", calibration={"x": samples}).warnings
+    samples[0, 0, 0, 0] = 3000
+    warning, = compile_model(path, ARCH, tmp_path / "poor", calibration={"x": samples}).warnings
+    assert "layer conv0: its values are" in warning and "--ranges" in warning and "FP16BP8" in warning
+
+
+def test_softmax_is_not_for_bytes(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 8, 4, 4))
+    maker.node("Softmax", maker.conv("x", 8, 8, (1, 1)), axis=1)
+    with pytest.raises(CompileError, match="'softmax1', operator Softmax: .*FP16BP8"):
+        run_steps(Request(maker.save(tmp_path / "model.onnx")), ARCH)

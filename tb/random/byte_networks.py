@@ -1,0 +1,46 @@
+"""Random networks on machines of bytes: a network passes when ``weft compile --check`` finds no step that changes the
+result, from layers in bytes to the program on the golden machine bit for bit, and when bytes lose no more than
+``DECIBELS`` against real numbers."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from weft.cli.check.checker import Checker
+from weft.compiler.errors import CompileError
+from weft.compiler.pipeline import compile_model
+from weft.hw.contract.arch import Arch
+from weft.tb.compile.run_model import BASE
+from weft.tb.random.network_rule import Verdict, describe, save
+from weft.tb.random.random_networks import Case
+
+DECIBELS = 15.0
+
+BYTES8 = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
+ARCHS: dict[str, Arch] = {
+    "bytes2": BYTES8.replace(array_size=2, local_depth=600, accumulator_depth=40, simd_loop_depth=0),
+    "bytes3": BYTES8.replace(array_size=3, local_depth=700, accumulator_depth=90, stride0_depth=2, stride1_depth=1),
+    "bytes8": BYTES8,
+    "bytes12": BYTES8.replace(array_size=12, local_depth=1500, accumulator_depth=100, accumulator_width=24),
+}
+REFUSED = "two computed tensors to multiply", "not supported in bytes"
+"""What these machines do not compute."""
+
+
+def judge(case: Case) -> Verdict:
+    """``refusal`` is none of ``REFUSED``."""
+    arch, checker = ARCHS[case.arch], Checker()
+    with tempfile.TemporaryDirectory() as name:
+        path, samples = save(case, arch, Path(name))
+        network = describe(path)
+        try:
+            compile_model(path, arch, path.parent, calibration={"x": samples}, watch=checker.after)
+        except CompileError as error:
+            refused = any(text in str(error) for text in REFUSED)
+            return Verdict(case, network, refusal="" if refused else str(error))
+    faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts if verdict.problem]
+    rounded = next(verdict for verdict in checker.verdicts if verdict.step == "points")
+    if rounded.decibels is not None and rounded.decibels < DECIBELS:
+        faults.append(f"{rounded.decibels:.1f} dB against real numbers; allowed: {DECIBELS} dB or more")
+    return Verdict(case, network, "; ".join(faults))
