@@ -85,7 +85,8 @@ WRONG: dict[str, tuple[object, ...]] = {
     "verilog": ("-a", "pink", "-o", "x"), "run": ("x.tmodel", "--input", "x.npz"), "estimate": ("x.tmodel",),
     "resources": ("-a", "tiny", "--part", "moon"), "isa": ("-a", "pink"), "disassemble": ("x.tprog", "-a", "tiny"),
     "compile": ("x.onnx", "-a", "pink"), "inspect": ("x.onnx",), "archs": ("--colour",),
-    "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"), "board list": ("--colour",),
+    "report": ("x.tmodel", "-o", "x.html"), "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"),
+    "board list": ("--colour",),
     "board build": ("moon",), "board flash": ("moon",),
     "board memory": ("serial:/dev/null", "--board", "moon"),
 }
@@ -100,7 +101,7 @@ def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     infos = [*(("", info) for info in app.registered_commands), *(("board ", info) for info in
                                                                  board.app.registered_commands)]
-    names = {prefix + (info.name or getattr(info.callback, "__name__", "")) for prefix, info in infos}
+    names = {prefix + str(info.name or getattr(info.callback, "__name__", "")) for prefix, info in infos}
     assert set(WRONG) == names
     for name, arguments in WRONG.items():
         message = fails(*name.split(), *arguments)
