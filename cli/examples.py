@@ -9,6 +9,7 @@ EXAMPLES = {
     "inspect": "weft inspect model.onnx -a pynq",
     "archs": "weft archs",
     "explore": "weft explore model.onnx --part xc7a100t --output my.tarch",
+    "report": "weft report build/model/model.tmodel -o build/model/model.html",
     "doctor": "weft doctor --extra synth",
     "verilog": "weft verilog -a pynq -o build/pynq",
     "run": "weft run build/model/model.tmodel --on rtl --input samples.npz --images 1",
