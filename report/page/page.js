@@ -86,8 +86,9 @@ function fill(table, heads, rows, texts, act) {
 
 function writeTable() {
   const measured = data.layers.some((layer) => layer.numbers.measured);
-  at("numbers-hint").textContent = measured ? "Range, SNR and saturations on calibration inputs."
-    : "SNR: compile with --report FILE.json or --html PAGE.html to measure it. Saturations are those of the ranges seen in calibration.";
+  const more = data.layers.some((layer) => layer.utilization > 1) ? " Utilization above 100 %: work of the network as drawn that the compiler found to be needless." : "";
+  at("numbers-hint").textContent = (measured ? "Range, SNR and saturations on calibration inputs."
+    : "SNR: compile with --report FILE.json or --html PAGE.html to measure it. Saturations are those of the ranges seen in calibration.") + more;
   return fill(at("layer-table"), ["layer", "kind", "#", "cycles", "time", "util.", "rows x columns", "idle lanes", "longest wait",
     "MACs", "DRAM", "range", "point", "SNR dB", "saturated"], data.layers.map((layer, number) => [
     layer.name, layer.kind, count(number + 1), count(layer.cycles), duration(layer.cycles, data.machine.clock_hz),

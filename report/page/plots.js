@@ -52,7 +52,7 @@ function roofTraces(data, chosen) {
   const low = Math.min(ridge, ...known) / 3, high = Math.max(ridge, ...known) * 3;
   const label = (x, y, text, textposition) => ({ type: "scatter", mode: "text", x: [x], y: [y], text: [text], textposition,
     textfont: { size: 11 }, hoverinfo: "skip" });
-  return [label(high, top, `array: ${count(top)} MACs per cycle`, "top left"),
+  return [label(high, 1.4 * top, `array: ${count(top)} MACs per cycle`, "top left"),
     label(low, low * slope, `  DRAM: ${count(slope)} bytes per cycle`, "middle right"),
     { type: "scatter", mode: "lines", name: "limit", x: [low, ridge, high], y: [low * slope, top, top],
     line: { color: "#000" }, hoverinfo: "skip" },
