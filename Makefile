@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -58,6 +58,9 @@ test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the
 
 bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone; then `make docs MEASURED=1`
 	@$(PY) scripts/bench.py $(if $(QUICK),--quick)
+
+zoo: $(READY)  ## every network on every preset: cycles, accuracy, resources into build/zoo/ (ONLY=, PRESET=); RTL=1: simulated too
+	@$(PY) scripts/zoo.py $(if $(RTL),--rtl) $(if $(ONLY),--only $(ONLY)) $(if $(PRESET),--arch $(PRESET))
 
 bench-scaling: $(READY)  ## utilisation against array size, local memory, DRAM latency, bus; estimated, points in RTL
 	@$(PY) scripts/bench_scaling.py --confirm

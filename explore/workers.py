@@ -6,8 +6,10 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import connection
 from typing import Any
 
 from weft.hw.contract.errors import WeftError, explain
@@ -36,7 +38,7 @@ def processes(count: int) -> Iterator[Executor]:
         yield Here()
         return
     with _environment(ONE_THREAD):
-        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _deaf)
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin)
         try:
             yield pool
         finally:
@@ -76,9 +78,17 @@ def _client(kind: Any, scheduler: str) -> Any:
                                 f"start one (dask scheduler), or look at the address: {str(error)[:200]}")) from None
 
 
-def _deaf() -> None:
-    """An interrupt is for the process that searches; it ends its workers."""
+def _begin() -> None:
+    """An interrupt is for the process that searches; when that is gone, killed or not, its workers end too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 @contextlib.contextmanager

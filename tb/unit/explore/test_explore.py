@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -167,6 +168,22 @@ def test_a_results_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("milk\n")
     assert exit_code(["explore", str(DIGITS), "--part", "xc7a35t", "--results", str(path)]) == 1
     assert path.read_text() == "milk\n"
+
+
+def test_workers_end_with_a_search_that_is_killed() -> None:
+    text = ("import os, time\nfrom weft.explore.workers import processes\nif __name__ == '__main__':\n"
+            "    with processes(2) as pool:\n        print(pool.submit(os.getpid).result(), flush=True)\n"
+            "        time.sleep(600)\n")
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        worker = int(killed.stdout.readline())
+        assert Path(f"/proc/{worker}").exists()
+        killed.kill()
+        for _ in range(600):
+            if not Path(f"/proc/{worker}").exists():
+                return
+            time.sleep(0.1)
+    raise AssertionError("it is still there")
 
 
 # -- other workers, and the hardware -----------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     infos = [*(("", info) for info in app.registered_commands), *(("board ", info) for info in
                                                                  board.app.registered_commands)]
-    names = {prefix + str(info.name or getattr(info.callback, "__name__", "")) for prefix, info in infos}
+    names = {f"{prefix}{info.name or getattr(info.callback, '__name__', '')}" for prefix, info in infos}
     assert set(WRONG) == names
     for name, arguments in WRONG.items():
         message = fails(*name.split(), *arguments)
