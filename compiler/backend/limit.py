@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.ways import ways
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
@@ -33,7 +34,7 @@ def layer_limits(graph: Graph, lanes: int) -> dict[str, int]:
     given = {port.tensor for port in graph.inputs}
     limits: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op in RELABEL and node.input(0) in given:
+        if (node.op in RELABEL or node.op == FAKE_QUANTIZE) and node.input(0) in given:
             given.add(node.output)
         elif node.op in ("Conv", "ConvTranspose"):
             limits[node.output] = _convolution(graph, node, lanes, node.input(0) in given)

@@ -1,2 +1,2 @@
-"""Fixed point: ranges from calibration, then a binary point for every tensor and every layer's weights; constants as
-vectors of scalars."""
+"""Numbers: ranges from calibration, then a binary point or a scale for every tensor and for every layer's weights;
+constants as vectors of scalars."""

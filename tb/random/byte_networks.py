@@ -12,7 +12,7 @@ from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE
-from weft.tb.random.network_rule import Verdict, describe, save
+from weft.tb.random.network_rule import Verdict, describe, save, with_the_least
 from weft.tb.random.random_networks import Case
 
 DECIBELS = 15.0
@@ -22,21 +22,27 @@ ARCHS: dict[str, Arch] = {
     "bytes2": BYTES8.replace(array_size=2, local_depth=600, accumulator_depth=40, simd_loop_depth=0),
     "bytes3": BYTES8.replace(array_size=3, local_depth=700, accumulator_depth=90, stride0_depth=2, stride1_depth=1),
     "bytes8": BYTES8,
+    "bytes3tight": BYTES8.replace(array_size=3, local_depth=8, accumulator_depth=3, local_banks=1, accumulator_banks=1,
+                                  lut_count=0, simd_registers_depth=1),
     "bytes12": BYTES8.replace(array_size=12, local_depth=1500, accumulator_depth=100, accumulator_width=24),
 }
-REFUSED = "two computed tensors to multiply", "not supported in bytes"
-"""What these machines do not compute."""
+REFUSED = "two computed tensors to multiply", "not supported in bytes", "keys lut_count, lut_depth"
+"""What these machines do not compute, and one of them has no tables."""
 
 
-def judge(case: Case) -> Verdict:
-    """``refusal`` is none of ``REFUSED``."""
-    arch, checker = ARCHS[case.arch], Checker()
+def judge(case: Case, arch: Arch | None = None) -> Verdict:
+    """``arch`` in place of the one named. ``refusal`` is none of ``REFUSED``. A network that a machine has no memory
+    for is judged on one that has just what the refusal asks for."""
+    arch, checker = arch or ARCHS[case.arch], Checker()
     with tempfile.TemporaryDirectory() as name:
         path, samples = save(case, arch, Path(name))
         network = describe(path)
         try:
             compile_model(path, arch, path.parent, calibration={"x": samples}, watch=checker.after)
         except CompileError as error:
+            least = with_the_least(arch, str(error))
+            if least is not None:
+                return judge(case, least)
             refused = any(text in str(error) for text in REFUSED)
             return Verdict(case, network, refusal="" if refused else str(error))
     faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts if verdict.problem]
