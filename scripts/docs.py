@@ -35,6 +35,7 @@ from weft.hw.flow.reports import summary
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DATA = DOCS / "data" / "bench.json"
+SHARED = DOCS / "data" / "networks.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -216,6 +217,15 @@ def networks() -> str:
                                        "frames/s", "RTL equals golden"), rows)
 
 
+def shared_networks() -> str:
+    found = json.loads(SHARED.read_text())
+    rows = [(row["network"] + " *" * row["earlier"], f"{100 * row['share']:.1f} %",
+             ", ".join(f"{count} {name}" for name, count in row["host"].items()), row["decibels"], row["answer"],
+             row["seconds"], number(row["cycles"])) for row in found["rows"]]
+    return f"On `{found['arch']}` at commit `{found['commit']}`.\n\n" + table(
+        ("network", "on the machine", "on the host", "dB", "answers", "compile s", "cycles"), rows)
+
+
 def scaling() -> str:
     rows: dict[str, list[tuple[int, str]]] = {}
     for row in data()["scaling"]["rows"]:
@@ -283,6 +293,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
     "bitstreams": bitstreams,
+    "shared_networks": shared_networks,
 }
 
 

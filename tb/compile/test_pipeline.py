@@ -141,7 +141,8 @@ def test_pack_and_unpack(lanes: int) -> None:
 
 def test_manifest_of_the_original_loads(tmp_path: Path) -> None:
     model = TModel.load(shared("vectors/resnet20v2_zcu104/resnet20v2_cifar_onnx_zcu104.tmodel"))
-    assert model.arch == Arch.load("zcu104").replace(axi_data_width=64, deep_queues=0)
+    assert model.arch == Arch.load("zcu104").replace(axi_data_width=64, deep_queues=0, lut_count=0, lut_depth=64,
+                                                     simd_registers_depth=1)
     assert len(model.program) == model.program_size == 451_539
     base, vectors = model.consts[0]
     assert base == 0 and vectors.shape == (18_803, 32)

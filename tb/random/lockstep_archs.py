@@ -26,7 +26,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes12": Arch.load("pynq"),
         "lanes16_odd": Arch.load("ultra96").replace(
             local_depth=200, accumulator_depth=72, dram0_depth=2000, dram1_depth=4096, data_type="FP8BP4",
-            simd_registers_depth=0, axi_max_burst=8, local_banks=2),
+            simd_registers_depth=0, lut_count=0, lut_depth=64, axi_max_burst=8, local_banks=2),
         "lanes8_every_step": Arch.load("arty").replace(
             local_depth=300, accumulator_depth=100, dram0_depth=3000, dram1_depth=3000, mac_rounding=EVERY_STEP,
             local_banks=1, accumulator_banks=1, stream_width=32, register_slices=1, dram_ports=SEPARATE),
