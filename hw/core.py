@@ -34,8 +34,8 @@ from weft.hw.memory.leave import Leave
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.numbers import circuits
 from weft.hw.simd.simd_unit import SimdUnit
 
 
@@ -57,7 +57,6 @@ class Core(wiring.Component):
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
-        circuits(arch)  # a machine without them is refused before anything is built
         address = arch.axi_address_width
         super().__init__({
             "stream": In(axi4_stream(arch.stream_width)),
@@ -78,12 +77,14 @@ class Core(wiring.Component):
         m.submodules.supervisor = supervisor = Supervisor(arch)
         units = {
             "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
-            "move_out": MoveOutUnit(arch), "move_in": MoveInUnit(arch),
+            "move_out": (ScaledMoveOutUnit if arch.numbers.has_scales else MoveOutUnit)(arch),
+            "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
         }
         layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
         m.submodules.interlock = interlock = Interlock(arch, layouts)
-        reads = {name: units[name].local_read for name in clients(arch, Memory.LOCAL, writes=False)}
+        reads = {"scales" if name == "move_out" else name: units[name].local_read  # beside the port that it writes by
+                 for name in clients(arch, Memory.LOCAL, writes=False)}
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), first="mat_mul")
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
@@ -117,7 +118,7 @@ class Core(wiring.Component):
             connect(m, units[name].accumulator_write, getattr(enter, name))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
         self._connect_buses(m, program, units)
-        moving = [(reads | writes)[name] for name in units if name in reads | writes]
+        moving = [(reads | writes)[name] for name in (*units, "scales") if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
         if arch.sampler:
             m.submodules.sampler = sampler = Sampler(arch)
@@ -166,6 +167,9 @@ class Core(wiring.Component):
         buses_busy = Cat(*(units[name].busy for name in behind_dram)).any()
         if self._arch.shared_dram:
             m.d.comb += supervisor.blamed_dram1.eq(interlock.blamed_dram1)
+        waves_busy = units["load_weight"].busy
+        if self._arch.numbers.has_scales:
+            waves_busy = waves_busy | units["move_out"].busy
         m.d.comb += [
             supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),
             supervisor.blamed_program_counter.eq(Mux(
@@ -173,7 +177,7 @@ class Core(wiring.Component):
             supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
             supervisor.fault_program_counter.eq(decoder.fault_program_counter),
             supervisor.fetching.eq(program.busy | fetch.busy), supervisor.decoding.eq(decoder.busy),
-            supervisor.executing.eq(~interlock.idle | buses_busy | units["load_weight"].busy),
+            supervisor.executing.eq(~interlock.idle | buses_busy | waves_busy),
             supervisor.start.eq(self.start), supervisor.abort.eq(self.abort), self.quiet.eq(supervisor.quiet),
             supervisor.accepted.eq(decoder.accepted),
             supervisor.retired.eq(decoder.retired),

@@ -35,6 +35,8 @@ from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
+from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
+from weft.hw.memory.scaler import Scaler
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.numbers.once import BiasEnterer
 from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
@@ -49,7 +51,7 @@ ROOMS: dict[str, tuple[type, ...]] = {
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
     "Systolic array": (SystolicArray, ProcessingElement, Multiplier, BiasEnterer, LoadWeightUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
-                 MoveInUnit),
+                 ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD": (SimdUnit, Alu),
     "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave, Stage, PingPong, RegisterSlice),
 }

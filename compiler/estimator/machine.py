@@ -14,14 +14,15 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "local_banks_mask", "accumulator_banks_mask", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
-    "shared_dram",
+    "shared_dram", "move_out_latency",
 )])
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
 read from ``timing.py`` where it is used.
 
 ``*_banks_mask``: the bits of an address that choose the bank. ``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
-together; ``slices``: 1 with register slices; ``shared_dram``: 1 where both windows share a port."""
+together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
+1 where both windows share a port."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "dram_read_latency": max(dram.read_latency, 2), "dram_write_latency": max(dram.write_latency, 2),
         "dram_bursts": dram.bursts, "slices": arch.register_slices,
         "decode_latency": timing.DECODE_LATENCY, "writer_vectors": timing.WRITER_VECTORS_AHEAD,
-        "shared_dram": arch.shared_dram,
+        "shared_dram": arch.shared_dram, "move_out_latency": timing.move_out_latency(arch),
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

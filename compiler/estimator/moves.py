@@ -5,14 +5,15 @@ from __future__ import annotations
 from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS, LOCAL_WRITES
+from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
-from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE, ROUNDED_READ_LATENCY
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE
 
 OUT_OF, INTO = range(2)
 """Streams: out of the accumulators, into them."""
-OUT_OF_LATENCY, INTO_LATENCY = ROUNDED_READ_LATENCY + READ_STREAM_LATENCY, LOCAL_READ_LATENCY + READ_STREAM_LATENCY
-"""Cycles from a request to its row at the end of the stream."""
-OUT_OF_DEPTH, INTO_DEPTH = ROUNDED_READ_LATENCY + READ_STREAM_SPARE, LOCAL_READ_LATENCY + READ_STREAM_SPARE
+INTO_LATENCY = LOCAL_READ_LATENCY + READ_STREAM_LATENCY
+"""Cycles from a request to its row at the end of the stream; out of the accumulators the machine's own."""
+INTO_DEPTH = LOCAL_READ_LATENCY + READ_STREAM_SPARE
 """Rows that a stream holds, those requested included."""
 
 
@@ -21,7 +22,12 @@ def ask(state, machine):
     """Both units' requests of this cycle, but those to write accumulators."""
     unit, stream = state.units[MOVE_OUT], state.streams[OUT_OF]
     operation = state.queued[MOVE_OUT, unit.work]
-    asks = unit.work != NONE and stream.pushed - stream.popped < OUT_OF_DEPTH
+    scales = unit.work != NONE and operation.memory1 == NO_MEMORY  # begin when all before them can be read
+    drained = stream.pushed == stream.given and (stream.drained or not machine.slices)
+    state.ports[LOCAL_READS].bank[MOVE_OUT] = (
+        address0(unit, operation) & machine.local_banks_mask if scales and drained else NONE)
+    asks = unit.work != NONE and not scales and (
+        stream.pushed - stream.popped < machine.move_out_latency + READ_STREAM_SPARE)
     state.ports[ACCUMULATOR_READS].bank[MOVE_OUT] = (
         address1(unit, operation) & machine.accumulator_banks_mask if asks else NONE)
     state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.given % DEPTH] if stream.out else NONE
@@ -34,6 +40,7 @@ def ask(state, machine):
 @kernel
 def step_move_out(state, machine, now):
     stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
+    stream.drained = stream.pushed == stream.given
     granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
     if give(state, machine, stream) and ready(stream, now):
         stream.out += 1
@@ -41,7 +48,12 @@ def step_move_out(state, machine, now):
     if granted:
         operation = state.queued[MOVE_OUT, unit.work]
         push(stream, address0(unit, operation) & machine.local_banks_mask, is_last(unit, operation), False,
-             now + OUT_OF_LATENCY)
+             now + machine.move_out_latency + READ_STREAM_LATENCY)
+        step(unit, operation)
+    if state.ports[LOCAL_READS].grant[MOVE_OUT]:
+        operation = state.queued[MOVE_OUT, unit.work]
+        if is_last(unit, operation):
+            finish(state, MOVE_OUT)
         step(unit, operation)
     begin(state, machine, MOVE_OUT, now)
 

@@ -19,6 +19,7 @@ from weft.hw.contract.isa import (
     operand_of,
     simd_argument_count,
 )
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
 
@@ -40,7 +41,8 @@ WORK = np.dtype([
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
-the registers of the arguments (0: none, or not a register) and of the destination: SIMD."""
+the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale is an operation of
+move_out without a memory of operand 1; its range counts as one that is written, as in the interlock."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
                             | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
-    work["enters"] = work["swap"] | _other_shifts(work, register[Register.ENTER_SHIFT])
+    work["enters"] = work["swap"]
+    if Register.ENTER_SHIFT in register:
+        work["enters"] |= _other_shifts(work, register[Register.ENTER_SHIFT])
     return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
 
 
@@ -120,7 +124,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
                Register.ENTER_SHIFT)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
-    for number in shaping:
+    for number in set(shaping) & set(isa.registers):
         newest = _newest(_sets(opcode, operands, number))
         values[number] = np.where(newest < 0, isa.registers[number].reset, value[newest])
     return values
@@ -147,9 +151,11 @@ def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, 
     rows = _field(Opcode.LOAD_WEIGHT, "size", operands) + 1
     column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
     work["size"] = np.select(
-        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.SIMD_LOOP, work["in_loop"] == 1],
+        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE, opcode == Opcode.SIMD_LOOP,
+         work["in_loop"] == 1],
         [_field(Opcode.MAT_MUL, "size", operands) + 1, _field(Opcode.DATA_MOVE, "size", operands) + 1, column,
-         np.full_like(opcode, arch.lut_depth), _field(Opcode.SIMD_LOOP, "iterations", operands) + 1, work["size"]], 1)
+         np.full_like(opcode, arch.lut_depth), np.full_like(opcode, SCALE_VECTORS),
+         _field(Opcode.SIMD_LOOP, "iterations", operands) + 1, work["size"]], 1)
     work["rows"] = np.select([mat_mul, move], [register[Register.MAT_MUL_ROWS] + 1, register[Register.MOVE_ROWS] + 1],
                              1)
 
@@ -187,7 +193,7 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
     is_simd, move = opcode == Opcode.SIMD, opcode == Opcode.DATA_MOVE
     mat_mul, load = opcode == Opcode.MAT_MUL, opcode == Opcode.LOAD_WEIGHT
     zeroes = _zeroes(opcode, flags) == 1
-    reads_local = ((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT)
+    reads_local = ((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT) | (opcode == Opcode.LOAD_SCALE)
     reads, writes = (is_simd & (_flag(Opcode.SIMD, name, flags) == 1) for name in ("read", "write"))
     first = np.select([reads_local, writes], [LOCAL, ACCUMULATORS], NO_MEMORY)
     second = np.select([mat_mul | reads, move], [ACCUMULATORS, far[flags]], NO_MEMORY)

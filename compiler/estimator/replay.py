@@ -20,7 +20,7 @@ from weft.compiler.estimator.memories import (
     grant_accumulators,
     grant_local,
 )
-from weft.compiler.estimator.program import DecodedProgram, read_program
+from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
     DRAM0_WRITE,
@@ -30,11 +30,12 @@ from weft.compiler.estimator.state import (
     DRAM_WRITE,
     LOAD_WEIGHT,
     MAT_MUL,
+    MOVE_OUT,
     NONE,
     new_state,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import weight_latency
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
 from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
@@ -92,7 +93,7 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
         operations[name] = times[:, column]
-    return Estimate(_end(arch, operations, int(state["control"]["free_from"])), operations, read)
+    return Estimate(_end(arch, read.work, operations, int(state["control"]["free_from"])), operations, read)
 
 
 def _vectors_left(work: np.ndarray, times: np.ndarray) -> int:
@@ -111,13 +112,15 @@ def _refuse_endless(program: DecodedProgram) -> None:
                      "run a part of it")
 
 
-def _end(arch: Arch, operations: np.ndarray, decoded: int) -> int:
+def _end(arch: Arch, work: np.ndarray, operations: np.ndarray, decoded: int) -> int:
     """The cycle in which the machine is idle: the decoder is empty, the interlock knows every operation to be done, no
-    weights are on their way."""
+    weights and no scales are on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
+    scales = finishes[(operations["unit"] == MOVE_OUT) & (work["memory1"] == NO_MEMORY)]
     return max(decoded, 1 + int(finishes.max(initial=0)) + arch.register_slices,
-               1 + int(loads.max(initial=0)) + weight_latency(arch))
+               1 + int(loads.max(initial=0)) + weight_latency(arch),
+               1 + int(scales.max(initial=0)) + LOCAL_READ_LATENCY)
 
 
 @entry

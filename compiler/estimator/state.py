@@ -59,10 +59,11 @@ DEPTH = 2 * max(OUTSTANDING_BURSTS, SIMD_IN_FLIGHT, WRITER_VECTORS_AHEAD,
 STREAM = np.dtype([
     ("pushed", "i8"), ("popped", "i8"), ("ready", "i8", DEPTH), ("bank", "i8", DEPTH), ("last", "i8", DEPTH),
     ("accumulates", "i8", DEPTH),
-    ("out", "i8"), ("given", "i8"),
+    ("out", "i8"), ("given", "i8"), ("drained", "i8"),
 ])
 """Rows between a memory's answer and the other memory: a ring, and requests (``out``: how many wait), numbered in their
-order; so many were ``given`` to the memory. Into the accumulators the requests are those of GATE."""
+order; so many were ``given`` to the memory. ``drained``: all of them, already before
+the last cycle. Into the accumulators the requests are those of GATE."""
 
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import mat_mul_layout, shift_width
-from weft.hw.parts.ports import AccumulatePort, local_read_port, sum_layout, vector_layout
+from weft.hw.parts.operations import mat_mul_layout, scale_fields, shift_width
+from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
@@ -33,7 +33,7 @@ class MatMulUnit(wiring.Component):
             "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
             "crowded": In(1),
             "local_read": Out(local_read_port(arch)),
-            "activation": Out(vector_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
+            "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "enter_bias": Out(1), "enter_shift": Out(shift_width(arch)),
             "result": In(sum_layout(arch)), "result_coming": In(1),
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
@@ -56,13 +56,18 @@ class MatMulUnit(wiring.Component):
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
         head = data.StructLayout({"target": target, "swap": 1, "enter_bias": 1,
-                                  "enter_shift": shift_width(arch)})
-        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, enters, operation.enter_shift)
+                                  "enter_shift": shift_width(arch), **scale_fields(arch, "activation_zero")})
+        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, enters, operation.enter_shift,
+                     *self._zero(operation))
         arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
             m, arriving.target.as_value(), array_latency(arch) - ACCUMULATE_DATA_LATENCY, name="leaving")))
         return m
+
+    def _zero(self, operation) -> list[Value]:
+        """The zero point that activations lose; none of zeroes."""
+        return [Mux(operation.zeroes, 0, operation.activation_zero)] if self._arch.numbers.has_scales else []
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
@@ -88,9 +93,14 @@ class MatMulUnit(wiring.Component):
 
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""
+        row = self.local_read.response.payload  # zeros when nothing was requested
+        if self._arch.numbers.has_scales:
+            m.d.comb += [activation.eq(scalar - arriving.activation_zero)
+                         for activation, scalar in zip(self.activation, row, strict=True)]
+        else:
+            m.d.comb += self.activation.eq(row)
         m.d.comb += [
             self.activation_valid.eq(arrived),
-            self.activation.eq(self.local_read.response.payload),  # zeros when nothing was requested
             self.swap.eq(arrived & arriving.swap), self.enter_bias.eq(arrived & arriving.enter_bias),
             self.enter_shift.eq(arriving.enter_shift),
         ]

@@ -55,10 +55,10 @@ class ProcessingElement(wiring.Component):
 
     def __init__(self, arch: Arch, row: int) -> None:
         self._arch = arch
-        width = arch.number.width
+        width, factor = arch.number.width, arch.numbers.activation_width
         sum_in, sum_out = (arch.numbers.row_sum_width(each) for each in (max(row - 1, 0), row))
         super().__init__({
-            "activation_i": In(signed(width)), "activation_o": Out(signed(width)),
+            "activation_i": In(signed(factor)), "activation_o": Out(signed(factor)),
             "partial_sum_i": In(signed(sum_in)), "partial_sum_o": Out(signed(sum_out)),
             "shift": In(1), "swap": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)),
         })
@@ -70,9 +70,10 @@ class ProcessingElement(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         width = self._arch.number.width
+        factor = self._arch.numbers.activation_width
         m.submodules.weights = weights = ShadowWeight(width)
-        m.submodules.multiplier = multiplier = Multiplier(width)
-        activation = Signal(signed(width), reset_less=True)  # the multiplier's own first register has it too
+        m.submodules.multiplier = multiplier = Multiplier(factor)
+        activation = Signal(signed(factor), reset_less=True)  # the multiplier's own first register has it too
         partial_sum = Signal(self.partial_sum_o.shape(), reset_less=True)
         m.d.sync += activation.eq(self.activation_i)
         total = circuits(self._arch).add_product(self.partial_sum_i, multiplier.product, len(partial_sum))

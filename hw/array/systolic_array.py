@@ -16,11 +16,12 @@ from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency
 from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
-from weft.hw.parts.ports import sum_layout, vector_layout
+from weft.hw.parts.ports import activation_layout, sum_layout, vector_layout
 
 
 class SystolicArray(wiring.Component):
-    """bias + activation @ weights, for a vector every cycle; free running, without back-pressure.
+    """bias + activation @ weights, for a vector every cycle; free running, without back-pressure. Where numbers
+    have scales there is no bias: it comes on leaving.
 
     * ``activation`` counts where ``activation_valid`` is high. The vector's sums are ``result``, ``latency``
       (``timing.array_latency``) cycles later; ``result_coming`` says so ACCUMULATE_DATA_LATENCY cycles ahead.
@@ -41,7 +42,7 @@ class SystolicArray(wiring.Component):
         self._arch = arch
         self.latency = array_latency(arch)
         super().__init__({
-            "activation": In(vector_layout(arch)), "activation_valid": In(1), "swap": In(1),
+            "activation": In(activation_layout(arch)), "activation_valid": In(1), "swap": In(1),
             "enter_bias": In(1), "enter_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
             "result": Out(sum_layout(arch)), "result_coming": Out(1),
@@ -62,7 +63,7 @@ class SystolicArray(wiring.Component):
         for j in range(size):
             m.submodules[f"bias_{j}"] = bias = ShadowWeight(self._arch.number.width)
             m.d.comb += [
-                bias.link_i.eq(delayed(m, self.weight[j], j, name=f"weight_skew_{j}")),
+                bias.link_i.eq(delayed(m, circuits(self._arch).weight(self.weight[j]), j, name=f"weight_skew_{j}")),
                 bias.shift.eq(shifts.tap(j)),
             ]
             active_bias = Signal(signed(self._arch.number.width), reset_less=True, name=f"active_bias_{j}")
@@ -104,4 +105,4 @@ class SystolicArrayReference:
         if swap:
             self.active = self.shadow
         numbers = self._arch.numbers
-        return numbers.mac(activation[None], self.active[1:], numbers.enter(self.active[0], enter_shift))[0]
+        return numbers.mac(activation[None], self.active[1:], numbers.enter_bias(self.active[0], enter_shift))[0]

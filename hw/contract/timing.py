@@ -68,6 +68,16 @@ LEAVE_LATENCY = 2
 ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + LEAVE_LATENCY
 """From an accumulator read request taken to its row, rounded off."""
 
+SCALE_LATENCY = 7
+"""Accumulators with their bias multiplied and rounded off, where numbers have scales: the sum, its saturation, the
+multiplier's two registers, the two steps of rounding, and the scalar before its zero point is added."""
+
+
+def move_out_latency(arch: Arch) -> int:
+    """From a move-out's accumulator read request taken to its row of scalars."""
+    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.numbers.has_scales else LEAVE_LATENCY)
+
+
 READ_STREAM_LATENCY = 2
 """From a memory's response to the row on the stream."""
 

@@ -103,7 +103,8 @@ def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
 def clients(arch: Arch, memory: Memory, *, writes: bool) -> tuple[str, ...]:
     """The units of this machine that read a memory, or those that write it."""
     return tuple(unit for unit in unit_names(arch)
-                 if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit)))
+                 if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit))
+                 or (arch.numbers.has_scales and (unit, memory, writes) == LOADS_SCALES))
 
 
 UNIT_OF_FLOW = {
@@ -115,8 +116,12 @@ UNIT_OF_FLOW = {
 """Of a machine with separate DRAM ports."""
 UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
-    Opcode.SIMD_LOOP: "simd",
+    Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out",
 }
+"""LoadScale only where numbers have scales."""
+LOADS_SCALES = ("move_out", Memory.LOCAL, False)
+"""Who reads which memory for LoadScale. Hazards take its range for one that is written, as operand 0 of a DataMove of
+that unit is: nobody else reads scales, so that nothing waits longer, and a comparison is spared."""
 
 
 def unit_of_flow(arch: Arch) -> dict[DataFlow, str]:

@@ -86,7 +86,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
         Cause.OPCODE: ~any_of(view.opcode, isa.opcodes()),
         Cause.FLAGS: _flags_fault(isa, view, in_loop),
         Cause.RESERVED_BITS: _reserved_fault(isa, view),
-        Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(register, Register),
+        Cause.REGISTER: view.opcode_is(Opcode.CONFIGURE) & ~any_of(register, isa.registers),
         Cause.REGISTER_VALUE: view.opcode_is(Opcode.CONFIGURE) & _value_fault(arch, isa, view),
         Cause.SIMD_OPCODE: simd & (view.simd_opcode > max(isa.simd_opcodes())),
         Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),

@@ -16,13 +16,14 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.reach import FACTOR_WIDTH, beyond_depth, partial_products, size_m1_width, sum_of
-from weft.hw.parts.operations import SimdKind, window_width
+from weft.hw.parts.operations import SCALE_FIELDS, SimdKind, window_width
 from weft.hw.parts.slices import RegisterSlice, Stage
 
 STAGES = ("read", "multiply", "sum", "check", "give")
@@ -165,13 +166,15 @@ class Decoder(wiring.Component):
         issue, zeroes = out.issue, view.flag(Opcode.MAT_MUL, "zeroes")
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
-        reads_weights = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
+        reads_vectors = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
+        if self._arch.numbers.has_scales:
+            reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_SCALE)
         return [
             issue.operand0.base.eq(view.address(0)), issue.operand0.stride_log2.eq(view.stride_log2(0)),
             issue.operand1.base.eq(view.address(1)), issue.operand1.stride_log2.eq(view.stride_log2(1)),
             issue.operand0.pitch.eq(Mux(mat_mul, registers.mat_mul_local_pitch, registers.move_local_pitch)),
             issue.operand1.pitch.eq(Mux(mat_mul, registers.mat_mul_accumulator_pitch, registers.move_far_pitch)),
-            issue.local0.eq((mat_mul & ~zeroes) | move | reads_weights | view.opcode_is(Opcode.LOAD_LUT)),
+            issue.local0.eq((mat_mul & ~zeroes) | move | reads_vectors | view.opcode_is(Opcode.LOAD_LUT)),
             issue.accumulators0.eq(simd & view.flag(Opcode.SIMD, "write")),
             issue.range1.eq(mat_mul | move | (simd & view.flag(Opcode.SIMD, "read"))),
             out.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
@@ -192,13 +195,17 @@ class Decoder(wiring.Component):
             out.size.eq(Mux(mat_mul | move, size_m1[:width],
                             Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
                                                    Mux(simd & in_loop, loop_iterations,
-                                                       Mux(loop, iterations_m1[:width], 0)))))),
+                                                       Mux(loop, iterations_m1[:width], self._one_size(view))))))),
             out.oversize.eq(((mat_mul | move) & self._oversize(size_m1))
                             | (load & ~zeroes & self._oversize(rows_m1))
                             | (simd & in_loop & loop_oversize)),
             out.flat1.eq(simd & view.flag(Opcode.SIMD, "hold")),
             out.issue.rows_m1.eq(Mux(mat_mul, registers.mat_mul_rows, Mux(move, registers.move_rows, 0))),
         ]
+
+    def _one_size(self, view: InstructionView):
+        """Vectors - 1 of what has no size of its own."""
+        return Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.numbers.has_scales else 0
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
         dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
@@ -208,13 +215,21 @@ class Decoder(wiring.Component):
             *(issue.unit[name].eq(chosen) for name, chosen in unit_of(view, self._arch).items()),
             issue.program_counter.eq(self.program_counter),
             issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
-            issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift),
+            *self._numbers(view, registers, issue),
             issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
             *([issue.dram1.eq(~dram0)] if self._arch.shared_dram else []),
             issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
             issue.body_m1.eq(view.field(Opcode.SIMD_LOOP, "body")),
             issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
         ]
+
+    def _numbers(self, view: InstructionView, registers, issue) -> list:
+        """What the Configure registers say about numbers."""
+        if not self._arch.numbers.has_scales:
+            return [issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift)]
+        return [issue.load_scale.eq(view.opcode_is(Opcode.LOAD_SCALE)),
+                *(issue[field].eq(getattr(registers, register.name.lower()))
+                  for field, register in SCALE_FIELDS.items())]
 
     # -- multiply and sum -------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
@@ -279,6 +294,7 @@ class Decoder(wiring.Component):
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
-    goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()),
+    goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()
+              if opcode is not Opcode.LOAD_SCALE or arch.numbers.has_scales),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]
     return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in unit_names(arch)}

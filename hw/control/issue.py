@@ -18,7 +18,9 @@ from weft.hw.contract.isa import (
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.parts.operations import (
     CACHE_WIDTH,
+    SCALE_FIELDS,
     SimdKind,
+    scale_fields,
     shift_width,
     size_width,
     stride_log2_width,
@@ -52,6 +54,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
+        **({"load_scale": 1} if arch.numbers.has_scales else {}), **scale_fields(arch),
     })
 
 
@@ -74,6 +77,8 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
                 for name in OPERANDS}
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
+    if arch.numbers.has_scales and not simd:
+        others = (*others, "load_scale", *scale_fields(arch))
     fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
@@ -112,17 +117,24 @@ def _load_weight(operation, queued) -> list:
 def _mat_mul(operation, queued) -> list:
     return [*_tile(operation, queued, "accumulator"),
             *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
-            operation.swap.eq(queued.swap), operation.enter_shift.eq(queued.enter_shift)]
+            operation.swap.eq(queued.swap), operation.enter_shift.eq(queued.enter_shift),
+            *_scales(operation, queued)]
+
+
+def _scales(operation, queued) -> list:
+    """What a machine with scales adds."""
+    return [operation[name].eq(queued[name]) for name in ("load_scale", *SCALE_FIELDS)
+            if name in operation.shape().members]
 
 
 def _move_out(operation, queued) -> list:
     return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT]),
-            operation.leave_shift.eq(queued.leave_shift)]
+            operation.leave_shift.eq(queued.leave_shift), *_scales(operation, queued)]
 
 
 def _move_in(operation, queued) -> list:
     return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT]),
-            operation.enter_shift.eq(queued.enter_shift)]
+            operation.enter_shift.eq(queued.enter_shift), *_scales(operation, queued)]
 
 
 def _dram(operation, queued) -> list:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Mux
 
 from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.parts.operations import size_width
 
 FACTOR_WIDTH = 18
@@ -14,9 +15,10 @@ FEW_TERMS = 4
 
 
 def size_m1_width(arch: Arch) -> int:
-    """Bits of a legal operation's size - 1, and of a LoadLUT's whether legal or not: what is wider overruns every
-    on-chip memory."""
-    return max(size_width(arch), bits_to_count(arch.lut_depth))
+    """Bits of a legal operation's size - 1, and of a LoadLUT's or LoadScale's whether legal or not: what is wider
+    overruns every on-chip memory."""
+    return max(size_width(arch), bits_to_count(arch.lut_depth),
+               bits_to_count(SCALE_VECTORS) if arch.numbers.has_scales else 0)
 
 
 def beyond_depth(last, depth: int):

@@ -42,14 +42,14 @@ FACTOR_WIDTH = 18
 """Bits of a DSP block's factors."""
 _MULTIPLIER = re.compile(r"^module \\(\S+\.multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
 """Modules of ``hw.array.multiplier`` in RTLIL: name and contents."""
-_INPUT = re.compile(r"^ +wire width \d+ input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+_INPUT = re.compile(r"^ +wire width (\d+) input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
 _CONSTANT = re.compile(r"^ *connect \\(\S+) (\d+)'([01]+)$", re.MULTILINE)
 """What stands in the place of an input that every cell of the module would give the same constant."""
 
 
 def dsp_multipliers(rtlil: str, width: int) -> str:
     """Verilog that makes each multiplier of a design a DSP block, all of its registers inside; nothing where factors of
-    ``width`` bits are too wide for one.
+    ``width`` bits are too wide for one. A multiplier whose inputs say so has other ones.
 
     yosys itself leaves the registers outside, where the block alone takes 4 ns of a cycle, and as much again to reach.
     Raises WeftError where a pin of a block would have no driver.
@@ -64,7 +64,9 @@ def dsp_multipliers(rtlil: str, width: int) -> str:
 
 def _dsp_multiplier(number: int, name: str, contents: str, width: int, pins: str) -> str:
     """The module has all inputs of the one that it replaces, among them resets that nothing inside listens to."""
-    inputs, constants = _INPUT.findall(contents), {found[0]: found[1:] for found in _CONSTANT.findall(contents)}
+    inputs = {name: int(bits) for bits, name in _INPUT.findall(contents)}
+    width = max((inputs[side] for side in ("left", "right") if side in inputs), default=width)
+    constants = {found[0]: found[1:] for found in _CONSTANT.findall(contents)}
     widths = {"left": width, "right": width, "take_right": 1}
     drivers = [f"  wire [{bits - 1}:0] {port} = {_folded(port, name, constants)};" for port, bits in widths.items()
                if port not in inputs]

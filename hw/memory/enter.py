@@ -1,10 +1,11 @@
-"""The way into the accumulators, one for all units that write scalars to them: shifted left, saturated."""
+"""The way into the accumulators, one for all units that write scalars to them: shifted left, or where numbers have
+scales multiplied; saturated."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -40,8 +41,9 @@ class Enter(wiring.Component):
         given = requests[0].payload.shape()
         target = data.StructLayout({**{name: given[name].shape for name in ("address", "accumulate", "last")},
                                     "whose": len(ports)})
+        ways = [name for name in given.members if name not in target.members]
         held = stage(m, self._arch, "held", data.StructLayout(
-            {"target": target, **{name: given[name].shape for name in ("enter_shift", "data")}}), "target")
+            {"target": target, **{name: given[name].shape for name in ways}}), "target")
         m.submodules.turns = turns = RoundRobin(len(ports))
         chosen = data.View(given, select(turns.grant, [request.payload.as_value() for request in requests]))
         leaving, leaves = held.o.payload.target, held.o.valid & held.o.ready
@@ -50,14 +52,29 @@ class Enter(wiring.Component):
             *(request.ready.eq(held.i.ready & mine) for request, mine in zip(requests, turns.open, strict=True)),
             held.i.valid.eq(turns.requests.any()), held.i.payload.target.whose.eq(turns.grant),
             *(held.i.payload.target[name].eq(chosen[name]) for name in target.members if name != "whose"),
-            *(held.i.payload[name].eq(chosen[name]) for name in ("enter_shift", "data")),
+            *(held.i.payload[name].eq(chosen[name]) for name in ways),
             write.valid.eq(held.o.valid), held.o.ready.eq(write.ready),
             write.payload.address.eq(leaving.address), write.payload.accumulate.eq(leaving.accumulate),
         ]
         for index, port in enumerate(ports):
             m.d.comb += [port.written.eq(leaves & leaving.whose[index]), port.written_last.eq(leaving.last)]
-        self._enter(m, held.o.payload.enter_shift, held.o.payload.data)
+        if self._arch.numbers.has_scales:
+            self._multiply(m, held.o.payload)
+        else:
+            self._enter(m, held.o.payload.enter_shift, held.o.payload.data)
         return m
+
+    def _multiply(self, m: Module, given) -> None:
+        """Minus the zero point, the product, saturated: a register each."""
+        bits, difference_width = self._arch.accumulator_bits, self._arch.number.width + 1
+        factor = delayed(m, given.enter_factor, 1, name="factor")
+        for lane in range(self._arch.array_size):
+            difference = Signal(signed(difference_width), reset_less=True, name=f"difference_{lane}")
+            product = Signal(signed(difference_width + len(factor)), reset_less=True, name=f"product_{lane}")
+            placed = Signal(signed(bits), reset_less=True, name=f"placed_{lane}")
+            m.d.sync += [difference.eq(given.data[lane] - given.enter_zero), product.eq(difference * factor),
+                         placed.eq(fixed_point.saturate(product, bits))]
+            m.d.comb += self.accumulator_write.data[lane].eq(placed)
 
     def _enter(self, m: Module, shift: Value, row: Value) -> None:
         """Two steps, each with a register, behind one in which the masks are made."""

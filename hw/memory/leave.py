@@ -1,4 +1,5 @@
-"""The way out of the accumulators, one for all units that read them: rows rounded off to the data type's width."""
+"""The way out of the accumulators, one for all units that read them: rows rounded off to the data type's width; as they
+are for the move-out unit where numbers have scales."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATENCY
 from weft.hw.parts import fixed_point
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.delay import delayed
+from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.numbers import circuits
-from weft.hw.parts.ports import LeavePort, accumulator_read_port
+from weft.hw.parts.ports import LeavePort, accumulator_read_port, leave_port
 from weft.hw.parts.select import select
 
 
@@ -22,12 +23,14 @@ class Leave(wiring.Component):
     """``readers`` name the units, each with a port of its name; they take turns. One row a cycle.
 
     The last step, ``fixed_point.clip``, is left to the receiver. Numbers without points of their own ignore the shift.
+    A port that is a plain :class:`ReadPort` (``ports.leave_port``) gets its rows as they are.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...]) -> None:
         self._arch, self._readers = arch, readers
         super().__init__({
-            **{name: In(LeavePort(arch)) for name in readers}, "accumulator_read": Out(accumulator_read_port(arch)),
+            **{name: In(leave_port(arch, name)) for name in readers},
+            "accumulator_read": Out(accumulator_read_port(arch)),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -39,16 +42,29 @@ class Leave(wiring.Component):
         m.d.comb += [
             turns.requests.eq(Cat(request.valid for request in requests)), turns.advance.eq(read.request.ready),
             read.request.valid.eq(turns.requests.any()),
-            read.request.payload.eq(select(turns.grant, [request.payload.address for request in requests])),
+            read.request.payload.eq(select(turns.grant, [self._address(port) for port in ports])),
             *(request.ready.eq(read.request.ready & mine) for request, mine in zip(requests, turns.open, strict=True)),
         ]
         taken = turns.grant & read.request.ready.replicate(len(ports))
-        answered = delayed(m, taken, ROUNDED_READ_LATENCY, name="answered", reset=True)
-        shift = select(turns.grant, [request.payload.leave_shift for request in requests])
+        answers = DelayLine(m, taken, ROUNDED_READ_LATENCY, name="answered", reset=True)
+        shifts = [port.request.payload.leave_shift for port in ports if self._rounds(port)]
+        grants = Cat(turn for turn, port in zip(turns.grant, ports, strict=True) if self._rounds(port))
+        shift = select(grants, shifts)
         rows = self._rounded(m, delayed(m, shift, ACCUMULATOR_READ_LATENCY - 1, name="coming_shift"))
-        for port, valid in zip(ports, answered, strict=True):
-            m.d.comb += [port.response.valid.eq(valid), Cat(port.response.payload).eq(Cat(rows))]
+        for index, port in enumerate(ports):
+            if self._rounds(port):
+                valid, given = answers.tap(ROUNDED_READ_LATENCY)[index], rows
+            else:
+                valid, given = answers.tap(ACCUMULATOR_READ_LATENCY)[index], list(read.response.payload)
+            m.d.comb += [port.response.valid.eq(valid), Cat(port.response.payload).eq(Cat(given))]
         return m
+
+    def _rounds(self, port) -> bool:
+        """Whether this port's rows are rounded off."""
+        return isinstance(port.signature, LeavePort)
+
+    def _address(self, port) -> Value:
+        return port.request.payload.address if self._rounds(port) else port.request.payload
 
     def _rounded(self, m: Module, coming_shift: Value) -> list[Value]:
         """Two steps, each with a register. ``coming_shift``: the row's, a cycle before it."""

@@ -55,17 +55,19 @@ class MoveOutUnit(wiring.Component):
         relu = delayed(m, at.operation.relu, ROUNDED_READ_LATENCY, name="relu")  # it comes as late as its row
         m.d.comb += [rows.port.response.payload[lane].eq(Mux(relu & rounded[-1], 0, clip(rounded, arch.number.width)))
                      for lane, rounded in enumerate(read.response.payload)]
-        self._write(m, rows.o)
+        m.d.comb += self.done.eq(write_rows(m, arch, rows.o, self.local_write))
         return m
 
-    def _write(self, m: Module, rows) -> None:
-        """One register, into the local write port."""
-        request = self.local_write.request
-        written = stage(m, self._arch, "written", rows.payload.shape(), "tag")
-        connect(m, rows, written.i)
-        row = written.o.payload
-        m.d.comb += [
-            request.valid.eq(written.o.valid), written.o.ready.eq(request.ready),
-            request.payload.address.eq(row.tag.address), request.payload.data.eq(row.data),
-            self.done.eq(request.valid & request.ready & row.tag.last),
-        ]
+
+def write_rows(m: Module, arch: Arch, rows, port):
+    """A stream of rows with ``address`` and ``last`` in their tag through one register into a local write port;
+    whether an operation's last row is written in this cycle."""
+    request = port.request
+    written = stage(m, arch, "written", rows.payload.shape(), "tag")
+    connect(m, rows, written.i)
+    row = written.o.payload
+    m.d.comb += [
+        request.valid.eq(written.o.valid), written.o.ready.eq(request.ready),
+        request.payload.address.eq(row.tag.address), request.payload.data.eq(row.data),
+    ]
+    return request.valid & request.ready & row.tag.last

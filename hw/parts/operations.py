@@ -5,18 +5,32 @@ A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch +
 
 from __future__ import annotations
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
-from weft.hw.contract.isa import Isa
+from weft.hw.contract.isa import Isa, Register, register_table
 
 CACHE_WIDTH = 4
 
 
 def shift_width(arch: Arch) -> int:
-    """Bits of an enter or leave shift."""
-    return bits_to_count(arch.accumulator_bits)
+    """Bits of an enter or leave shift; none where moves multiply instead, and SIMD does neither."""
+    return 0 if arch.numbers.has_scales else bits_to_count(arch.accumulator_bits)
+
+
+SCALE_FIELDS = {"activation_zero": Register.ACTIVATION_ZERO, "enter_zero": Register.ENTER_ZERO,
+                "enter_factor": Register.ENTER_FACTOR, "scale_shift": Register.LEAVE_SHIFT,
+                "leave_zero": Register.LEAVE_ZERO}
+"""Fields of operations that hold a Configure register, where numbers have scales."""
+
+
+def scale_fields(arch: Arch, *names: str) -> dict[str, object]:
+    """Some of ``SCALE_FIELDS``, or all: name -> shape. None where numbers have no scales."""
+    if not arch.numbers.has_scales:
+        return {}
+    specs = {name: register_table(arch)[SCALE_FIELDS[name]] for name in names or SCALE_FIELDS}
+    return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
 
 
 def stride_log2_width(arch: Arch) -> int:
@@ -57,14 +71,16 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "accumulate": 1, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch),
+        **scale_fields(arch, "activation_zero"),
     })
 
 
 def move_out_layout(arch: Arch) -> data.StructLayout:
-    """Accumulators to local memory."""
+    """Accumulators to local memory. ``load_scale``, where numbers have scales: read them from local memory instead."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "relu": 1, "leave_shift": shift_width(arch),
+        **({"load_scale": 1} if arch.numbers.has_scales else {}), **scale_fields(arch, "scale_shift", "leave_zero"),
     })
 
 
@@ -72,7 +88,7 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
     """Local memory to accumulators."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "enter_shift": shift_width(arch),
+        "accumulate": 1, "enter_shift": shift_width(arch), **scale_fields(arch, "enter_zero", "enter_factor"),
     })
 
 

@@ -12,12 +12,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.operations import shift_width
+from weft.hw.parts.operations import scale_fields, shift_width
 
 
 def vector_layout(arch: Arch) -> data.ArrayLayout:
     """A row of local memory: array_size scalars."""
     return data.ArrayLayout(signed(arch.number.width), arch.array_size)
+
+
+def activation_layout(arch: Arch) -> data.ArrayLayout:
+    """A row as the systolic array multiplies it: scalars, where they have zero points minus these."""
+    return data.ArrayLayout(signed(arch.numbers.activation_width), arch.array_size)
 
 
 def accumulator_layout(arch: Arch) -> data.ArrayLayout:
@@ -82,8 +87,13 @@ class LeavePort(wiring.Signature):
         })
 
 
+def leave_port(arch: Arch, unit: str) -> LeavePort | ReadPort:
+    """A unit's reads of the accumulators. Where numbers have scales, the move-out unit takes rows as they are."""
+    return accumulator_read_port(arch) if arch.numbers.has_scales and unit == "move_out" else LeavePort(arch)
+
+
 class EnterPort(wiring.Signature):
-    """A unit's writes to the accumulators. ``request``: address, scalars, their enter shift, whether to ``accumulate``,
+    """A unit's writes to the accumulators. ``request``: address, scalars, how they enter, whether to ``accumulate``,
     and ``last``, the unit's own mark. Later, in order, ``written`` pulses when the accumulators took a request, with
     its mark ``written_last``."""
 
@@ -91,7 +101,8 @@ class EnterPort(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
                 "address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
-                "enter_shift": shift_width(arch), "data": vector_layout(arch)}))),
+                "enter_shift": shift_width(arch), **scale_fields(arch, "enter_zero", "enter_factor"),
+                "data": vector_layout(arch)}))),
             "written": In(1), "written_last": In(1),
         })
 

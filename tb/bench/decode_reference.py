@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from weft.golden.check import Checker
-from weft.golden.decode import Configure, DataMove, Decoder, LoadLut, LoadWeight, MatMul, NoOp, Simd, SimdLoop
+from weft.golden.decode import (
+    Configure,
+    DataMove,
+    Decoder,
+    LoadLut,
+    LoadScale,
+    LoadWeight,
+    MatMul,
+    NoOp,
+    Simd,
+    SimdLoop,
+)
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdOpcode, SimdSub
 from weft.hw.contract.walk import Walk
@@ -65,6 +76,13 @@ class DecodeReference:
         return {f"operand{operand}.{name}": value for name, value in fields.items()}
 
     def _shifts(self) -> Fields:
+        """What the registers say about numbers."""
+        if self.arch.data_type == "INT8":
+            places = {"activation_zero": 0x1A, "enter_zero": 0x1B, "enter_factor": 0x1C, "scale_shift": 0x19,
+                      "leave_zero": 0x1D}
+            values = {name: self.registers[Register(number)] for name, number in places.items()}
+            return {name: value - 256 if name.endswith("zero") and value > 127 else value
+                    for name, value in values.items()}
         return {"enter_shift": self.registers[Register.ENTER_SHIFT],
                 "leave_shift": self.registers[Register.LEAVE_SHIFT]}
 
@@ -121,6 +139,9 @@ class DecodeReference:
         self.loop = operation.iterations, operation.body
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOOP), "body_m1": operation.body - 1,
                 "size_m1": operation.iterations - 1 & (1 << size_width(self.arch)) - 1}
+
+    def _LoadScale(self, operation: LoadScale) -> Fields:
+        return {"unit": "move_out", "load_scale": 1, "local0": 1, **self._walk(0, operation.local), "size_m1": 6}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOAD_LUT), "table": operation.table, "local0": 1,

@@ -10,6 +10,11 @@ saturates. Every step can be undone by arithmetic on what was seen, so equal dum
 SIMD registers nothing can be subtracted: then the same shifts are looked at, and low bits of large values stay unseen.
 With ``every_step`` an accumulator is a scalar: one look shows it all.
 
+Where numbers have scales, the first look is with the scales that the program left. Then a multiplier of 1 without bias
+is loaded, made of zero points alone (shifted by 42 bits every product is zero), and 25 bits are looked at as above:
+what a larger accumulator exceeds them by stays unseen. Moves cannot subtract, so what was seen is negated in the last
+accumulators, whose own low bits stay unseen.
+
 The weights show as the products of local memory's first vectors with them: fully, when these are of full rank and the
 sums do not saturate. SIMD registers and lookup tables are not dumped (register 1 is lost).
 """
@@ -18,6 +23,12 @@ from __future__ import annotations
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import DataFlow, Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.numbers.int8 import (
+    MOST_LEAVE_SHIFT,
+    MULTIPLIER_WIDTH,
+    SCALE_VECTORS,
+    SCALED_WIDTH,
+)
 from weft.tb.random.program_maker import Program
 
 
@@ -26,7 +37,13 @@ def dump_shifts(arch: Arch) -> list[int]:
     width = arch.number.width
     if arch.numbers.fixed_shift is not None:
         return [arch.numbers.fixed_shift]
-    return [*range(arch.accumulator_bits - width, 0, 2 - width), 0]
+    bits = SCALED_WIDTH if arch.numbers.has_scales else arch.accumulator_bits
+    return [*range(bits - width, 0, 2 - width), 0]
+
+
+def scratch_vectors(arch: Arch) -> int:
+    """Accumulators in which what was seen is negated, where moves cannot subtract."""
+    return max(1, min(arch.accumulator_depth // 8, arch.local_depth)) if arch.numbers.has_scales else 0
 
 
 def probe_vectors(arch: Arch) -> int:
@@ -36,7 +53,8 @@ def probe_vectors(arch: Arch) -> int:
 
 def dump_vectors(arch: Arch) -> int:
     """Vectors that the dump writes: local memory, the accumulators at each shift, the products at each shift."""
-    return arch.local_depth + len(dump_shifts(arch)) * (arch.accumulator_depth + probe_vectors(arch))
+    shown_first = arch.accumulator_depth if arch.numbers.has_scales else 0
+    return arch.local_depth + shown_first + len(dump_shifts(arch)) * (arch.accumulator_depth + probe_vectors(arch))
 
 
 def default_offset_blocks(arch: Arch) -> int:
@@ -65,7 +83,11 @@ class _Dump:
     def run(self, base: int) -> Program:
         local, accumulators, probe = self.arch.local_depth, self.arch.accumulator_depth, probe_vectors(self.arch)
         self.program.append(self.isa.data_move(self.to_dram, 0, base, local))
-        end = self.accumulators(base + local, accumulators)
+        start = base + local
+        if self.arch.numbers.has_scales:
+            start = self.as_scaled(start, accumulators)
+            self.plain_scale()
+        end = self.accumulators(start, accumulators)
         self.program.append(self.isa.data_move(self.from_dram, 0, base, local))
         self.shifts(dump_shifts(self.arch)[-1])
         self.program.append(self.isa.mat_mul(0, 0, probe))
@@ -76,24 +98,69 @@ class _Dump:
         """The first ``count`` accumulators to DRAM from ``base`` on, once a shift; where the next thing goes."""
         for shift in dump_shifts(self.arch):
             self.shifts(shift)
-            for start in range(0, count, self.arch.local_depth):
-                size = min(self.arch.local_depth, count - start)
-                self.program += [self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
-                                 self.isa.data_move(self.to_dram, 0, base + start, size)]
-            if shift and self.arch.numbers.has_points and self.arch.simd_registers_depth:
-                self.subtract_seen(count)
+            self.look(base, count)
+            if shift and self.arch.numbers.fixed_shift is None and self.arch.simd_registers_depth:
+                (self.subtract_scaled if self.arch.numbers.has_scales else self.subtract_seen)(count, shift)
             base += count
         return base
 
+    def look(self, base: int, count: int) -> None:
+        for start in range(0, count, self.arch.local_depth):
+            size = min(self.arch.local_depth, count - start)
+            self.program += [self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
+                             self.isa.data_move(self.to_dram, 0, base + start, size)]
+
     def shifts(self, shift: int) -> None:
+        if self.arch.numbers.has_scales:
+            self.program.append(self.isa.configure(Register.LEAVE_SHIFT, shift))
+            return
         self.program += [self.isa.configure(Register.ENTER_SHIFT, shift),
                          self.isa.configure(Register.LEAVE_SHIFT, shift)]
 
-    def subtract_seen(self, count: int) -> None:
+    def subtract_seen(self, count: int, shift: int) -> None:
         """accumulator += (0 - leave(accumulator)) << shift, for each."""
+        self.negate(0, count, accumulate=True)
+
+    def negate(self, first: int, count: int, *, accumulate: bool) -> None:
+        """accumulator = 0 - leave(accumulator), or added to it, for each."""
         self.program.append(self.isa.simd(SimdSub(SimdOpcode.ZERO, destination=1)))
         subtract = SimdSub(SimdOpcode.SUBTRACT, left=1)
         if self.arch.simd_loop_depth:
-            self.program += [self.isa.simd_loop(count, 1), self.isa.simd(subtract, read=0, write=0, accumulate=True)]
+            self.program += [self.isa.simd_loop(count, 1),
+                             self.isa.simd(subtract, read=first, write=first, accumulate=accumulate)]
             return
-        self.program += [self.isa.simd(subtract, read=k, write=k, accumulate=True) for k in range(count)]
+        self.program += [self.isa.simd(subtract, read=k, write=k, accumulate=accumulate)
+                         for k in range(first, first + count)]
+
+    # -- where numbers have scales ---------------------------------------------------------------------------------
+    def as_scaled(self, base: int, count: int) -> int:
+        """A look with the program's scales; where the next thing goes."""
+        self.program += [self.isa.configure(register, 0) for register in (
+            Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.LEAVE_ZERO)]
+        self.shifts(MULTIPLIER_WIDTH - 1)
+        self.look(base, count)
+        return base + count
+
+    def plain_scale(self) -> None:
+        """A multiplier of 1, no bias."""
+        self.shifts(MOST_LEAVE_SHIFT)
+        for vector in reversed(range(SCALE_VECTORS)):
+            self.program += [self.isa.configure(Register.LEAVE_ZERO, int(vector == 0)),
+                             self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, vector, 0, 1)]
+        self.program += [self.isa.configure(Register.LEAVE_ZERO, 0), self.isa.load_scale(0)]
+
+    def subtract_scaled(self, count: int, shift: int) -> None:
+        """accumulator += (0 - leave(accumulator)) << shift, for all but the scratch ones, as many at a time."""
+        isa, scratch = self.isa, scratch_vectors(self.arch)
+        place = self.arch.accumulator_depth - scratch
+        for start in range(0, min(count, place), scratch):
+            size = min(scratch, min(count, place) - start)
+            self.shifts(shift)
+            self.program += [isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
+                             isa.configure(Register.ENTER_FACTOR, 1),
+                             isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, place, size)]
+            self.negate(place, size, accumulate=False)
+            self.shifts(0)
+            self.program += [isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, place, size),
+                             isa.configure(Register.ENTER_FACTOR, 1 << shift - 1)]
+            self.program += 2 * [isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, start, size)]

@@ -36,7 +36,8 @@ def run(arch: Arch, programs: list[bytes], latency: int) -> list[RtlResult]:
 
 
 @pytest.mark.parametrize(("name", "latency"), [("lanes2", 20), ("lanes4_lut", 30), ("lanes4_slices", 20),
-                                               ("lanes12", 20), ("lanes3_every_step", 20)])
+                                               ("lanes12", 20), ("lanes3_every_step", 20), ("lanes2_int8", 20),
+                                               ("lanes4_int8", 30)])
 def test_random_programs_take_the_same_cycles(name: str, latency: int) -> None:
     """To the cycle: a latency or a rule of the hardware that changes is seen here, and belongs into
     ``hw/contract/timing.py`` or the estimator."""

@@ -74,6 +74,11 @@ class NumberSystem(ABC):
         return None if self.has_points else self.scalar.point
 
     # -- widths ----------------------------------------------------------------------------------------------------
+    @property
+    def activation_width(self) -> int:
+        """Bits of an operand of a processing element."""
+        return self.scalar.width
+
     @abstractmethod
     def row_sum_width(self, row: int) -> int:
         """Bits of a column's sum of products down to row ``row``, 0 the first: as many as they can need, and no more.

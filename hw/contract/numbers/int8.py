@@ -41,7 +41,7 @@ class Int8(NumberSystem):
 
     name, code = "int8", 0
     has_points, has_scales, order_matters = False, True, False
-    bias_cycles = 2
+    bias_cycles = 1
 
     @staticmethod
     def default_accumulator_width(scalar: DataType) -> int:
@@ -58,6 +58,10 @@ class Int8(NumberSystem):
         return None
 
     # -- widths ----------------------------------------------------------------------------------------------------
+    @property
+    def activation_width(self) -> int:
+        return ACTIVATION_WIDTH
+
     def row_sum_width(self, row: int) -> int:
         return ACTIVATION_WIDTH + LARGEST_WEIGHT.bit_length() + row.bit_length()
 

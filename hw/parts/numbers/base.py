@@ -33,6 +33,10 @@ class Circuits(ABC):
     def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         """What the two steps of leaving shift by, given what the instruction says."""
 
+    def weight(self, scalar: Value) -> Value:
+        """A weight as it goes into the systolic array."""
+        return scalar
+
     # -- the systolic array ----------------------------------------------------------------------------------------
     @abstractmethod
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SYSTEMS, NumberSystem
+from weft.hw.contract.numbers import INTEGER_SYSTEMS, SYSTEMS, NumberSystem
 from weft.hw.contract.numerics import DataType
 from weft.hw.parts.numbers import CIRCUITS, circuits
 
@@ -34,7 +34,10 @@ def test_nobody_asks_which_number_system_a_machine_has() -> None:
 
 
 def test_every_number_system_has_its_circuits() -> None:
-    assert list(SYSTEMS) == list(CIRCUITS)
+    assert [*SYSTEMS, *(each.name for each in INTEGER_SYSTEMS.values())] == list(CIRCUITS)
+    for data_type, kind in INTEGER_SYSTEMS.items():
+        arch = TINY.replace(data_type=data_type)
+        assert type(arch.numbers) is kind and type(circuits(arch)) is CIRCUITS[kind.name]
     for name in SYSTEMS:
         arch = TINY.replace(mac_rounding=name)
         assert type(arch.numbers) is SYSTEMS[name] and type(circuits(arch)) is CIRCUITS[name]

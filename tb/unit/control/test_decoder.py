@@ -29,6 +29,7 @@ MACHINES = {
                         lut_depth=8),
     "every_step": TINY.replace(mac_rounding=EVERY_STEP, array_size=3, local_depth=20, lut_count=1, lut_depth=64,
                                simd_registers_depth=3),
+    "int8": TINY.replace(data_type="INT8", array_size=3, local_depth=20, accumulator_depth=23),
     "odd": TINY.replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=1500, dram1_depth=99,
                         stride0_depth=3, stride1_depth=5, simd_registers_depth=2, simd_loop_depth=5,
                         dram_ports=SHARED),

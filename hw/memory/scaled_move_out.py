@@ -1,0 +1,88 @@
+"""DataMove from the accumulators to local memory where numbers have scales, and LoadScale."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, move_out_latency
+from weft.hw.contract.units import depths
+from weft.hw.memory.move_out import write_rows
+from weft.hw.memory.read_stream import ReadStream
+from weft.hw.memory.scaler import Scaler
+from weft.hw.parts.delay import DelayLine, delayed
+from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.ports import ReadPort, leave_port, local_read_port, local_write_port, vector_layout
+from weft.hw.parts.slices import sliced
+from weft.hw.parts.walker import Walker
+
+
+class ScaledMoveOutUnit(wiring.Component):
+    """``operation`` in; ``done`` pulses, in order, when its last vector was written, a LoadScale's when it was
+    requested. One vector a cycle. A LoadScale begins when all that was to be written before it is.
+
+    ``busy``: scales requested are not all there yet, so that a reset would lose them.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "operation": In(stream.Signature(move_out_layout(arch))), "done": Out(1), "busy": Out(1),
+            "accumulator_read": Out(leave_port(arch, "move_out")), "local_read": Out(local_read_port(arch)),
+            "local_write": Out(local_write_port(arch)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        # operation -> walker -> accumulators -> scaler -> FIFO -> local memory; or -> local memory -> scaler
+        m = Module()
+        arch, latency = self._arch, move_out_latency(self._arch)
+        # Rows become scalars on their way into the FIFO.
+        scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
+        tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
+        m.submodules.walker = walker = Walker(move_out_layout(arch), ("accumulator", "local"))
+        m.submodules.rows = rows = ReadStream(scalars, tag, latency)
+        m.submodules.scaler = scaler = Scaler(arch)
+        connect(m, wiring.flipped(self.operation), walker.i)
+        addresses = sliced(m, arch, "addresses", walker.o)
+        at, read, scale = addresses.payload, self.accumulator_read, self.local_read
+        written, moving = Signal(), Signal(range(depths(arch, "move_out").outstanding + 1))
+        loads, drained = at.operation.load_scale, self._drained(m, moving)
+        requested = addresses.valid & addresses.ready & at.last
+        m.d.comb += [
+            rows.i.valid.eq(addresses.valid & ~loads),
+            addresses.ready.eq(Mux(loads, scale.request.ready & drained, rows.i.ready)),
+            rows.i.payload.address.eq(at.accumulator), rows.i.payload.tag.address.eq(at.local),
+            rows.i.payload.tag.last.eq(at.last),
+            scale.request.valid.eq(addresses.valid & loads & drained), scale.request.payload.eq(at.local),
+            read.request.valid.eq(rows.port.request.valid), rows.port.request.ready.eq(read.request.ready),
+            read.request.payload.eq(rows.port.request.payload),
+            rows.port.response.valid.eq(delayed(
+                m, read.response.valid, latency - ACCUMULATOR_READ_LATENCY, name="scaled", reset=True)),
+            rows.port.response.payload.eq(scaler.scalars),
+            written.eq(write_rows(m, arch, rows.o, self.local_write)), self.done.eq(written | (requested & loads)),
+        ]
+        m.d.sync += moving.eq(moving + (requested & ~loads) - written)  # operations that are not all written
+        self._scale(m, scaler, at.operation)
+        under_way = DelayLine(m, scale.request.valid & scale.request.ready, LOCAL_READ_LATENCY, name="under_way",
+                              reset=True)
+        for cycles in range(1, LOCAL_READ_LATENCY + 1):
+            with m.If(under_way.tap(cycles)):
+                m.d.comb += self.busy.eq(1)
+        return m
+
+    def _drained(self, m: Module, moving: Value) -> Value:
+        """Whether what was to be written can be read: with register slices a cycle later (:class:`LocalMemory`)."""
+        before = delayed(m, moving != 0, self._arch.register_slices, name="moved", reset=True)
+        return (moving == 0) & ~before
+
+    def _scale(self, m: Module, scaler: Scaler, operation) -> None:
+        """What an operation says comes with its rows."""
+        late = {name: delayed(m, operation[name], ACCUMULATOR_READ_LATENCY, name=name)
+                for name in ("scale_shift", "leave_zero", "relu")}
+        m.d.comb += [
+            scaler.row.eq(self.accumulator_read.response.payload), scaler.relu.eq(late["relu"]),
+            scaler.shift.eq(late["scale_shift"]), scaler.zero.eq(late["leave_zero"]),
+            scaler.take.eq(self.local_read.response.valid), scaler.scale.eq(self.local_read.response.payload),
+        ]

@@ -1,0 +1,98 @@
+"""Accumulators to scalars where numbers have scales: bias, multiplier, shift and zero point of every lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers.int8 import (
+    BIAS_WIDTH,
+    MOST_LEAVE_SHIFT,
+    MULTIPLIER_BYTES,
+    MULTIPLIER_WIDTH,
+    SCALE_VECTORS,
+    SCALED_WIDTH,
+)
+from weft.hw.contract.timing import SCALE_LATENCY
+from weft.hw.parts import fixed_point
+from weft.hw.parts.delay import DelayLine
+from weft.hw.parts.operations import scale_fields
+from weft.hw.parts.ports import accumulator_layout, vector_layout
+
+SUM, SATURATED, PRODUCT, PASSED, CUT, ROUNDED, CLIPPED = range(1, SCALE_LATENCY + 1)
+"""Cycles behind a row in which each step's register holds its value."""
+
+
+class Scaler(wiring.Component):
+    """``row`` in, ``scalars`` out, SCALE_LATENCY cycles later; free running, a row a cycle. ``shift``, ``zero`` and
+    ``relu`` come with their row.
+
+    ``take`` shifts ``scale`` into every lane's scales: SCALE_VECTORS of them replace what was there. A row that comes
+    in the cycle of the first one is still scaled as before, one that comes behind the last one as these say. Scales are
+    zero at power-up and stay over a reset. Meaning: ``Int8.move_out``.
+    """
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        fields = scale_fields(arch)
+        super().__init__({
+            "row": In(accumulator_layout(arch)), "scalars": Out(vector_layout(arch)),
+            "shift": In(fields["scale_shift"]), "zero": In(fields["leave_zero"]), "relu": In(1),
+            "take": In(1), "scale": In(vector_layout(arch)),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        # row + bias -> saturated -> x multiplier -> its second register -> cut -> rounded off -> clipped -> + zero
+        m = Module()
+        zero_of = DelayLine(m, self.zero, CLIPPED, name="zero_line")
+        shifts = DelayLine(m, self.shift, CUT, name="shift_line")
+        relus = DelayLine(m, self.relu, ROUNDED, name="relu_line")
+        reached = Signal(MOST_LEAVE_SHIFT + 1, reset_less=True)
+        m.d.sync += reached.eq(fixed_point.reached(shifts.tap(PASSED - 1), len(reached)))
+        for lane in range(self._arch.array_size):
+            product = self._product(m, lane)
+            clipped = self._rounded(m, lane, product, (shifts.tap(PASSED), shifts.tap(CUT)), reached,
+                                    relus.tap(ROUNDED))
+            total = clipped + zero_of.tap(CLIPPED).as_signed()
+            m.d.comb += self.scalars[lane].eq(fixed_point.saturate(total, self._arch.number.width))
+        return m
+
+    def _product(self, m: Module, lane: int) -> Signal:
+        """(row + bias), saturated, x multiplier: exact."""
+        width = self._arch.number.width
+        scale = Signal(SCALE_VECTORS * width, reset_less=True, name=f"scale_{lane}")
+        with m.If(self.take):
+            m.d.sync += scale.eq(Cat(scale[width:], self.scale[lane]))
+        bias = scale[MULTIPLIER_BYTES * width:].as_signed()
+        row_width = max(self._arch.accumulator_bits, BIAS_WIDTH)
+
+        def register(name: str, shape: Any) -> Signal:
+            return Signal(shape, reset_less=True, name=f"{name}_{lane}")
+
+        total, saturated = register("total", signed(row_width + 1)), register("saturated", signed(SCALED_WIDTH))
+        multipliers = [register(f"multiplier_{age}", unsigned(MULTIPLIER_WIDTH)) for age in (1, 2)]
+        exact = signed(SCALED_WIDTH + MULTIPLIER_WIDTH + 1)
+        product, passed = (register(name, exact) for name in ("product", "passed"))
+        m.d.sync += [
+            total.eq(self.row[lane] + bias), multipliers[0].eq(scale[:MULTIPLIER_WIDTH]),
+            saturated.eq(fixed_point.saturate(total, SCALED_WIDTH)), multipliers[1].eq(multipliers[0]),
+            product.eq(saturated * multipliers[1]), passed.eq(product),
+        ]
+        return passed
+
+    def _rounded(self, m: Module, lane: int, product: Signal, shifts: tuple[Value, Value], reached: Value,
+                 relu: Value) -> Signal:
+        """The product rounded off, within one bit more than a scalar: what it exceeds them by no zero point brings
+        back."""
+        width = self._arch.number.width + 1
+        step = fixed_point.cut(product, shifts[0], reached, width)
+        cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")
+        rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
+        clipped = Signal(signed(width), reset_less=True, name=f"clipped_{lane}")
+        m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, shifts[1], width)),
+                     clipped.eq(Mux(relu & rounded[-1], 0, fixed_point.clip(rounded, width)))]
+        return clipped
