@@ -59,12 +59,14 @@ def reports() -> dict[str, dict[str, Any]]:
     return json.loads(DATA.read_text())
 
 
-def take_over() -> None:
-    """What build/boards/ has replaces what was committed, board by board."""
+def take_over() -> int:
+    """What build/boards/ has replaces what was committed, board by board: how many there were."""
     made = {path.parent.name: json.loads(path.read_text()) for path in sorted(BUILT.glob("*/report.json"))}
-    new = {**reports(), **{key: found for key, found in made.items() if "sha256" in found}}
+    taken = {key: found for key, found in made.items() if "sha256" in found}
+    new = {**reports(), **taken}
     DATA.write_text(json.dumps(dict(sorted(new.items())), indent=1) + "\n")
     reports.cache_clear()
+    return len(taken)
 
 
 def pages() -> dict[Path, str]:

@@ -246,6 +246,9 @@ def unit_cycles() -> str:
 
 
 def bitstreams() -> str:
+    if not board_pages.reports():
+        return ("No numbers are committed. `make bitstream BOARD=` makes a bitstream, `make docs MEASURED=1` brings "
+                "its numbers here.\n")
     return table(board_pages.HEAD, board_pages.summary())
 
 
@@ -314,8 +317,9 @@ def main(
     measured: Annotated[bool, typer.Option("--measured", help="take over what the benchmarks measured")] = False,
 ) -> None:
     if measured:
-        board_pages.take_over()
-        take_over()
+        boards = board_pages.take_over()
+        if BENCH.is_dir() or not boards:
+            take_over()
     old = [(path, text) for path, text in pages().items() if not path.exists() or path.read_text() != text]
     if check and old:
         raise WeftError(explain("docs", f"{', '.join(str(path.relative_to(ROOT)) for path, _ in old)}, not current",

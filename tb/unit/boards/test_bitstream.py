@@ -20,6 +20,7 @@ from weft.hw.flow import ecp5, synthesis
 from weft.hw.top import with_ports
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import ShellFile
+from weft.simulate import toolchain
 
 TINY = Arch.load("tiny")
 SHELLS = [name for name, board in BOARDS.items() if board.shell]
@@ -119,6 +120,7 @@ def test_a_bitstream_is_packed_and_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SHELLS])
 def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) -> None:
+    toolchain.setup()  # for yosys, which writes the Verilog of a Vivado project
     board = BOARDS[name]
     (tmp_path / "weft.tarch").write_text(json.dumps(Arch.load("tiny").replace(dram_ports="shared").to_dict()))
     bitstream.generate(board, tmp_path)
