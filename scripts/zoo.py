@@ -110,7 +110,7 @@ def page(zoo: Zoo, title: str) -> str:
 
 
 def write(zoo: Zoo, folder: Path, commit: str) -> None:
-    """zoo.json, zoo.md and zoo.html."""
+    """The zoo as data, as a table and as a page."""
     title = f"Networks on presets, commit {commit[:12]}, {datetime.date.today()}"
     content = {"commit": commit, "rows": zoo.rows, "refused": zoo.refused}
     for name, text in (("zoo.json", json.dumps(content, indent=1) + "\n"), ("zoo.md", markdown(zoo)),

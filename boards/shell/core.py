@@ -1,9 +1,9 @@
 """A machine as a core of LiteX, for a design of the reader's own::
 
     from weft.boards.shell.core import Weft
-    self.weft = Weft(platform, Arch.load("arty"), "build/arty/weft_top.v")
-    self.bus.add_slave("weft", self.weft.registers, SoCRegion(origin=0x9000_0000, size=0x1000, cached=False))
-    for name, master in self.weft.masters.items():
+    self.machine = Weft(platform, Arch.load("arty"), "build/arty/weft_top.v")
+    self.bus.add_slave("weft", self.machine.registers, SoCRegion(origin=0x9000_0000, size=0x1000, cached=False))
+    for name, master in self.machine.masters.items():
         ...                                          # to a memory controller's AXI port
 
 The Verilog is what ``weft verilog`` writes of the same machine.

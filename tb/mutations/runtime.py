@@ -59,8 +59,8 @@ BREAKS = [
     Break("json_finite", "hw/contract/strict_json.py", 'if value in (float("inf"), float("-inf")):',
           'if value == float("-inf"):', "a number too large becomes infinity", f"{STRICT}::test_what_is_refused"),
     # -- command line --
-    Break("cli_option", "cli/main.py", "return USER_ERROR if end.code == MISMATCH else int(end.code or FINE)",
-          "return int(end.code or FINE)", "a wrong option ends as if RTL and golden differed",
+    Break("cli_option", "cli/main.py", "raise WeftError(explain(f\"command {command}\"",
+          "raise Mismatch(explain(f\"command {command}\"", "a wrong option ends as if RTL and golden differed",
           f"{CLI_ERRORS}::test_wrong_options"),
     Break("cli_mismatch", "cli/main.py", "return _say(error, MISMATCH)", "return _say(error, USER_ERROR)",
           "a difference between RTL and golden ends as a user's mistake",

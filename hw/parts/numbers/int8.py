@@ -1,5 +1,5 @@
-"""Bytes with scales: exact sums without biases, and the SIMD unit's way in and out; moves multiply in blocks of their
-own (``hw/memory/scaler.py``, ``hw/memory/factor.py``)."""
+"""Bytes with scales: exact sums without biases, and the SIMD unit's way in and out; moves multiply, on their way out
+in a block of its own (``hw/memory/scaler.py``)."""
 
 from __future__ import annotations
 
