@@ -1,4 +1,4 @@
-"""How exact a network's outputs are in a machine's numbers, without a program: its layers in fixed point."""
+"""How exact a network's outputs are in a machine's numbers, without a program: its layers in integers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Samples
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.compare import signal_to_noise
@@ -31,7 +31,7 @@ def _of_part(products: Products) -> list[float | None]:
     count = min(SAMPLES, *(len(array) for array in arrays.values()))
     samples = [{name: array[index] for name, array in arrays.items()} for index in range(count)]
     wanted = [RUNNERS[Graph].run(products, sample) for sample in samples]
-    found = [RUNNERS[Points].run(products, sample) for sample in samples]
+    found = [RUNNERS[Numbers].run(products, sample) for sample in samples]
     return [_decibels([each[name] for each in wanted], [each[name] for each in found]) for name in wanted[0]]
 
 

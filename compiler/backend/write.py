@@ -136,6 +136,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if 0 < largest < FEWEST_STEPS:
             warnings.append(f"output {port.name}: its values are no more than {largest:.1f} steps of its type, for it "
                             "shares a binary point with much larger numbers; look for a damaged weight")
+    warnings += numbers.warnings(products[Layers])
     for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")

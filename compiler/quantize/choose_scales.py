@@ -8,6 +8,7 @@ average has weights of 1, and ratios of powers of two stay such), else the fines
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,7 +20,15 @@ from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
-from weft.compiler.quantize.scales import MOST_WEIGHT, MULTIPLIER_WIDTH, Enter, LayerScales, Scales, rounded_weights
+from weft.compiler.quantize.scales import (
+    MOST_WEIGHT,
+    MULTIPLIER_WIDTH,
+    Enter,
+    LayerScales,
+    RoundedAgain,
+    Scales,
+    rounded_weights,
+)
 from weft.compiler.quantize.tables import function_of
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
@@ -52,7 +61,10 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
                                         scales[layer.core.input.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
     means = {} if quantization.tensors else calibration.means
-    return Scales(scales, tuple(_layer_scales(layer, graph.constants, scales, means) for layer in layers), tables)
+    made = tuple(_layer_scales(layer, graph.constants, scales, means) for layer in layers)
+    if quantization.tensors:
+        made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
+    return Scales(scales, made, tables)
 
 
 # -- Vars --------------------------------------------------------------------------------------------------------------
@@ -182,6 +194,33 @@ def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: 
         found[fits] = magnitude[fits] / steps
         left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
     return found
+
+
+def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | None:
+    """What of a quantised file's ``weights`` [channels, n] is not exact on their ``scales``; None where all are, and
+    where they are on no scale that a byte with a zero point can have: then the file has them as real numbers."""
+    error = rounded_weights(weights, scales) * scales[:, None] - weights
+    inexact = np.abs(error) > 2 * NEAR * scales[:, None]
+    steps = np.zeros(len(weights), int)
+    for candidate in range(1, STEPS + 1):
+        left = np.flatnonzero(inexact.any(1) & (steps == 0))
+        ratio = candidate / np.abs(weights[left]).max(1, initial=0)
+        for count in (FIRST_WEIGHTS, weights.shape[1]):
+            fits = _whole(weights[left, :count] * ratio[:, None], NEAR).all(1)
+            left, ratio = left[fits], ratio[fits]
+        steps[left] = candidate
+    lost = steps > 0
+    if not lost.any():
+        return None
+    decibels = 10 * math.log10((weights[lost] ** 2).sum() / (error[lost] ** 2).sum())
+    return RoundedAgain(int(inexact[lost].sum()), weights[lost].size, int(lost.sum()), int(steps.max()), decibels)
+
+
+def _with_loss(layer: Layer, own: LayerScales, constants: Mapping[str, np.ndarray]) -> LayerScales:
+    if not isinstance(layer.core, Convolution):
+        return own
+    weights = constants[layer.core.weights].astype(np.float64)
+    return dataclasses.replace(own, again=rounded_again(weights.reshape(len(weights), -1), own.weight_scales))
 
 
 def _whole(values: np.ndarray, near: float) -> np.ndarray:

@@ -3,7 +3,7 @@ accumulators and out of them. Tiling, scheduler, backend and the checker know no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,10 @@ class Numbers:
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
         """What the report says of them."""
         raise NotImplementedError
+
+    def warnings(self, layers: Sequence[Layer]) -> list[str]:
+        """What the user is to know of them, in words with a way out."""
+        return []
 
     def text(self) -> str:
         """All of them, a line each."""

@@ -33,6 +33,17 @@ class Enter(NamedTuple):
     factor: int
 
 
+class RoundedAgain(NamedTuple):
+    """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` in ``channels``
+    output channels, which the file has in up to ``steps`` steps; ``decibels`` of these channels to the error."""
+
+    inexact: int
+    total: int
+    channels: int
+    steps: int
+    decibels: float
+
+
 @dataclass(frozen=True)
 class LayerScales:
     """Numbers of one layer; arrays have an entry for each output channel.
@@ -41,6 +52,7 @@ class LayerScales:
     all 1. ``enters``: of a load core, then of every Add, in order. ``shift``: 0..42, of all that leaves.
     ``multipliers``: int64 in 0..2**17 - 1. ``biases``: int64 that fit 32 signed bits. ``leave_zeros``: for each output
     of the layer. A max pool and a lookup take bytes as they are: factor 1, multipliers 1, no shift, every zero 0.
+    ``again``: what of a quantised file's weights is not exact, None for nothing.
     """
 
     activation_zero: int
@@ -50,6 +62,7 @@ class LayerScales:
     multipliers: np.ndarray
     biases: np.ndarray
     leave_zeros: tuple[int, ...]
+    again: RoundedAgain | None = None
 
     @property
     def scaled(self) -> bool:
@@ -112,6 +125,14 @@ class Scales(Numbers):
         own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
         return {"scales": {"input": list(source), "output": list(output)}, "shift": own.shift}
 
+    def warnings(self, layers: Sequence[Layer]) -> list[str]:
+        return [f"layer {layer.name}: {own.again.inexact} of {own.again.total} weights in {own.again.channels} output "
+                f"channels are rounded again, {own.again.decibels:.1f} dB, for the file has them in up to "
+                f"{own.again.steps} steps and {_reason(own.again.steps)}; quantise weights symmetrically in "
+                f"-{MOST_WEIGHT}..{MOST_WEIGHT} (onnxruntime: WeightSymmetric or reduce_range), or take an "
+                "architecture of 16 bits (data_type FP16BP8)"
+                for layer, own in zip(layers, self.layers, strict=True) if own.again is not None]
+
     def text(self) -> str:
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
         for number, layer in enumerate(self.layers):
@@ -121,3 +142,8 @@ class Scales(Numbers):
             lines.append(f"  multipliers {layer.multipliers.tolist()}")
             lines.append(f"  biases {layer.biases.tolist()}")
         return "\n".join(lines) + "\n"
+
+
+def _reason(steps: int) -> str:
+    """Why weights of a file in so many steps are not exact."""
+    return f"the machine in {MOST_WEIGHT}" if steps > MOST_WEIGHT else "its sums or biases do not fit the accumulators"

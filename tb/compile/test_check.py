@@ -120,6 +120,20 @@ def test_a_value_table_may_lose_more_than_rounding(tmp_path: Path) -> None:
     assert allowed == {64: ("20 dB", False), 2: ("20 dB", True)}, "a table that is too small is named"
 
 
+@pytest.mark.parametrize(("outlier", "problem"), [(3.0, False), (3000.0, True)])
+def test_bytes_that_hold_nothing_are_named(outlier: float, problem: bool, tmp_path: Path) -> None:
+    """A network of real numbers in eight bits: one calibration value leaves the others a step or two."""
+    maker = ModelMaker(SHAPE)
+    maker.conv("x", 6, 5, (3, 3))
+    samples = maker.random.standard_normal((2, *SHAPE[1:])).astype(np.float32)
+    samples[1, 0, 0, 0] = outlier
+    checker = Checker()
+    compile_model(maker.save(tmp_path / "net.onnx"), BASE.replace(data_type="INT8"), tmp_path,
+                  calibration={"x": samples}, watch=checker.after)
+    rounded, = (verdict for verdict in checker.verdicts if verdict.step == "points")
+    assert (rounded.allowed, bool(rounded.problem)) == ("10 dB", problem)
+
+
 def test_plain_points_may_lose_anything(tmp_path: Path) -> None:
     checker = run(residual, ARCH, tmp_path, plain=True)
     checker.insist()
