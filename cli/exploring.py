@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.boards import clock_hz
+from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, SetOption, ShapeOption, input_shapes, override
 from weft.cli.resources import part_named
@@ -96,7 +96,7 @@ def explore_command(
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:
         raise _nothing(chip, outcome)
-    hertz = clock_hz(board or "")
+    hertz = BOARDS[board].clock_hz if board else ASSUMED_HZ
     if output:
         write_text(output, json.dumps(outcome.front[-1].point.arch.to_dict(), indent=2) + "\n")
     if plot:
@@ -119,7 +119,8 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
         return part_named(part or ""), Arch.load(arch or BASE), ()
     from weft.cli.board import board_named
 
-    return part_named(board_named(board).part), Arch.load(arch or board), ("dram_ports",)
+    found = board_named(board)
+    return part_named(found.part), Arch.load(arch or found.arch), ("dram_ports",)
 
 
 def _axes(given: Sequence[str] | None, fixed: Sequence[str]) -> dict[str, Sequence[int | str]]:

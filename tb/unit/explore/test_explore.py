@@ -142,14 +142,14 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     for before, after in itertools.pairwise(found["front"]):
         assert before["cycles"] > after["cycles"] and before["share"] < after["share"]
     picture = ("--plot", str(files["front.svg"]))
-    assert exit_code(["explore", str(DIGITS), "--board", "pynq", *QUICK, *where, *picture]) == 0
+    assert exit_code(["explore", str(DIGITS), "--board", "pynq_z1", *QUICK, *where, *picture]) == 0
     text = capfd.readouterr().out
     assert "machines looked at" in text and "ms at 150 MHz" in text and files["front.svg"].stat().st_size
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
     ((), "--part and --board: found neither"), (("--part", "xc7a36t"), "did you mean XC7A35T?"),
-    (("--part", "xc7a35t", "--board", "arty"), "found both"), (("--board", "moon"), "board: found moon"),
+    (("--part", "xc7a35t", "--board", "arty_a7_35"), "found both"), (("--board", "moon"), "board: found moon"),
     (("--part", "xc7a35t", "--axis", "colour=1"), "--axis: found colour=1"),
     (("--part", "xc7a35t", "--axis", "array_size=200", "--axis", "data_type=FP16BP8"), "machines for XC7A35T: found"),
     (("--part", "xc7a35t", "--axis", "array_size=4", "--axis", "data_type=FP4BP2", "--least-snr", "90"),
