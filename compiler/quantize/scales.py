@@ -34,8 +34,8 @@ class Enter(NamedTuple):
 
 
 class RoundedAgain(NamedTuple):
-    """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` of ``channels`` output
-    channels, which the file has in up to ``steps`` steps; ``decibels`` of those channels to the error."""
+    """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` in ``channels``
+    output channels, which the file has in up to ``steps`` steps; ``decibels`` of these channels to the error."""
 
     inexact: int
     total: int

@@ -1,0 +1,62 @@
+"""Small quantised networks on machines of bytes, in RTL: every word as golden, and as many cycles as were estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.estimator.replay import estimate
+from weft.compiler.pipeline import compile_model
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
+from weft.tb.compile.quantised_twin import quantised_twin
+from weft.tb.compile.run_model import ModelMaker, run_float
+from weft.tb.random.lockstep_archs import lockstep_archs
+
+ARCHS = {name: arch for name, arch in lockstep_archs().items() if arch.data_type == "INT8"}
+"""The random programs' tests build their simulators too."""
+SHAPE = (1, 3, 6, 6)
+
+
+def residual(maker: ModelMaker) -> None:
+    """A convolution with a ReLU, one of each channel, a sum of two scales, a max pool."""
+    first = maker.node("Relu", maker.conv("x", 3, 6, (3, 3), pads=(1, 1, 1, 1)))
+    deep = maker.conv(first, 6, 6, (3, 3), pads=(1, 1, 1, 1), group=6)
+    total = maker.node("Relu", maker.node("Add", first, maker.conv(deep, 6, 6, (1, 1))))
+    maker.node("MaxPool", total, kernel_shape=(2, 2), strides=(2, 2))
+
+
+def branches(maker: ModelMaker) -> None:
+    """A stride, average pools, a concatenation of two scales, a last matrix."""
+    left = maker.conv("x", 3, 5, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    right = maker.node("AveragePool", "x", kernel_shape=(2, 2), strides=(2, 2))
+    pooled = maker.node("GlobalAveragePool", maker.node("Concat", left, right, axis=1))
+    maker.node("Gemm", maker.node("Flatten", pooled), maker.normal(8, 5), maker.normal(5))
+
+
+@pytest.mark.parametrize("machine", ARCHS)
+@pytest.mark.parametrize(("network", "kind"), [(residual, "qdq"), (branches, "qdq of unsigned bytes")],
+                         ids=lambda value: getattr(value, "__name__", None))
+def test_quantised_network_on_rtl(network: Callable[[ModelMaker], None], kind: str, machine: str,
+                                  tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE, seed=1)
+    network(maker)
+    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
+    path = quantised_twin(maker.save(tmp_path / "net.onnx"), {"x": samples}, kind)
+    report = compile_model(path, ARCHS[machine], tmp_path, calibration={"x": samples})
+    assert report.warnings == ()
+    model = TModel.load(report.model_path)
+    result = Session(model).run({"x": samples[:2]}, on=RTL, trace_operations=True)
+    assert result.comparison is not None
+    result.comparison.insist()
+    for (_, program), (cycles, operations) in zip(result.programs, result.operations, strict=True):
+        found = estimate(program, model.arch)
+        assert found.cycles == cycles
+        assert np.array_equal(found.operations, operations)
+    step = next(port.scale for port in model.outputs if port.scale is not None).scale
+    (name, made), = result.outputs.items()
+    for image, sample in zip(made, samples, strict=False):
+        assert np.abs(image - run_float(path, {"x": sample[None]})[name]).max() < 1.5 * step
