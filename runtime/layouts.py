@@ -81,8 +81,8 @@ class Layout:
         place = self.offset + n * self.strides.n + row * self.strides.c + h * self.strides.h + w * self.strides.w
         return np.broadcast_to(lane, self.shape), np.broadcast_to(place, self.shape)
 
-    def store(self, tensor: np.ndarray, memory: np.ndarray | None = None) -> np.ndarray:
-        """Memory [lanes, elements] that holds the array; what lies between stays, or is zero in new memory.
+    def store(self, tensor: np.ndarray, memory: np.ndarray | None = None, fill: int = 0) -> np.ndarray:
+        """Memory [lanes, elements] that holds the array; what lies between stays, or is ``fill`` in new memory.
 
         Raises WeftError for another shape, for memory that is too small, and where elements would lie on each other.
         """
@@ -93,7 +93,7 @@ class Layout:
         if len(np.unique(flat)) != flat.size:
             raise WeftError(explain("layout", f"strides {list(self.strides)}, with which elements of shape "
                                     f"{list(self.shape)} lie on each other", "a place for each", "use larger strides"))
-        memory = np.zeros((self.lanes, self.size), tensor.dtype) if memory is None else memory
+        memory = np.full((self.lanes, self.size), fill, tensor.dtype) if memory is None else memory
         self._check(memory)
         memory[lane, place] = tensor
         return memory
@@ -268,5 +268,6 @@ def kernel(inputs: int, outputs: int, height: int, width: int, item_bytes: int, 
 # -- weft's own --------------------------------------------------------------------------------------------------------
 def lane_vectors(channels: int, height: int, width: int, lanes: int) -> Layout:
     """Of weft's DRAM and local memory: vector v is column v of memory [lanes, elements]. The same as compact from lane
-    0 on; ``elements.pack`` writes it, with zeros in lanes that have no channel."""
+    0 on; ``elements.pack`` writes it, with zeros in lanes that have no channel. Of bytes with a scale these hold the
+    tensor's zero point: ``store`` it as ``fill``."""
     return _local(Shape(1, channels, height, width), width, height * width, lanes, 0, 0)

@@ -231,13 +231,13 @@ static size_t scalar(size_t channel, size_t pixel, size_t pixels)
     return (channel / WEFT_ARRAY_SIZE * pixels + pixel) * WEFT_ARRAY_SIZE + channel % WEFT_ARRAY_SIZE;
 }
 
-void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, void *vectors)
+void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, int32_t zero, void *vectors)
 {
     uint8_t *out = vectors;
     const size_t pixels = height * width, lanes = weft_vectors(channels, 1, 1) * WEFT_ARRAY_SIZE;
     for (size_t channel = 0; channel < lanes; channel++)
         for (size_t pixel = 0; pixel < pixels; pixel++) {
-            const uint32_t value = channel < channels ? (uint32_t)tensor[channel * pixels + pixel] : 0;
+            const uint32_t value = channel < channels ? (uint32_t)tensor[channel * pixels + pixel] : (uint32_t)zero;
             for (unsigned byte = 0; byte < WEFT_SCALAR_BYTES; byte++)
                 out[scalar(channel, pixel, pixels) * WEFT_SCALAR_BYTES + byte] = (uint8_t)(value >> 8 * byte);
         }

@@ -77,8 +77,9 @@ int weft_load(struct weft_device *device, const void *program, size_t bytes, uin
 /* Runs the program of weft_load once, from reset, to the end. */
 int weft_run(struct weft_device *device, uint32_t size);
 
-/* Channels x height x width integers to vectors as the machine has them, missing channels zero; and back. */
-void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, void *vectors);
+/* Channels x height x width integers to vectors as the machine has them, missing channels `zero`; and back. `zero` is
+   the integer that means 0: 0 in fixed point, the tensor's zero point, which the .tmodel has, in bytes (INT8). */
+void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, int32_t zero, void *vectors);
 void weft_unpack(const void *vectors, size_t channels, size_t height, size_t width, int32_t *tensor);
 
 /* How many vectors that are. */

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import Status
 from weft.hw.contract.isa import Cause, DataFlow, Isa
@@ -23,6 +24,8 @@ from weft.runtime.elements import pack
 from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.bench.register_model import RegisterModel, litex_model
+from weft.tb.compile.run_model import ModelMaker
+from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.driver.test_device import ODD, TINY, adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
 
@@ -182,18 +185,46 @@ def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     assert names[0] == "ok" and names[STOPPED] == "stopped" and names[9:] == ["unknown"] * 2
 
 
-@pytest.mark.parametrize("channels", [1, 2, 5])
-def test_packing_in_c(tiny: Any, channels: int) -> None:
+@pytest.mark.parametrize(("channels", "zero"), [(1, 0), (2, 0), (5, -3)])
+def test_packing_in_c(tiny: Any, channels: int, zero: int) -> None:
     tensor = np.random.default_rng(channels).integers(-32768, 32768, (channels, 3, 4)).astype(np.int32)
     tiny.weft_vectors.restype = c_size_t
     size = tiny.weft_vectors(c_size_t(channels), c_size_t(3), c_size_t(4))
     content = ctypes.create_string_buffer(size * TINY.vector_bytes)
     sizes = [c_size_t(channels), c_size_t(3), c_size_t(4)]
-    tiny.weft_pack(tensor.ctypes.data_as(POINTER(c_int32)), *sizes, content)
-    assert np.frombuffer(content.raw, "<i2").reshape(-1, 2).tolist() == pack(tensor, 2).tolist()
+    tiny.weft_pack(tensor.ctypes.data_as(POINTER(c_int32)), *sizes, c_int32(zero), content)
+    assert np.frombuffer(content.raw, "<i2").reshape(-1, 2).tolist() == pack(tensor, 2, zero).tolist()
     back = np.zeros_like(tensor)
     tiny.weft_unpack(content, *sizes, back.ctypes.data_as(POINTER(c_int32)))
     assert back.tolist() == tensor.tolist()
+
+
+def test_a_network_of_bytes_in_c(tmp_path: Path) -> None:
+    """One channel on four lanes: the others hold the zero point, for weights have no rows there."""
+    arch = lockstep_archs()["lanes4_int8"]
+    maker = ModelMaker((1, 1, 4, 4))
+    maker.conv("x", 1, 1, (1, 1))
+    samples = maker.random.random((2, 1, 4, 4)).astype(np.float32)  # from 0: a zero point of -128
+    report = compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path, calibration={"x": samples})
+    made, library = TModel.load(report.model_path), compiled(tmp_path, arch)
+    board = board_of(library, litex_model(arch))
+    assert board.open(0x9000_0000, *PLACES) == OK
+    (source,), (output,) = made.inputs, made.outputs
+    assert source.scale is not None and source.scale.zero == -128 and output.scale is not None
+    for base, vectors in made.consts:
+        assert board.call("weft_write", "dram1", base, vectors.astype(np.int8).tobytes(), len(vectors)) == OK
+    tensor = source.scale.quantize(samples[0]).astype(np.int32)
+    content = ctypes.create_string_buffer(source.size * arch.vector_bytes)
+    library.weft_pack(tensor.ctypes.data_as(POINTER(c_int32)), *map(c_size_t, tensor.shape),
+                      c_int32(source.scale.zero), content)
+    assert board.call("weft_write", "dram0", source.base, content, source.size) == OK
+    assert board.run(board.load(made.program)[1]) == OK
+    content = ctypes.create_string_buffer(output.size * arch.vector_bytes)
+    assert board.call("weft_read", "dram0", output.base, content, output.size) == OK
+    found = np.zeros((1, 4, 4), np.int32)
+    library.weft_unpack(content, *map(c_size_t, found.shape), found.ctypes.data_as(POINTER(c_int32)))
+    expected = Session(made).run({"x": samples[0]}).outputs["conv0"]
+    assert np.allclose(output.scale.dequantize(found), expected.reshape(found.shape), rtol=1e-6)
 
 
 def test_samples_in_c(tiny: Any) -> None:

@@ -196,7 +196,8 @@ def test_wefts_own_layout(channels: int, lanes: int) -> None:
     """A vector holds a pixel's channels, one for each lane."""
     tensor = numbered((channels, 3, 5))
     layout = layouts.lane_vectors(channels, 3, 5, lanes)
-    assert layout.store(tensor[None]).T.tolist() == pack(tensor, lanes).tolist()
+    for zero in (0, -7):
+        assert layout.store(tensor[None], fill=zero).T.tolist() == pack(tensor, lanes, zero).tolist()
     assert layout == layouts.compact(Shape(1, channels, 3, 5), 2, lanes)
 
 
