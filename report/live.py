@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.estimator.jit import kernel
+from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.estimator.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory, dram_units
 from weft.report.operations import Ran
@@ -46,7 +46,7 @@ def _live(ran: Ran, memory: Memory, step: float) -> tuple[list[int], int]:
     return np.cumsum(changes[:SAMPLES]).tolist(), depth
 
 
-@kernel
+@entry
 def count_live(work, begins, ends, memory, kept, cycles, step, changes):
     """Add to ``changes`` [instants + 1] where values come and go. A value lives from its write (what is there at first:
     from 0) to its last read; ``kept`` [vectors]: read once more when the program has ended."""
