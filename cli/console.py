@@ -20,6 +20,7 @@ from weft.cli.places import places_object, print_places
 if TYPE_CHECKING:
     from weft.cli.check.checker import Verdict
     from weft.compiler.backend.report import CompileReport
+    from weft.hw.contract.arch import Arch
     from weft.runtime.devices import Progress as Tell
     from weft.runtime.network import Network
     from weft.runtime.session import RunResult
@@ -135,13 +136,15 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     if result.saturated is not None:
         rows["saturated"] = f"{result.saturated:,} numbers"
     print_table(f"{model.name} on {on}", rows)
-    for line in saturations(result):
+    for line in saturations(result, model.arch):
         print(f"warning: {line}")
 
 
-def saturations(result: RunResult) -> list[str]:
+def saturations(result: RunResult, arch: Arch) -> list[str]:
     """What was cut to the largest numbers of the data type, with the cure."""
     cure = "compile again with calibration inputs that show such values (--calibrate), or for a wider data_type"
+    if arch.numbers.has_scales:
+        cure += "; a quantised file's own scales stay: quantise it again with such values"
     found = [f"input {name}: {count:,} values are beyond its range; {cure}"
              for name, count in result.saturated_inputs.items()]
     if result.saturated:

@@ -23,7 +23,7 @@ from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_bytes, check_supported
-from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
@@ -138,8 +138,9 @@ def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     return built
 
 
-def calibrated(request: Request, graph: Graph, given: Samples, arch: Arch) -> Calibration:
+def calibrated(request: Request, graph: Graph, given: Samples, quantization: Quantization, arch: Arch) -> Calibration:
     """Ranges of eight-bit numbers may be narrower than what was seen; points have room beyond that."""
+    graph = with_rounding(graph, quantization)
     seen = calibrate(graph, given)
     return narrowed(graph, given, seen, request.ranges) if arch.numbers.has_scales else seen
 
@@ -148,6 +149,9 @@ def points(request: Request, graph: Graph, built: Layers, calibration: Calibrati
            arch: Arch) -> Numbers:
     """Points of fixed point, scales of bytes."""
     if arch.numbers.has_scales:
+        if request.plain:
+            raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
+                         "one of fixed point", "leave --plain out")
         scales = choose_scales(built, graph, calibration, quantization)
         scales.check_limits(built)
         given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs)

@@ -120,10 +120,11 @@ def _shape(value: Any) -> list[int]:
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """Range, point, saturations and SNR, as far as the file says them."""
+    """Range, point or scale and zero, saturations and SNR, as far as the file says them."""
     low, high = (row["range"] if _pair(row.get("range")) else (None, None))
-    points = row.get("points")
-    return {"low": low, "high": high, "point": _number(points.get("output") if isinstance(points, dict) else None),
+    points, scales = (found if isinstance(found, dict) else {} for found in (row.get("points"), row.get("scales")))
+    return {"low": low, "high": high, "point": _number(points.get("output")),
+            "scale": scales["output"] if _pair(scales.get("output")) else None,
             "saturated": _number(row.get("saturated")), "saturations": _number(row.get("saturations")),
             "snr": _number(row.get("signal_to_noise")), "measured": "saturations" in row}
 

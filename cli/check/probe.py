@@ -1,7 +1,8 @@
 """Signal to noise of every layer: the same layers and numbers, with every tensor kept, on the golden machine.
 
 Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all of them computes what the
-compiled one computes. The reference is the float network on the same inputs, tensor by tensor.
+compiled one computes. The reference is the float network on the same inputs, tensor by tensor; of a quantised file on a
+machine of bytes it rounds as the file says.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.index import feed
+from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Samples
@@ -29,6 +31,7 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.compare import signal_to_noise
 from weft.runtime.elements import unpack
 from weft.runtime.onnx_engine import session
+from weft.runtime.scales import TensorScale
 
 PROBES = 2
 """Calibration inputs that run, the first ones."""
@@ -45,11 +48,13 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
     graph, samples = products[Graph], products[Samples].arrays
     count = min(PROBES, *(len(array) for array in samples.values()))
     saved = [(index, var) for index, layer in enumerate(products[Layers]) for var in layer.outputs]
-    engine = session(to_onnx(graph, [var.name for _, var in saved]))
+    quantization = products[Quantization]
+    engine = session(to_onnx(with_rounding(graph, quantization), [var.name for _, var in saved]))
     layers = len(products[Layers])
     signal, noise, saturated = np.zeros(layers), np.zeros(layers), np.zeros(layers, int)
     for sample in range(count):
         given = feed(graph, {name: array[sample] for name, array in samples.items()})
+        given = {name: _rounded(value, quantization.tensors.get(name)) for name, value in given.items()}
         wanted = dict(zip((entry.name for entry in engine.get_outputs()), engine.run(None, given), strict=True))
         dram0, dram1 = memories(products, given)
         Machine(products[Arch], dram0, dram1).run(products[MachineCode].content)
@@ -63,6 +68,10 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
             saturated[index] += held.saturated(scalars, value)
     return [{"signal_to_noise": signal_to_noise(signal[index], noise[index]), "saturations": int(saturated[index])}
             for index in range(layers)]
+
+
+def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
+    return value if scale is None else scale.dequantize(scale.quantize(value)).astype(value.dtype)
 
 
 def _roomy(arch: Arch) -> Arch:

@@ -19,5 +19,10 @@ function duration(cycles, hertz) { return scaled(1e9 * cycles / hertz, ["ns", "Â
 
 function significant(value, digits = 4) { return value === null ? "â€“" : String(Number(value.toPrecision(digits))); }
 
+// How a layer's output holds real numbers.
+function held(numbers) {
+  return numbers.scale ? `${significant(numbers.scale[0])}, ${numbers.scale[1]}` : count(numbers.point);
+}
+
 // plotly.js reads labels as markup: a name is not.
 function plain(text) { return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"); }

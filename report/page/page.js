@@ -64,7 +64,7 @@ function writeChosen() {
     ["utilization", percent(layer.utilization)], ["array filled, rows x columns", lanesText(layer)],
     ["idle lanes while vectors pass", layer.vectors ? percent(layer.idle / vectors) : "–"],
     ["longest wait", largestWait(layer)], ["DRAM", dram.join(", ") || "none"],
-    ["range", range(numbers)], ["binary point", count(numbers.point)], ["SNR, dB", decibels(numbers)],
+    ["range", range(numbers)], ["point, or scale and zero", held(numbers)], ["SNR, dB", decibels(numbers)],
     ["saturations", saturations(numbers)]]);
 }
 
@@ -90,11 +90,11 @@ function writeTable() {
   at("numbers-hint").textContent = (measured ? "Range, SNR and saturations on calibration inputs."
     : "SNR: compile with --report FILE.json or --html PAGE.html to measure it. Saturations are those of the ranges seen in calibration.") + more;
   return fill(at("layer-table"), ["layer", "kind", "#", "cycles", "time", "util.", "rows x columns", "idle lanes", "longest wait",
-    "MACs", "DRAM", "range", "point", "SNR dB", "saturated"], data.layers.map((layer, number) => [
+    "MACs", "DRAM", "range", "point, or scale and zero", "SNR dB", "saturated"], data.layers.map((layer, number) => [
     layer.name, layer.kind, count(number + 1), count(layer.cycles), duration(layer.cycles, data.machine.clock_hz),
     percent(layer.utilization), lanesText(layer), layer.vectors ? percent(layer.idle / layer.vectors) : "–",
     largestWait(layer), count(layer.macs), bytes(Object.values(layer.dram).reduce((sum, each) => sum + each, 0)),
-    range(layer.numbers), count(layer.numbers.point), decibels(layer.numbers), saturations(layer.numbers)]), 2, select);
+    range(layer.numbers), held(layer.numbers), decibels(layer.numbers), saturations(layer.numbers)]), 2, select);
 }
 
 const RESOURCES = { lut: "LUTs", ff: "flip-flops", dsp: "DSP blocks", bram: "block RAMs" };

@@ -237,6 +237,13 @@ def test_layers_that_lose_too_much_are_named(tmp_path: Path) -> None:
     assert "layer conv0: its values are" in warning and "--ranges" in warning and "FP16BP8" in warning
 
 
+def test_there_are_no_plain_points(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 8, 4, 4))
+    maker.conv("x", 8, 8, (1, 1))
+    with pytest.raises(CompileError, match="plain points: found .*INT8.*way out: leave --plain out"):
+        run_steps(Request(maker.save(tmp_path / "model.onnx"), plain=True), ARCH)
+
+
 def test_softmax_is_not_for_bytes(tmp_path: Path) -> None:
     maker = ModelMaker((1, 8, 4, 4))
     maker.node("Softmax", maker.conv("x", 8, 8, (1, 1)), axis=1)

@@ -13,6 +13,7 @@ from weft.cli.console import advice
 from weft.cli.main import exit_code
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
+from weft.tb.compile.quantised_twin import small_twin
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
 
@@ -64,6 +65,24 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert {"name", "range", "points", "saturations", "signal_to_noise"} <= rows[0].keys()
     text = capsys.readouterr().out
     assert "SNR dB" in text and all(row["name"][-32:] in text for row in rows)
+
+
+def test_a_quantised_file_on_a_machine_of_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every layer is compared with the file's own roundings, which are its ReLUs too: nothing is lost."""
+    path, samples = small_twin(tmp_path)
+    np.savez(tmp_path / "x.npz", x=samples)
+    report, page = tmp_path / "report.json", tmp_path / "page.html"
+    assert exit_code(["compile", str(path), "-a", "arty", "--set", "data_type=INT8", "--set", "lut_depth=256",
+                      "--set", "lut_count=1", "--set", "simd_registers_depth=2", "-o", str(tmp_path),
+                      "--calibrate", str(tmp_path / "x.npz"), "--report", str(report), "--html", str(page)]) == 0
+    rows = json.loads(report.read_text())
+    assert len(rows) == 12 and not any(row["saturations"] for row in rows)
+    assert all(row["signal_to_noise"] is None or row["signal_to_noise"] > 80 for row in rows), rows
+    assert min(rows[0]["range"]) == 0  # a ReLU that only the limits of bytes say
+    text = capsys.readouterr().out
+    assert "scale, zero" in text and "wider data type" not in text and "saturate" not in text
+    scale, zero = rows[0]["scales"]["output"]
+    assert f'"scale":[{scale},{zero}]' in page.read_text()
 
 
 def test_advice_names_the_worst_layer(tmp_path: Path) -> None:

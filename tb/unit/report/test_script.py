@@ -94,5 +94,10 @@ def test_numbers_read_well() -> None:
     assert result(code) == ["1,234,567", "12.3 %", "1.5 KB", "1.5 µs", "-0.0001235", "–"]
 
 
+def test_points_and_scales_read_well() -> None:
+    assert result("return given.map(held);", [{"point": 7, "scale": None}, {"point": None, "scale": [0.0123456, -128]},
+                                              {"point": None, "scale": None}]) == ["7", "0.01235, -128", "–"]
+
+
 def test_names_are_no_markup_for_the_plot_library() -> None:
     assert result("return plain(given);", '<a href="x">&lt;b>') == '&lt;a href="x"&gt;&amp;lt;b&gt;'
