@@ -19,6 +19,7 @@ from weft.compiler.errors import Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
+from weft.compiler.passes.centre_variances import centre_variances
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_functions
@@ -43,6 +44,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("limits_of_quantizers", steps.limits_of_quantizers),       # -> Graph
     Step("pool_parts", pool_parts),
+    Step("centre_variances", centre_variances),
     Step("fuse_functions", fuse_functions),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),

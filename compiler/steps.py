@@ -123,7 +123,7 @@ def split_functions_where_measured(request: Request, graph: Graph, given: Sample
     """Not where every tensor has the type's own point: then no part has a better one."""
     if request.plain or not arch.numbers.has_points:
         return graph
-    return split_functions(graph, partial(channel_ranges, graph, given))
+    return split_functions(graph, lambda graph, names: channel_ranges(graph, given, names))
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------

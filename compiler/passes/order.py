@@ -5,6 +5,8 @@ Files of the same network list its branches in any order; what is compiled must 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.compiler.frontend.graph import Graph, Node
 
 
@@ -33,3 +35,13 @@ def _depths(graph: Graph) -> dict[str, int]:
     for node in graph.nodes:
         depths[node.output] = 1 + max((depths.get(name, 0) for name in node.inputs), default=0)
     return depths
+
+
+def needed(nodes: Sequence[Node], outputs: frozenset[str]) -> list[Node]:
+    """In their order, without those that nobody reads."""
+    read, kept = set(outputs), []
+    for node in reversed(nodes):
+        if read.intersection(node.outputs):
+            kept.append(node)
+            read.update(node.inputs)
+    return kept[::-1]

@@ -17,6 +17,7 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function, value_table
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.operators import FUNCTIONS
+from weft.compiler.passes.order import needed
 from weft.compiler.passes.rewrite import NO_WINDOW
 from weft.compiler.passes.rules import SQUARE, Step
 
@@ -27,16 +28,22 @@ MOST_PARTS = 4
 ROOM_LOG2 = 1
 """Arguments may be twice as large as those seen, or half as large."""
 
-ChannelRanges = Callable[[Sequence[str]], Mapping[str, tuple[np.ndarray, np.ndarray]]]
+LEAST_SQUARES = 8
+"""Squares are not limited to less than twice so many times a part's end."""
+
+SHORTFALL = 2.0 ** -10
+"""Of a mean, that limited squares may take from it on calibration inputs."""
+
+ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, np.ndarray]]]
 
 
 def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
-    """``measure``: the lowest and the highest value of every channel of some tensors."""
+    """``measure``: the lowest and the highest value of every channel of some tensors of a graph."""
     steep = [node for node in graph.nodes if any(map(may_be_infinite, _steps(node)))
              and not value_table(node.op, node.attributes).keeps_zero]  # unused lanes of parts would not stay zero
     if not steep:
         return graph
-    ranges = measure(list(dict.fromkeys(node.input(0) for node in steep)))
+    ranges = measure(graph, list(dict.fromkeys(node.input(0) for node in steep)))
     limits = {node.output: _limits(*(float(entry) for entry in (ranges[node.input(0)][0].min(),
                                                                 ranges[node.input(0)][1].max()))) for node in steep}
     makers = {node.output: node for node in graph.nodes}
@@ -44,10 +51,11 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         if len(limits.get(node.output, ())) > 1:
-            nodes += _parts(node, makers, limits[node.output], constants, shapes)
+            most = _limits_of_squares(graph, node, makers, limits[node.output], constants, measure)
+            nodes += _parts(node, makers, limits[node.output], most, constants, shapes)
         else:
             nodes.append(node)
-    return graph.replace(shapes=shapes, constants=constants).with_nodes(_needed(nodes, graph.output_tensors()))
+    return graph.replace(shapes=shapes, constants=constants).with_nodes(needed(nodes, graph.output_tensors()))
 
 
 def _steps(node: Node) -> tuple[Step, ...]:
@@ -70,13 +78,15 @@ def _limits(low: float, high: float) -> list[tuple[float, float]]:
 
 
 def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
-           constants: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> list[Node]:
+           most: Sequence[float | None], constants: dict[str, np.ndarray],
+           shapes: dict[str, tuple[int, ...]]) -> list[Node]:
+    """``most``: of each part the limit of the squares of whose mean it is a function, None where it is of none."""
     made: list[Node] = []
     source, steps = node.input(0), _steps(node)
     total = ""
     for number, (low, high) in enumerate(limits):
         argument, part = f"{source}/{node.output}/{number}", f"{node.output}/part{number}"
-        before, scale = _argument(source, argument, high, makers, constants, shapes)
+        before, scale = _argument(source, argument, high, most[number], makers, constants, shapes)
         made += [*before, node.replace(op=FUNCTION, inputs=(argument,), outputs=(part,), attributes=dict(of_steps(
             _limited(steps, low, high, number == len(limits) - 1, scale), "any")))]
         shapes[argument], shapes[part] = shapes[source], shapes[node.output]
@@ -89,12 +99,11 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
     return made
 
 
-def _argument(source: str, name: str, high: float, makers: Mapping[str, Node], constants: dict[str, np.ndarray],
-              shapes: dict[str, tuple[int, ...]]) -> tuple[list[Node], float]:
+def _argument(source: str, name: str, high: float, most: float | None, makers: Mapping[str, Node],
+              constants: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> tuple[list[Node], float]:
     """The argument once more, with a binary point of its own: made again where a convolution makes it. Where that is a
-    mean of squares, these are limited to what all others being 0 would make ``high``: the mean is as large as that if
-    and only if it was. Of equal weights it is made as a sum, whose weights of 1 need no bits, so that all are left for
-    small squares. Returns what the new argument is to be multiplied by, too."""
+    mean of squares, these are limited to ``most``. Of equal weights it is made as a sum, whose weights of 1 need no
+    bits, so that all are left for small squares. Returns what the new argument is to be multiplied by, too."""
     maker = makers.get(source)
     if maker is None or maker.op != "Conv":
         channels = shapes[source][1]
@@ -102,19 +111,100 @@ def _argument(source: str, name: str, high: float, makers: Mapping[str, Node], c
                       f"{name}/bias": np.zeros(channels, np.float32)}
         return [Node(name, "Conv", (source, f"{name}/weights", f"{name}/bias"), (name,),
                      {"group": channels, "kernel_shape": (1, 1), **NO_WINDOW})], 1.0
-    squares, weights = makers.get(maker.input(0)), constants[maker.input(1)]
-    least = weights[weights != 0].min(initial=np.inf)
-    if squares is None or squares.attributes.get("steps") != SQUARE or least < 0 or constants[maker.input(2)].any():
+    found = _mean_of_squares(source, makers, constants)
+    if found is None:
         return [maker.replace(outputs=(name,))], 1.0
+    squares, maker, least = found
     limited = f"{name}/squares"
     shapes[limited] = shapes[squares.output]
-    steps = (*SQUARE, ("Min", (len(SQUARE), float(high / least)), ()))
+    weights = constants[maker.input(1)]
     inputs, scale = maker.inputs[1:], 1.0
     if weights.max() == least:
-        inputs, scale = (f"{name}/weights", maker.input(2)), float(least)
+        inputs, scale = (f"{name}/weights", maker.input(2)), least
         constants[inputs[0]] = (weights != 0).astype(np.float32)
-    return [squares.replace(outputs=(limited,), attributes={**squares.attributes, "steps": steps}),
+    return [_limited_squares(squares, limited, high / least if most is None else most),
             maker.replace(inputs=(limited, *inputs), outputs=(name,))], scale
+
+
+# -- means of squares --------------------------------------------------------------------------------------------------
+def _mean_of_squares(source: str, makers: Mapping[str, Node],
+                     constants: dict[str, np.ndarray]) -> tuple[Node, Node, float] | None:
+    """The squares that a tensor is a mean of, the convolution that makes it of them, and its least weight."""
+    maker = makers.get(source)
+    if maker is None or maker.op != "Conv":
+        return None
+    maker = _of_squares(maker, makers, constants) or maker
+    squares, weights = makers.get(maker.input(0)), constants[maker.input(1)]
+    least = float(weights[weights != 0].min(initial=np.inf))
+    if squares is None or squares.attributes.get("steps") != SQUARE or least < 0 or constants[maker.input(2)].any():
+        return None
+    return squares, maker, least
+
+
+def _limited_squares(squares: Node, name: str, most: float) -> Node:
+    steps = (*SQUARE, ("Min", (len(SQUARE), most), ()))
+    return squares.replace(outputs=(name,), attributes={**squares.attributes, "steps": steps})
+
+
+def _limits_of_squares(graph: Graph, node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
+                       constants: dict[str, np.ndarray], measure: ChannelRanges) -> list[float | None]:
+    """How large squares must be told apart for each part of a function of their mean: what all others being 0 would
+    make the part's end always does, for the mean is as large as that if and only if it was. But where no square is
+    nearly so large beside small others, a smaller limit does as well, and leaves more bits to the others. So limits are
+    halved while the measured means, as far as the part tells them apart, stay what they are; then once doubled."""
+    found = _mean_of_squares(node.input(0), makers, constants)
+    if found is None:
+        return [None] * len(limits)
+    squares, maker, least = found
+    shapes, known, nodes, names = dict(graph.shapes), dict(constants), [], {}
+    for part, (_, high) in enumerate(limits):
+        for halvings in range(1, max(int(math.log2(1 / (least * LEAST_SQUARES))), 0) + 1):
+            name = f"{node.output}/limit.{part}.{halvings}"
+            names[name] = part, high / least * 2.0 ** -halvings
+            nodes += _shortfall(name, squares, maker, node.input(0), high, names[name][1], shapes, known)
+    chosen: list[float | None] = [high / least for _, high in limits]
+    if names:
+        seen = measure(graph.replace(shapes=shapes).with_nodes([*graph.nodes, *nodes], known), list(names))
+        for name, (part, limit) in names.items():
+            if seen[name][1].max() <= SHORTFALL:
+                chosen[part] = min(2 * limit, chosen[part] or math.inf)
+    return chosen
+
+
+def _shortfall(name: str, squares: Node, maker: Node, mean: str, high: float, most: float,
+               shapes: dict[str, tuple[int, ...]], constants: dict[str, np.ndarray]) -> list[Node]:
+    """By how much of itself a mean limited to ``high`` becomes smaller when its squares are limited to ``most``."""
+    inner = [f"{name}/{part}" for part in ("squares", "mean", "limited", "wanted", "lost", "least")]
+    shapes |= dict.fromkeys((*inner[1:], name), shapes[mean]) | {inner[0]: shapes[squares.output]}
+    ends = [f"{name}/{part}" for part in ("high", "low")]
+    constants |= {ends[0]: np.array(high, np.float32), ends[1]: np.array(np.finfo(np.float32).tiny)}
+    return [_limited_squares(squares, inner[0], most), maker.replace(inputs=(inner[0], *maker.inputs[1:]),
+                                                                     outputs=(inner[1],)),
+            Node(name, "Min", (inner[1], ends[0]), (inner[2],)), Node(name, "Min", (mean, ends[0]), (inner[3],)),
+            Node(name, "Sub", (inner[3], inner[2]), (inner[4],)), Node(name, "Max", (inner[3], ends[1]), (inner[5],)),
+            Node(name, "Div", (inner[4], inner[5]), (name,))]
+
+
+def _of_squares(maker: Node, makers: Mapping[str, Node], constants: dict[str, np.ndarray]) -> Node | None:
+    """A 1x1 convolution of one of squares as one convolution of the squares; None where that is not so."""
+    before = makers.get(maker.input(0))
+    if before is None or not (_is_pointwise(before) and _is_pointwise(maker)):
+        return None
+    squares = makers.get(before.input(0))
+    if squares is None or squares.attributes.get("steps") != SQUARE:
+        return None
+    (first, first_bias), (then, bias) = ([constants[name].astype(np.float64) for name in node.inputs[1:]]
+                                         for node in (before, maker))
+    names = [f"{maker.output}/{part}_of_squares" for part in ("weights", "bias")]
+    constants[names[0]] = np.einsum("oi...,ij...->oj...", then, first).astype(np.float32)
+    constants[names[1]] = (then[..., 0, 0] @ first_bias + bias).astype(np.float32)
+    return maker.replace(inputs=(before.input(0), *names))
+
+
+def _is_pointwise(node: Node) -> bool:
+    attributes = {"kernel_shape": (1, 1), "group": 1, **NO_WINDOW}
+    return node.op == "Conv" and all(tuple(np.ravel(node.attributes[key])) == tuple(np.ravel(value))
+                                     for key, value in attributes.items())
 
 
 def _limited(steps: tuple[Step, ...], low: float, high: float, last: bool, scale: float) -> tuple[Step, ...]:
@@ -127,13 +217,3 @@ def _limited(steps: tuple[Step, ...], low: float, high: float, last: bool, scale
         return *first[:2], ("Identity", (2,), ()), *moved
     at_end = float(real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.array([high]))[0])
     return *first, *moved, ("Sub", (len(first) + len(steps), at_end), ())
-
-
-def _needed(nodes: Sequence[Node], outputs: frozenset[str]) -> list[Node]:
-    """Without those that nobody reads any more."""
-    read, kept = set(outputs), []
-    for node in reversed(nodes):
-        if read.intersection(node.outputs):
-            kept.append(node)
-            read.update(node.inputs)
-    return kept[::-1]

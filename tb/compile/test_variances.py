@@ -1,0 +1,117 @@
+"""Variances that span a wide range, and those written as a difference of means of squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.onnx_reader import to_graph
+from weft.compiler.passes.centre_variances import centre_variances
+from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tb.random.network_rule import TABLES
+
+ARCH = BASE.replace(**{**TABLES, "lut_depth": 256})
+PIXELS, CHANNELS, SPAN = 24, 64, 1000.0
+"""Variances of the pixels are up to SPAN times as large as the smallest one."""
+
+
+def wide_samples(mean: float, channels: int = CHANNELS) -> np.ndarray:
+    """[2, PIXELS, channels], pixels of a ``mean`` in deviations of their own."""
+    random = np.random.default_rng(5)
+    deviations = np.geomspace(SPAN ** -0.5, 1, PIXELS)
+    values = random.standard_normal((2, PIXELS, channels)) + mean * random.choice([-1, 1], (2, PIXELS, 1))
+    return (values * deviations[:, None]).astype(np.float32)
+
+
+def means(maker: ModelMaker, source: str) -> str:
+    return maker.node("ReduceMean", source, axes=[-1], keepdims=1)
+
+
+def sums(maker: ModelMaker, source: str) -> str:
+    return maker.node("Mul", maker.node("ReduceSum", source, maker.constant(np.array([2])), keepdims=1),
+                      maker.constant(np.float32(1 / CHANNELS)))
+
+
+def of_difference(maker: ModelMaker, mean: Callable[[ModelMaker, str], str]) -> None:
+    """As flax writes it."""
+    middle = mean(maker, "x")
+    variance = maker.node("Sub", mean(maker, maker.node("Mul", "x", "x")), maker.node("Mul", middle, middle))
+    variance = maker.node("Max", variance, maker.constant(np.float32(0)))
+    deviation = maker.node("Sqrt", maker.node("Add", variance, maker.constant(np.float32(1e-6))))
+    maker.node("Mul", maker.node("Sub", "x", middle), maker.node("Reciprocal", deviation))
+
+
+@pytest.mark.parametrize("mean", [means, sums])
+def test_a_variance_by_a_difference_keeps_its_bits(mean: Callable[[ModelMaker, str], str], tmp_path: Path) -> None:
+    """As it is written 1 / deviation has next to none where the deviation is small."""
+    maker = ModelMaker((1, PIXELS, CHANNELS))
+    of_difference(maker, mean)
+    check_model(maker.save(tmp_path / "model.onnx"), ARCH, wide_samples(4.0), 44)
+
+
+def test_small_squares_keep_their_bits_in_large_groups(tmp_path: Path) -> None:
+    """No square is nearly as large as all of its group: a limit for one that is would cost small ones 7 dB."""
+    channels = 512
+    maker = ModelMaker((1, PIXELS, channels), opset=17)
+    ones, zeros = (maker.constant(np.full(channels, value, np.float32)) for value in (1, 0))
+    maker.node("LayerNormalization", "x", ones, zeros, axis=-1)
+    check_model(maker.save(tmp_path / "model.onnx"), ARCH, wide_samples(0.0, channels), 46)
+
+
+def centred(maker: ModelMaker, *outputs: str) -> tuple[Graph, Graph]:
+    graph = to_graph(onnx.shape_inference.infer_shapes(maker.model(*outputs)), "made")
+    return graph, centre_variances(graph, ARCH)
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def test_what_has_no_mean_is_made_once() -> None:
+    maker = ModelMaker((1, PIXELS, CHANNELS))
+    of_difference(maker, means)
+    _, graph = centred(maker)
+    assert ops(graph) == ["ReduceMean", "Sub", "ReduceSumSquare", "Mul", "Add", "Sqrt", "Reciprocal", "Mul"]
+
+
+def test_a_variance_that_is_an_output_stays_one() -> None:
+    maker = ModelMaker((1, PIXELS, CHANNELS))
+    middle = means(maker, "x")
+    variance = maker.node("Sub", means(maker, maker.node("Mul", "x", "x")), maker.node("Mul", middle, middle))
+    largest = maker.node("Max", variance, maker.constant(np.float32(0)))
+    _, graph = centred(maker, variance, largest)
+    assert ops(graph) == ["ReduceMean", "Sub", "ReduceSumSquare", "Mul", "Max"]
+    assert graph.nodes[3].output == variance
+
+
+@pytest.mark.parametrize("other", ["axes", "factor", "source", "sides"])
+def test_another_difference_stays(other: str) -> None:
+    """Means over other axes, no means, squares of something else, the difference the other way round."""
+    maker = ModelMaker((1, CHANNELS, CHANNELS))
+    source = maker.node("Relu", "x") if other == "source" else "x"
+    middle = means(maker, "x")
+    squares = maker.node("Mul", source, source)
+    if other == "factor":
+        found = maker.node("ReduceSum", squares, maker.constant(np.array([2])), keepdims=1)
+    else:
+        found = maker.node("ReduceMean", squares, axes=[1 if other == "axes" else 2], keepdims=1)
+    sides = [found, maker.node("Mul", middle, middle)]
+    maker.node("Sub", *(sides[::-1] if other == "sides" else sides))
+    before, after = centred(maker)
+    assert after is before
+
+
+def test_the_nodes_are_those_of_a_graph() -> None:
+    """Every tensor is made before it is read."""
+    maker = ModelMaker((1, PIXELS, CHANNELS))
+    of_difference(maker, sums)
+    _, graph = centred(maker)
+    made = {"x", *graph.constants}
+    for node in graph.nodes:
+        assert isinstance(node, Node) and made.issuperset(filter(None, node.inputs))
+        made.add(node.output)
