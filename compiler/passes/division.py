@@ -14,6 +14,7 @@ from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import part_to_onnx
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.operators import refusals
 from weft.runtime.host_part import HostPart
 
@@ -21,6 +22,8 @@ BESIDE = "no multiply-accumulates, beside parts of the host"
 LAST_JOIN = "joins results of the machine, in front of a part of the host"
 JOINED_END = "joins lists of results, or is made of such a list, and no multiply-accumulate follows"
 HOST, MACHINE = "host", "machine"
+IN_FILES = {FAKE_QUANTIZE: "QuantizeLinear"}
+"""What users call an operator that no file has."""
 
 Attempt = Callable[[Graph], object]
 
@@ -248,7 +251,7 @@ def _machine(graph: Graph, nodes: Iterable[Node], reads: list[str], makes: list[
 def _host(graph: Graph, nodes: list[Node], reads: list[str], makes: list[str]) -> HostPart:
     model = part_to_onnx(graph, nodes, reads, makes)
     return HostPart(model.SerializeToString(deterministic=True), tuple(reads), tuple(makes), (),
-                    tuple(node.op for node in nodes), tuple(node.name for node in nodes))
+                    tuple(IN_FILES.get(node.op, node.op) for node in nodes), tuple(node.name for node in nodes))
 
 
 def _places(graph: Graph, phases: Mapping[str, int], parts: list[Graph | HostPart],
@@ -259,4 +262,4 @@ def _places(graph: Graph, phases: Mapping[str, int], parts: list[Graph | HostPar
 
 
 def _place(graph: Graph, node: Node, part: int, why: str) -> Place:
-    return Place(node.name, node.op, part, HOST if why else MACHINE, why, macs_of(graph, node))
+    return Place(node.name, IN_FILES.get(node.op, node.op), part, HOST if why else MACHINE, why, macs_of(graph, node))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -66,6 +68,13 @@ def test_every_rounding_becomes_the_scale_of_a_tensor(kind: str, twins: dict[str
         node.input(0) for node in graph.nodes if node.op == "Relu" and node.output in quantization.tensors}
     assert graph.inputs[0].tensor in quantization.tensors
     assert graph.outputs[0].tensor in quantization.tensors
+
+
+def test_inspect_names_the_operators_of_the_file(twins: dict[str, tuple[Path, np.ndarray]],
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["inspect", str(twins["qdq"][0]), "-a", "arty", "--json"]) == 0
+    operators = json.loads(capsys.readouterr().out)["operators"]
+    assert "QuantizeLinear" in operators and FAKE_QUANTIZE not in operators
 
 
 @pytest.mark.parametrize("kind", ["qdq", "operators of unsigned bytes"])
