@@ -124,9 +124,8 @@ class Session:
         number = self.arch.number
         found: dict[str, int] = {}
         for port in (port for loaded in self.machines for port in loaded.model.inputs):
-            values = [image[port.name] for image in images if port.name in image]
-            scaled = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)]) * 2.0 ** (
-                number.point if port.point is None else port.point)
+            values, held = [image[port.name] for image in images if port.name in image], port.numbers(number)
+            scaled = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)]) / held.step + held.zero
             count = int(((scaled > number.maximum + 0.5) | (scaled < number.minimum - 0.5)).sum())
             found |= {port.name: count} if count else {}
         return found

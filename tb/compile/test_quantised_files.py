@@ -25,7 +25,9 @@ from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.choose_scales import rounded_again, weight_scales
+from weft.runtime.manifest import TModel
 from weft.runtime.onnx_engine import run_model
+from weft.runtime.session import Session
 from weft.tb.compile.quantised_twin import KINDS, SHAPE, small_twin
 from weft.tb.compile.run_model import BASE, check_model, run_float
 
@@ -293,3 +295,12 @@ def test_biases_that_force_another_scale_are_named() -> None:
     scales = weight_scales(weights, np.array([0.02 * 1e6]), 0.02, 5.0)
     found = rounded_again(weights, scales)
     assert found is not None and found.steps == 3 and found.inexact > 0
+
+
+def test_inputs_beyond_the_range_of_their_bytes_are_counted(tmp_path: Path) -> None:
+    """-6.55 to 6.2 are the bytes of scale 0.05 and zero point 3."""
+    sample = np.zeros(SHAPE[1:], np.float32)
+    path = Maker().save(tmp_path / "model.onnx")
+    model = TModel.load(compile_model(path, BYTES, tmp_path, calibration={"x": sample[None]}).model_path)
+    sample.flat[:4] = -6.5, 6.2, 7.0, -7.0
+    assert Session(model).run({"x": sample}).saturated_inputs == {"x": 2}
