@@ -142,7 +142,12 @@ def calibrated(request: Request, graph: Graph, given: Samples, quantization: Qua
     """Ranges of eight-bit numbers may be narrower than what was seen; points have room beyond that."""
     graph = with_rounding(graph, quantization)
     seen = calibrate(graph, given)
-    return narrowed(graph, given, seen, request.ranges) if arch.numbers.has_scales else seen
+    if arch.numbers.has_scales:
+        return narrowed(graph, given, seen, request.ranges)
+    if request.ranges != Request.ranges:
+        raise refuse("ranges by " + request.ranges, f"an architecture with data_type {arch.data_type}, of fixed point",
+                     "one whose numbers have scales", "leave --ranges out, or compile for data_type INT8")
+    return seen
 
 
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,

@@ -244,6 +244,13 @@ def test_there_are_no_plain_points(tmp_path: Path) -> None:
         run_steps(Request(maker.save(tmp_path / "model.onnx"), plain=True), ARCH)
 
 
+def test_ranges_are_narrowed_for_bytes_alone(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 8, 4, 4))
+    maker.conv("x", 8, 8, (1, 1))
+    with pytest.raises(CompileError, match="ranges by error: found .*FP16BP8.*way out: leave --ranges out"):
+        run_steps(Request(maker.save(tmp_path / "model.onnx"), ranges="error"), BASE)
+
+
 def test_softmax_is_not_for_bytes(tmp_path: Path) -> None:
     maker = ModelMaker((1, 8, 4, 4))
     maker.node("Softmax", maker.conv("x", 8, 8, (1, 1)), axis=1)
