@@ -20,7 +20,7 @@ from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, EXPECTED_DRAM_LATENCY, LOCAL_READ_LATENCY, array_latency
-from weft.hw.contract.units import UNITS, Memory, unit_names
+from weft.hw.contract.units import Memory, clients, unit_names
 
 SIMD_CYCLES = 2
 """For a vector beside the array, whose MatMuls have the banks of the accumulators first: 1.4 to 2.7 in RTL."""
@@ -55,10 +55,10 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
     """[memory, unit, whether it writes]: the unit touches the memory in this way at all."""
     names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
     touched = np.zeros((len(names), len(units), 2), np.bool_)
-    for name, number in units.items():
-        for access in UNITS[name].accesses:
-            touched[names.index(access.memory), number, int(access.writes)] = True
-    touched[names.index(Memory.LOCAL), units["move_out"], 0] |= arch.numbers.has_scales  # LoadScale
+    for number, memory in enumerate(names):
+        for writes in (False, True):
+            for name in clients(arch, memory, writes=writes):
+                touched[number, units[name], int(writes)] = True
     return touched
 
 

@@ -16,7 +16,7 @@ TINY = Arch.load("tiny")
 
 
 def test_the_core_file_is_read_as_it_is_meant() -> None:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="needs the extra bitstream: make setup")
     head, _, rest = fusesoc_core("my: machine", "0.1.0").partition("\n")
     core = yaml.safe_load(rest)
     assert head == "CAPI=2:" and core["name"] == "weft:machine:my: machine:0.1.0"
@@ -40,7 +40,7 @@ def test_the_command_writes_them_where_they_are_asked_for(weft: Command, tmp_pat
 
 
 def test_litex_makes_an_instance_with_every_port(tmp_path: Path) -> None:
-    pytest.importorskip("litex")
+    pytest.importorskip("litex", reason="needs the extra bitstream: make setup")
     from litex.gen import ClockDomain
     from litex.gen.fhdl.verilog import convert
 
