@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -41,10 +41,13 @@ demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardw
 	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"
 
 test: $(READY)  ## the honest suite, on all cores (JOBS=1: on one)
-	@$(SUITE) -m "not long"
+	@$(SUITE) -m "not long and not wide"
+
+test-wide: $(READY)  ## more sizes, machines and seeds of what `make test` proves (tb/wide.txt); CI runs both
+	@$(SUITE) -m "wide and not long"
 
 test-fast: $(READY)  ## the suite without what takes long, for every save
-	@$(SUITE) -m "not long and not slow"
+	@$(SUITE) -m "not long and not wide and not slow"
 
 test-all: $(READY)  ## everything: long random runs and whole models too
 	@$(SUITE)

@@ -57,7 +57,7 @@ def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> t
     # sources' is kept.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "" if keep_bytecode else "1"}
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=line", *(() if keep_bytecode else ("-x",)),
-               "-p", "no:cacheprovider", *tests]
+               "-p", "no:cacheprovider", "-m", "not long and not wide", *tests]
     with subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, start_new_session=True) as process:
         RUNNING.add(process.pid)

@@ -45,6 +45,8 @@ they are: without, simulations are a fiftieth faster."""
 BUILD_FAST = "-O1 --param sccvn-max-alias-queries-per-access=8"
 """For short runs, such as those of tests: g++ takes half as long, and the program runs an eighth slower. The parameter
 bounds the search for equal loads (1000 by default), which in functions as large as Verilator's is a third of -O1."""
+LIBRARY_FAST = "-O0"
+"""Of Verilator's own library beside BUILD_FAST: to optimise it takes 12 s, more than short runs win by it."""
 RUNTIME_HEADERS = ("verilated", "verilated_dpi", "verilated_vpi")
 HEADERS = "runtime.h"
 """Includes all of them."""
@@ -186,7 +188,10 @@ def _runtime(objects: Path) -> Path:
         if work is not None:
             (objects / HEADERS).write_text("".join(f'#include "{name}.h"\n' for name in RUNTIME_HEADERS))
             (objects / "runtime.mk").write_text((objects / "Vtop.mk").read_text() + RUNTIME_RULES)
-            _make(objects, "weft_runtime", toolchain.make_variables(optimise()), work / "build.log", "runtime.mk")
+            variables = toolchain.make_variables(optimise())
+            if optimise() == BUILD_FAST:
+                variables["OPT_GLOBAL"] = LIBRARY_FAST
+            _make(objects, "weft_runtime", variables, work / "build.log", "runtime.mk")
             for made in ("libverilated.a", f"{HEADERS}.fast.gch", f"{HEADERS}.slow.gch"):
                 (objects / made).rename(work / made)
     return directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from weft.simulate.build import BUILD_FAST
-from weft.tb import progress, shared
+from weft.tb import progress, shared, wide
 
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
@@ -18,6 +19,7 @@ FIRST = ("e2e", "system")
 
 
 def pytest_configure() -> None:
+    gc.set_threshold(50_000, 20, 100)  # elaboration makes many objects and few circles: a twentieth of the suite's time
     os.environ.setdefault("WEFT_SIMULATOR_FLAGS", BUILD_FAST)
 
 
@@ -25,8 +27,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     progress.install(session)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What builds simulators comes first, then what takes long otherwise; the rest stays as it is."""
+    wide.mark(items)
     items.sort(key=lambda item: (item.path.parent.name not in FIRST, not item.get_closest_marker("slow")))
 
 

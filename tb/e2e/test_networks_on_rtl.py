@@ -17,6 +17,7 @@ from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
+from weft.tb.random import network_rule
 from weft.tb.shared import shared
 
 GUARD_BYTE = 0xA5
@@ -65,28 +66,31 @@ def assert_rtl_equals_golden(model: TModel, image: dict[str, np.ndarray], settin
     return result
 
 
-QUICK = {("mlperf_tiny_resnet8", "arty", "stalls"), ("mlperf_tiny_resnet8", "pynq", "undisturbed"),
+ARCHS = {"lanes3": network_rule.ARCHS["lanes3"], "arty": Arch.load("arty"), "pynq": Arch.load("pynq")}
+"""The first is one that other tests simulate too; to build the presets' simulators takes two minutes."""
+QUICK = {("mlperf_tiny_resnet8", "lanes3", "stalls"),
+         ("mlperf_tiny_resnet8", "arty", "stalls"), ("mlperf_tiny_resnet8", "pynq", "undisturbed"),
          ("resnet20_cifar10", "arty", "undisturbed"), ("resnet20_cifar10", "pynq", "stalls")}
-"""Of `make test`: each network, each preset and each setting, and each two of them together."""
+"""Each network, each preset and each setting, and each two of them together."""
 RUNS = [pytest.param(*run, marks=pytest.mark.slow if run in QUICK else pytest.mark.long)
-        for run in product(("mlperf_tiny_resnet8", "resnet20_cifar10"), ("arty", "pynq"), SETTINGS)]
+        for run in product(("mlperf_tiny_resnet8", "resnet20_cifar10"), ARCHS, SETTINGS)]
 
 
 @pytest.mark.parametrize(("network", "preset", "settings"), RUNS)
 def test_network_leaves_every_word_as_golden(network: str, preset: str, settings: str, tmp_path: Path) -> None:
     inputs = np.load(shared(f"models/{network}.npz"))["input"]
-    report = compile_model(shared(f"models/{network}.onnx"), Arch.load(preset), tmp_path,
+    report = compile_model(shared(f"models/{network}.onnx"), ARCHS[preset], tmp_path,
                            calibration={"input": inputs}, host_fallback=True)
     result = assert_rtl_equals_golden(TModel.load(report.model_path), {"input": inputs[:1]}, SETTINGS[settings])
     print(f"{network} on {preset}, {settings}: {result.cycles} cycles, {result.seconds:.1f} s")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["arty", "pynq"])
+@pytest.mark.parametrize("preset", ARCHS)
 def test_demo_network_leaves_every_word_as_golden(preset: str, tmp_path: Path) -> None:
     digits = Path(__file__).parents[2] / "models" / "digits"
     data = np.load(digits / "held_out.npz")
-    report = compile_model(digits / "digits.onnx", Arch.load(preset), tmp_path,
+    report = compile_model(digits / "digits.onnx", ARCHS[preset], tmp_path,
                            calibration={"image": data["calibration"]})
     for index in range(3):
         assert_rtl_equals_golden(TModel.load(report.model_path), {"image": data["image"][index:index + 1]},
