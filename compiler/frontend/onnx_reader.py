@@ -63,7 +63,7 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
 
 
 def _load(path: Path) -> onnx.ModelProto:
-    content = read_bytes(path, "model file", "give an .onnx or .pb file", MOST_BYTES)
+    content = read_bytes(path, "model file", "give an .onnx, .pb or .tflite file", MOST_BYTES)
     try:
         model = onnx.ModelProto.FromString(content)
         check_content(model, path.parent)

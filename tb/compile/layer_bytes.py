@@ -12,10 +12,12 @@ from weft.cli.check.integers import quantised
 from weft.cli.check.scaled import Scaled
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.index import feed
 from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.settle_quantizers import KEEPS_SCALE
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
@@ -29,6 +31,8 @@ LEAST_EQUAL = 0.999
 
 STILL_ROUNDS = "fold_forward"
 """The last step behind which graphs round as the network's file does."""
+
+COPIES = KEEPS_SCALE | {"Assemble"}
 
 Differences = dict[str, np.ndarray]
 """By layer, of all bytes that it makes and the file rounds: by how many steps they are off."""
@@ -96,34 +100,42 @@ def tensors_of(products: Products, sample: Mapping[str, np.ndarray]) -> Tensors:
 
 
 def differences(products: Products, rounding: Graph, sample: Mapping[str, np.ndarray]) -> Differences:
-    """A layer that reads what the file does not round reads the bytes of the layer before it."""
+    """Of layers that read what the file rounds, and rounds for all."""
     graph, settled = products[Graph], products[Quantization].tensors
     names = [name for name in settled if rounding.shapes.get(name) == graph.shapes.get(name)]
     given = feed(rounding, sample)
     run = runner(to_onnx(rounding, [name for name in names if name not in given] or [rounding.outputs[0].tensor]))
-    values = {**feed(graph, sample), **given, **run(given)}
+    values = {**run(given), **feed(graph, sample)}
     expected = {name: settled[name].quantize(values[name])[0] for name in settled
                 if name in values and values[name].shape == graph.shapes[name]}
     found: Differences = {}
+    both = _read_both(rounding)
     for number, layer in enumerate(products[Layers]):
-        if all(var.name in expected for var in layer.inputs):
+        if all(var.name in expected and var.root not in both for var in layer.inputs):
             found |= _of_layer(products, number, layer, expected)
     return found
 
 
-def _of_layer(products: Products, number: int, layer: Layer, expected: dict[str, np.ndarray]) -> Differences:
-    """What the file does not round is added to ``expected``."""
+def _read_both(graph: Graph) -> set[str]:
+    """Tensors that one node rounds and another computes on as they are, or as they are copied, or rounds otherwise."""
+    consumers = graph.consumers()
+
+    def rounds(name: str) -> set[object]:
+        found: list[set[object]] = [
+            rounds(node.output) if node.op in COPIES else {scale_of(node) if node.op == FAKE_QUANTIZE else None}
+            for node in consumers.get(name, [])]
+        return set().union(*found)
+
+    return {name for name in consumers if len(rounds(name)) > 1}
+
+
+def _of_layer(products: Products, number: int, layer: Layer, expected: Mapping[str, np.ndarray]) -> Differences:
     tensors = Tensors(products[Graph], products[Arch], np.int64)
     for var in layer.inputs:
         tensors.write(var, expected[var.name])
     run_layer(products, number, tensors)
-    found = {}
-    for var in layer.outputs:
-        made = tensors.read(var)
-        if var.name in expected:
-            found[f"{number} {layer.name} {var.name}"] = np.abs(made - expected[var.name])
-        expected.setdefault(var.name, made)
-    return found
+    return {f"{number} {layer.name} {var.name}": np.abs(tensors.read(var) - expected[var.name])
+            for var in layer.outputs if var.name in expected}
 
 
 def together(found: Iterable[Differences]) -> np.ndarray:

@@ -24,7 +24,6 @@ from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.choose_scales import rounded_again, weight_scales
 from weft.runtime.manifest import TModel
 from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
@@ -251,56 +250,10 @@ def test_inputs_and_outputs_of_bytes(kind: int, tmp_path: Path) -> None:
     assert np.array_equal(found.reshape(expected.shape), expected)
 
 
-# -- weights that machines of bytes do not have ------------------------------------------------------------------------
-BYTES = BASE.replace(data_type="INT8")
-WEIGHTS = np.arange(-54, 54).reshape(2, 6, 3, 3)
-"""Of ``Maker``."""
-
-
-def warnings_of(maker: Maker, folder: Path) -> tuple[str, ...]:
-    samples = np.random.default_rng(0).standard_normal((2, *SHAPE[1:])).astype(np.float32)
-    return compile_model(maker.save(folder / "model.onnx"), BYTES, folder, calibration={"x": samples}).warnings
-
-
-def test_weights_that_are_not_exact_are_named(tmp_path: Path) -> None:
-    """-128, of which the machine makes 127 steps, in the first channel only."""
-    maker = Maker()
-    assert warnings_of(maker, tmp_path) == ()
-    weights = WEIGHTS.copy()
-    weights[0, 0, 0, 0] = -128
-    maker.values["weights"] = weights.astype(np.int8)
-    warning, = warnings_of(maker, tmp_path)
-    again = np.abs(weights[0] * 127 / 128 - np.rint(weights[0] * 127 / 128)) > 1e-3
-    assert f"layer conv: {again.sum()} of 54 weights in 1 output channels are rounded again" in warning
-    assert "up to 128 steps" in warning and "reduce_range" in warning and "FP16BP8" in warning
-
-
-def test_unsigned_weights_far_from_their_zero_point_are_named(tmp_path: Path) -> None:
-    maker = Maker()
-    maker.values.update(weights=np.linspace(0, 255, 108).round().reshape(2, 6, 3, 3).astype(np.uint8),
-                        weight_zeros=np.array([10, 10], np.uint8))
-    warning, = warnings_of(maker, tmp_path)
-    assert "up to 245 steps" in warning
-
-
-def test_weights_of_real_numbers_are_not_named() -> None:
-    """A layer that the file did not quantise."""
-    weights = np.random.default_rng(0).standard_normal((3, 20))
-    scales = weight_scales(weights, np.zeros(3), 0.02, 0.05)
-    assert rounded_again(weights, scales) is None
-
-
-def test_biases_that_force_another_scale_are_named() -> None:
-    weights = np.array([[0.01, 0.02, 0.03]])
-    scales = weight_scales(weights, np.array([0.02 * 1e6]), 0.02, 5.0)
-    found = rounded_again(weights, scales)
-    assert found is not None and found.steps == 3 and found.inexact > 0
-
-
 def test_inputs_beyond_the_range_of_their_bytes_are_counted(tmp_path: Path) -> None:
     """-6.55 to 6.2 are the bytes of scale 0.05 and zero point 3."""
     sample = np.zeros(SHAPE[1:], np.float32)
-    path = Maker().save(tmp_path / "model.onnx")
-    model = TModel.load(compile_model(path, BYTES, tmp_path, calibration={"x": sample[None]}).model_path)
+    path, arch = Maker().save(tmp_path / "model.onnx"), BASE.replace(data_type="INT8")
+    model = TModel.load(compile_model(path, arch, tmp_path, calibration={"x": sample[None]}).model_path)
     sample.flat[:4] = -6.5, 6.2, 7.0, -7.0
     assert Session(model).run({"x": sample}).saturated_inputs == {"x": 2}
