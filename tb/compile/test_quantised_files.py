@@ -92,7 +92,7 @@ class Maker:
     """x -> QuantizeLinear -> DequantizeLinear -> Conv with quantised weights -> QuantizeLinear -> DequantizeLinear."""
 
     def __init__(self) -> None:
-        self.opset = 13
+        self.opset, self.other_opset = 13, 0
         self.kinds: tuple[int, int] = (TensorProto.FLOAT, TensorProto.FLOAT)
         self.values: dict[str, np.ndarray] = {
             "scale": np.array(0.05, np.float32), "zero": np.array(3, np.int8),
@@ -118,7 +118,10 @@ class Maker:
             [helper.make_tensor_value_info(self.nodes[-1].output[0], self.kinds[1], [None] * 4)],
             [numpy_helper.from_array(value, name) for name, value in self.values.items()])
         domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
-        path.write_bytes(helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString())
+        if self.other_opset:
+            domains.append(helper.make_opsetid("", self.other_opset))
+        model = helper.make_model(graph, opset_imports=domains, ir_version=8 if self.opset < 21 else 10)
+        path.write_bytes(model.SerializeToString())
         return path
 
 
@@ -180,6 +183,38 @@ def activations_per_channel(maker: Maker) -> None:
         maker.node(name).input[1:] = ["six", "zeros"]
 
 
+def int16_by_attribute(maker: Maker) -> None:
+    """Since opset 21 a type needs no zero point."""
+    maker.opset = 21
+    del maker.node("quantise").input[2:], maker.node("dequantise").input[2:]
+    maker.node("quantise").attribute.append(helper.make_attribute("output_dtype", TensorProto.INT16))
+
+
+def in_blocks(maker: Maker) -> None:
+    maker.opset = 21
+    maker.node("of_weights").attribute.append(helper.make_attribute("block_size", 2))
+
+
+def without_quantiser(maker: Maker) -> None:
+    maker.nodes.remove(maker.node("quantise"))
+    maker.node("dequantise").input[0] = "x"
+
+
+def convolution_of_bytes(maker: Maker) -> None:
+    maker.nodes.remove(maker.node("dequantise"))
+    maker.node("conv").input[0] = "q"
+
+
+def convolution_without_output_scale(maker: Maker) -> None:
+    maker.nodes[1:] = [helper.make_node("QLinearConv", ["q", "scale", "zero", "weights", "weight_scales",
+                                                        "weight_zeros", "scale"], ["y"], name="sum")]
+    maker.kinds = (TensorProto.FLOAT, TensorProto.INT8)
+
+
+def two_opsets(maker: Maker) -> None:
+    maker.other_opset = 17
+
+
 def old_opset(maker: Maker) -> None:
     """Scales per channel came with opset 13."""
     maker.opset = 10
@@ -208,6 +243,18 @@ BAD: dict[str, tuple[Callable[[Maker], None], tuple[str, ...]]] = {
     "dynamic ranges": (dynamic, ("'dynamic'", "while it runs")),
     "a convolution of integers": (integer_convolution, ("'integers'", "while it runs")),
     "an operator without its scales": (operator_without_scales, ("'sum'", "at least 7")),
+    "16 bits by the type of the output": (int16_by_attribute, ("'quantise'", "found int16", "int8 or uint8")),
+    "scales of blocks": (in_blocks, ("'of_weights'", "block_size", "found 2")),
+    "real numbers to dequantise": (without_quantiser, ("'dequantise'", "real numbers", "put QuantizeLinear")),
+    "a convolution of bytes": (convolution_of_bytes, ("'conv'", "bytes", "put DequantizeLinear")),
+    "a quantised convolution without its scale": (convolution_without_output_scale, ("sum", "input size 7")),
+    "a zero point out of range": (set_value("zero", np.array(300, np.int32)), ("'quantise'", "found int32")),
+    "no numbers in a scale": (set_value("scale", np.zeros(0, np.float32)), ("'quantise'", "float32[0]")),
+    "a whole number as scale": (set_value("scale", np.array(1, np.int32)), ("'quantise'", "found int32")),
+    "two zero points of one scale": (set_value("zero", np.array([3, 3], np.int8)), ("'quantise'", "2 numbers", "1;")),
+    "scale of zero of a bias": (set_value("bias_scale", np.array(0, np.float32)), ("'of_bias'", "found 0.0")),
+    "negative scale of weights": (set_value("weight_scales", np.array([0.1, -0.1], np.float32)), ("'of_weights'",)),
+    "two opsets of one domain": (two_opsets, ("opset", "13, 17")),
     "scales per channel in an old opset": (old_opset, ("axis",)),
 }
 
