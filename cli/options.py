@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INTEGER = re.compile("-?[0-9]{1,20}")
 """Of --set: longer ones are out of every key's range, and say so as text."""
 
-UNCOMPILED = frozenset({".onnx", ".pb"})
+UNCOMPILED = frozenset({".onnx", ".pb", ".tflite"})
 
 MOST_SIZES = 32
 """Of --shape."""
@@ -32,8 +32,8 @@ TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json"
                                                   "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
                                                      help="Override an architecture key; may be repeated.")]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a frozen TensorFlow graph "
-                                               "(.pb).", show_default=False)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, a frozen TensorFlow graph (.pb) or "
+                                               "a TensorFlow Lite file (.tflite).", show_default=False)]
 EndOption = Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
                                         "network ends at; needed for a .pb.")]
 ShapeOption = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME:N,N,..", help="Sizes of an input that "

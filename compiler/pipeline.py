@@ -79,8 +79,9 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   shapes: Mapping[str, Sequence[int]] | None = None, ranges: str = MINMAX) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
-    A ``.pb`` is a frozen TensorFlow graph, everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes)
-    that the network ends at, by default those that the ONNX file declares; a frozen graph declares none.
+    A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite, everything else ONNX. ``outputs``
+    names the tensors (of TensorFlow: nodes) that the network ends at, by default those that the file declares; a frozen
+    graph declares none.
 
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,

@@ -24,7 +24,8 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, they need not be printed too
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # quantised networks as their files say it
+    for key in ("disable_quant_qdq", "disable_double_qdq_remover"):  # quantised networks as their files say it
+        options.add_session_config_entry(f"session.{key}", "1")
     content = model if isinstance(model, bytes) else model.SerializeToString()
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
                                         disabled_optimizers=WRONG_OPTIMIZERS)

@@ -64,6 +64,15 @@ class TensorScale(NamedTuple):
         """The highest real number that it holds."""
         return (HIGHEST - self.zero) * self.scale
 
+    def holds(self, low: float, high: float) -> bool:
+        """Whether it holds these numbers, to a step."""
+        return self.low - self.scale <= low and high <= self.high + self.scale
+
+    @property
+    def mirrored(self) -> TensorScale:
+        """The scale whose bytes are the negative of this one's."""
+        return TensorScale(self.scale, -1 - self.zero)
+
     @property
     def step(self) -> float:
         return self.scale

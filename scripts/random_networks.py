@@ -1,4 +1,5 @@
-"""Compiles random small networks and judges them by the rule of tb/random/network_rule.py; resumable.
+"""Compiles random small networks and judges them by the rule of tb/random/network_rule.py, those in bytes and those
+that onnxruntime quantised (int8) by that of tb/random/byte_networks.py; resumable.
 
     python scripts/random_networks.py --arch lanes3 --first 0 --count 250
     python scripts/random_networks.py --count 250 --state build/random_networks.json   # all machines, goes on
@@ -18,28 +19,32 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, judge, judge_on_rtl
 from weft.tb.random.random_networks import Case
 from weft.tb.random.seeds import SeedRun
 
 BATCH = 50
+RULES = {**dict.fromkeys(ARCHS, judge), **dict.fromkeys(byte_networks.ARCHS, byte_networks.judge),
+         "int8": lambda case: byte_networks.judge_quantised(case.seed)}
+"""By machine."""
 
 
 def main(
-    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/random/network_rule.py; default "
-                                                        "all")] = None,
+    arch: Annotated[list[str] | None, typer.Option(help="machines of tb/random/network_rule.py and "
+                                                        "byte_networks.py; default all")] = None,
     first: Annotated[int, typer.Option(help="first seed")] = 0,
     count: Annotated[int, typer.Option(help="seeds for each machine")] = 250,
     rtl: Annotated[bool, typer.Option(help="the simulated hardware against the golden machine")] = False,
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
 ) -> None:
     console = Console(stderr=True)
-    run = SeedRun(arch, ARCHS, first, count, state, console)
+    run = SeedRun(arch, ARCHS if rtl else RULES, first, count, state, console)
     for name in run.machines:
         for seeds in run.batches(name, BATCH):
             began, wide = time.monotonic(), float("inf")
             for seed in seeds:
-                verdict = (judge_on_rtl if rtl else judge)(Case(name, seed))
+                verdict = (judge_on_rtl if rtl else RULES[name])(Case(name, seed))
                 if verdict.problem or verdict.refusal:
                     print(verdict)
                     raise typer.Exit(2 if verdict.problem else 1)

@@ -20,6 +20,7 @@ from weft.cli.check.runners import RUNNERS, Results, Sample, newest
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.precision import is_half
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
@@ -52,6 +53,9 @@ BYTE_DECIBELS = 10.0
 TABLE_DECIBELS = 20.0
 """What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
 that random networks get, reach that."""
+
+ROUNDED_DECIBELS = 20.0
+"""The same of a quantised file while graphs round as it does: sums in another order round some bytes the other way."""
 
 LIMITED = "limits_of_quantizers"
 """The step behind which graphs of machines of fixed point do not round any more as a quantised file says."""
@@ -145,6 +149,8 @@ class Checker:
     def _least(self, kind: type, products: Products) -> float | None:
         """What is allowed between the last result and that of a product of this kind."""
         if not RUNNERS[kind].exact:
+            if kind is Graph and any(node.op == FAKE_QUANTIZE for node in products[Graph].nodes):
+                return ROUNDED_DECIBELS
             return HALF_DECIBELS if not self.verdicts and _is_half(products[Request]) else FLOAT_DECIBELS
         arch = products[Arch]
         enough = DECIBELS_A_BIT * arch.number.width

@@ -59,7 +59,7 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
             bias[output] = vectors[own.base + block.bias]
         for tile in (entry for entries in block.tiles for entry in entries):
             first = own.base + tile.offset
-            weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] = \
-                vectors[first:first + tile.rows].T
+            weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] += \
+                vectors[first:first + tile.rows].T  # several of one tap are summed
     dense = weights.reshape(len(own.blocks) * lanes, tiles * lanes, *core.window.kernel)
     return dense[:outputs, :core.input.channels], bias.ravel()[:outputs]

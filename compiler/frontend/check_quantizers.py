@@ -65,6 +65,7 @@ def check_quantizers(model: onnx.ModelProto) -> None:
     for node in graph.node:
         for number, name in enumerate(node.input):
             readers.setdefault(name, []).append((node, number))
+    _check_types(graph, readers)
     for node in graph.node:
         if node.op_type not in (QUANTIZE, DEQUANTIZE):
             continue
@@ -78,6 +79,22 @@ def check_quantizers(model: onnx.ModelProto) -> None:
         check_parameters(named(node), known, node.input[0], node.input[1], zero, given.get("axis", 1))
         if node.op_type == DEQUANTIZE:
             _check_axis(node, known, given.get("axis", 1), readers.get(node.output[0], []))
+
+
+def _check_types(graph: onnx.GraphProto, readers: Mapping[str, Iterable[tuple[onnx.NodeProto, int]]]) -> None:
+    """Bytes that come to an operator which computes, and real numbers that come to DequantizeLinear, as far as they are
+    told without inferring types, which only says that they do not fit."""
+    types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    types |= {node.output[0]: onnx.TensorProto.INT8 for node in graph.node if node.op_type == QUANTIZE and node.output}
+    for name, kind in types.items():
+        for node, number in readers.get(name, ()):
+            found = f"input {number} ({name!r})"
+            if node.op_type in WEIGHT_AXES and kind in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8):
+                raise refuse_node(named(node), found, "bytes of a quantised tensor", "real numbers",
+                                  "put DequantizeLinear in front of it")
+            if node.op_type == DEQUANTIZE and number == 0 and kind == onnx.TensorProto.FLOAT:
+                raise refuse_node(named(node), found, "real numbers", "bytes of QuantizeLinear, or constants",
+                                  "put QuantizeLinear in front of it")
 
 
 def check_parameters(node: Named, known: Mapping[str, np.ndarray], source: str, scale: str, zero: str,

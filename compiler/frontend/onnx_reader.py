@@ -63,7 +63,7 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
 
 
 def _load(path: Path) -> onnx.ModelProto:
-    content = read_bytes(path, "model file", "give an .onnx or .pb file", MOST_BYTES)
+    content = read_bytes(path, "model file", "give an .onnx, .pb or .tflite file", MOST_BYTES)
     try:
         model = onnx.ModelProto.FromString(content)
         check_content(model, path.parent)
@@ -100,7 +100,11 @@ def _need_text(graph: onnx.GraphProto) -> None:
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    opsets = {entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")}
+    if len(opsets) > 1:
+        raise refuse("opsets of the model", ", ".join(map(str, sorted(opsets))), "one opset of ONNX's own operators",
+                     "convert its parts to one opset with onnx.version_converter.convert_version, then join them")
+    opset = max(opsets, default=0)
     if opset < OLDEST_OPSET:
         raise refuse("opset of the model", opset, f"{OLDEST_OPSET} or newer",
                      "convert it with onnx.version_converter.convert_version")

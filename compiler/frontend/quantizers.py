@@ -17,9 +17,13 @@ from weft.runtime.scales import SHIFTS, TensorScale
 
 FAKE_QUANTIZE = "FakeQuantize"
 
-MOVES = frozenset({"Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "Split",
-                   "Squeeze", "Tile", "Transpose", "Unsqueeze"})
-"""Operators that give bytes of the scale that they read."""
+MOVES = frozenset({"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Max", "MaxPool", "Min", "Pad",
+                   "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+                   "Transpose", "Unsqueeze", "Upsample"})
+"""Operators that give bytes of the scale that they read: they choose among them."""
+
+PAD_VALUE = 2
+"""The input of a Pad that is a byte too."""
 
 
 def has_quantizers(graph: Graph) -> bool:
@@ -39,6 +43,7 @@ class _Reader:
         self.graph = graph
         self.consumers = graph.consumers()
         self.scales: dict[str, TensorScale] = {}
+        self.constants: dict[str, np.ndarray] = {}
 
     def read(self) -> Graph:
         inputs = []
@@ -50,7 +55,8 @@ class _Reader:
         nodes = [self._node(node) for node in self.graph.nodes]
         outputs = [dataclasses.replace(port, quantized=self.scales.get(port.tensor)) for port in self.graph.outputs]
         types = {name: kind for name, kind in self.graph.types.items() if name not in self.scales}
-        return self.graph.replace(inputs=tuple(inputs), outputs=tuple(outputs), types=types).with_nodes(nodes)
+        graph = self.graph.replace(inputs=tuple(inputs), outputs=tuple(outputs), types=types)
+        return graph.with_nodes(nodes, self.constants)
 
     def _of_input(self, name: str) -> TensorScale | None:
         """What an input's bytes mean, by the first DequantizeLinear that they come to; None where none does."""
@@ -79,8 +85,25 @@ class _Reader:
         if len(set(read.values())) > 1:
             raise refuse_node(node, "scales of its inputs", ", ".join(f"{entry.scale:.6g}" for entry in read.values()),
                               "one scale and zero point", "put DequantizeLinear in front of it")
-        self.scales |= dict.fromkeys(filter(None, node.outputs), next(iter(read.values())))
-        return node
+        scale = next(iter(read.values()))
+        self.scales |= dict.fromkeys(filter(None, node.outputs), scale)
+        return self._with_real_constants(node, scale)
+
+    def _with_real_constants(self, node: Node, scale: TensorScale) -> Node:
+        """Constants of bytes among what a node chooses from become the real numbers that they mean."""
+        if node.op in ("Resize", "Upsample") and node.attributes.get("mode", "nearest") != "nearest":
+            raise refuse_node(node, "attribute mode", node.attributes["mode"], "nearest, where it reads bytes",
+                              "put DequantizeLinear in front of it")
+        held = {number: self.graph.constants[name] for number, name in enumerate(node.inputs)
+                if self.graph.is_constant(name) and str(self.graph.constants[name].dtype) in BYTES}
+        if node.op == "Pad" and not node.input(PAD_VALUE):
+            held[PAD_VALUE] = np.zeros((), self.graph.type(node.input(0)))
+        names = [node.input(number) for number in range(max([len(node.inputs), *(number + 1 for number in held)]))]
+        for number, value in held.items():
+            names[number] = f"{node.output}/real{number}"
+            signed = value.astype(np.int64) - SHIFTS[str(value.dtype)]
+            self.constants[names[number]] = scale.dequantize(signed).astype(np.float32)
+        return node.replace(inputs=tuple(names))
 
     def _dequantised(self, node: Node) -> Node:
         source, scale = node.input(0), self._scale(node)

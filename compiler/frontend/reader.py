@@ -1,4 +1,5 @@
-"""Model file -> graph, whatever made it: ``.pb`` is a frozen TensorFlow graph, everything else ONNX."""
+"""Model file -> graph, whatever made it: ``.pb`` is a frozen TensorFlow graph, ``.tflite`` one of TensorFlow Lite,
+everything else ONNX."""
 
 from __future__ import annotations
 
@@ -13,10 +14,14 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.inputs import NO_SHAPES
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.tensorflow_reader import load_frozen
+from weft.compiler.frontend.tflite_reader import load_tflite
 from weft.runtime.onnx_engine import session
 
 FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""
+
+LOADERS = {FROZEN: load_frozen, ".tflite": load_tflite}
+"""By suffix; what else there is, is ONNX."""
 
 
 def read_model(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> Graph:
@@ -50,5 +55,5 @@ def load_model(path: Path, outputs: Sequence[str] = (),
                shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
     """The same as ONNX. Raises CompileError."""
     if not path.is_file():
-        raise refuse(f"model file {path}", "no such file", "an existing .onnx or .pb file", "check the path")
-    return load_frozen(path, outputs, shapes) if path.suffix == FROZEN else load_onnx(path, outputs, shapes)
+        raise refuse(f"model file {path}", "no such file", "an existing .onnx, .pb or .tflite file", "check the path")
+    return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes)

@@ -28,6 +28,7 @@ OPSET = 18
 LARGEST_SIZE = 4096
 """Of an image whose scale is taken to be a ratio of two whole sizes."""
 
+GRAPH = "TensorFlow graph"
 FREEZE = "freeze the graph: variables become constants, training is left out"
 NO_END = frozenset({"Assert", "Const", "NoOp", "Placeholder"})
 """Operators that are no output of a network though nobody reads them."""
@@ -47,7 +48,7 @@ def load_frozen(path: Path, outputs: Sequence[str],
 
 def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What TensorFlow itself computes from ``feed``, by node. Raises CompileError as :func:`load_frozen`."""
-    tensorflow = _tensorflow()
+    tensorflow = need_tensorflow(GRAPH)
     content = _parse(path.read_bytes(), path)
     with tensorflow.Graph().as_default() as graph, tensorflow.compat.v1.Session(graph=graph) as session:
         tensorflow.import_graph_def(content, name="")
@@ -55,15 +56,15 @@ def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray
         return dict(session.run(wanted, {_tensor(name): value for name, value in feed.items()}))
 
 
-def _tensorflow() -> Any:
-    """The module, quiet. Raises CompileError when it is not installed."""
+def need_tensorflow(what: str) -> Any:
+    """The module, quiet; ``what`` needs it. Raises CompileError when it is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # the same sums on every machine
     try:
         import tensorflow
         import tf2onnx  # noqa: F401  # the extra is whole or it is not there
     except ImportError as error:
-        raise refuse("TensorFlow graph", f"no Python package {error.name or error}",
+        raise refuse(what, f"no Python package {error.name or error}",
                      "an installation with the extra tensorflow",
                      "pip install 'weft[tensorflow]', or convert the model to ONNX elsewhere with tf2onnx") from None
     for name in ("tensorflow", "tf2onnx"):
@@ -74,19 +75,17 @@ def _tensorflow() -> Any:
 @functools.lru_cache(maxsize=1)
 def _convert(content: bytes, path: Path, outputs: tuple[str, ...]) -> bytes:
     """ONNX bytes; a command may ask for the same model several times."""
-    _tensorflow()
+    need_tensorflow(GRAPH)
     from tf2onnx.convert import from_graph_def
 
     graph = _parse(content, path)
     nodes = {node.name: node for node in graph.node}
     _check_outputs(path, nodes, outputs)
     inputs = _inputs(nodes, outputs)
-    with _errors(path):
+    with convertible(path, "a frozen inference graph", FREEZE):
         model, _ = from_graph_def(graph, name=path.stem, input_names=list(map(_tensor, inputs)),
                                   output_names=list(map(_tensor, outputs)), opset=OPSET)
-    _check_converted(path, model)
-    _round_scales_up(model.graph)
-    _rename(model.graph, {_tensor(name): name for name in (*inputs, *outputs)})
+    mend_converted(path, model, {_tensor(name): name for name in (*inputs, *outputs)})
     return bytes(model.SerializeToString())
 
 
@@ -141,7 +140,7 @@ def _inputs(nodes: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _errors(path: Path) -> Iterator[None]:
+def convertible(path: Path, allowed: str, way_out: str) -> Iterator[None]:
     """Whatever tf2onnx and TensorFlow raise, types of all sorts, becomes one message."""
     try:
         yield
@@ -149,7 +148,14 @@ def _errors(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise refuse(f"model file {path}", f"something that tf2onnx cannot convert ({reason(error)})",
-                     "a frozen inference graph", FREEZE) from None
+                     allowed, way_out) from None
+
+
+def mend_converted(path: Path, model: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    """What tf2onnx made, with tensors under new ``names``. Raises CompileError for operators that it does not know."""
+    _check_converted(path, model)
+    _round_scales_up(model.graph)
+    _rename(model.graph, names)
 
 
 def _check_converted(path: Path, model: onnx.ModelProto) -> None:

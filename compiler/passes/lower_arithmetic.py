@@ -237,8 +237,12 @@ def leaky_relu(state: Rewrite, node: Node) -> None:
 
 
 def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | float) -> str:
-    """x where it is positive, else slope * x: x + (1 - slope) * relu(-x)."""
+    """x where it is positive, else slope * x: x + (1 - slope) * relu(-x). Where the file rounds its sum, relu(x) -
+    slope * relu(-x): one of its terms is 0, so that they can be rounded already."""
     negative = state.relu(node, state.scale(node, source, -1.0, part="negative"), "below")
+    if state.rounds:
+        return state.add(node, state.relu(node, source, "above"),
+                         state.scale(node, negative, -np.asarray(slope), part="below"))
     return state.add(node, state.scale(node, negative, 1 - np.asarray(slope), part="below"), source)
 
 

@@ -34,7 +34,7 @@ OPSET = 20
 
 def normalise(graph: Graph, lanes: int) -> Graph:
     """The graph in canonical form, for an array of ``lanes``."""
-    state = Rewrite(graph, lanes)
+    state = Rewrite(graph, lanes, any(node.op == FAKE_QUANTIZE for node in graph.nodes))
     inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
     for node in graph.nodes:
         lower = ROWS[node.op].lower

@@ -44,10 +44,11 @@ class PartPlace(NamedTuple):
 class Rewrite:
     """``held``: tensor of the model -> where it lies now. ``images``: what ``take.image`` found for it before.
     ``lanes`` of the array: channels align to them. ``shapes``, ``constants`` and ``nodes`` are those of the canonical
-    graph."""
+    graph. ``rounds``: whether the graph holds what a quantised file rounds."""
 
     graph: Graph
     lanes: int
+    rounds: bool = False
     held: dict[str, Held] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)

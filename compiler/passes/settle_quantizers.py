@@ -28,18 +28,25 @@ def settle_quantizers(graph: Graph) -> tuple[Graph, Quantization]:
     return _Settler(graph).run()
 
 
-def only_copies(graph: Graph, node: Node) -> bool:
-    """Whether a node is a convolution each of whose results is one of its inputs."""
+def only_copies(graph: Graph, node: Node, factor: int = 1) -> bool:
+    """Whether a node is a convolution each of whose results is one of its inputs, times ``factor``."""
     if node.op != "Conv" or any(node.attributes["pads"]):
         return False
     weights = graph.constants[node.input(1)].reshape(len(graph.constants[node.input(1)]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all()
+    return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()
                 and not graph.constants[node.input(2)].any())
+
+
+def multiplies(graph: Graph, node: Node) -> bool:
+    """Whether a convolution only multiplies each channel by a number."""
+    weights, bias = (graph.constants[name] for name in node.inputs[1:])
+    return weights.shape[1:] == (1, 1, 1) and node.attributes["group"] == len(weights) and not bias.any()
 
 
 @dataclass
 class _Settler:
-    """``scales`` of tensors, ``names``: what a tensor is called now; ``makers`` of the nodes so far."""
+    """``scales`` of tensors, ``names``: what a tensor is called now; ``makers`` of the nodes so far; ``lying``: parts
+    of assembled tensors."""
 
     graph: Graph
     scales: dict[str, TensorScale] = field(default_factory=dict)
@@ -47,6 +54,7 @@ class _Settler:
     makers: dict[str, Node] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    lying: set[str] = field(default_factory=set)
 
     def run(self) -> tuple[Graph, Quantization]:
         self.shapes = dict(self.graph.shapes)
@@ -94,6 +102,25 @@ class _Settler:
             self.makers[node.output] = node.replace(op="Enlarge", attributes=COPY)
             self.scales[node.output] = wanted
 
+    def _halves(self, name: str) -> tuple[str, ...]:
+        """The terms of a sum, of which one is always 0: relu(x) and a multiple of relu(-x). Rounded to the scale of the
+        sum, or of its ReLU, before it, they are not rounded twice."""
+        positive = self._made(name, "Relu")
+        total = self._made(positive.input(0) if positive else name, "Add")
+        for first, second in (total.inputs, total.inputs[::-1]) if total else ():
+            above, multiple = self._made(first, "Relu"), self._made(second, "Conv")
+            below = multiple and self._made(multiple.input(0), "Relu")
+            negative = below and self._made(below.input(0), "Conv")
+            if (above and multiple and negative and above.input(0) == negative.input(0)
+                    and only_copies(self.graph, negative, -1) and multiplies(self.graph, multiple)):
+                return first, second
+        return ()
+
+    def _made(self, name: str, op: str) -> Node | None:
+        """The node that makes a tensor, where it is an ``op``."""
+        maker = self.makers.get(name)
+        return maker if maker is not None and maker.op == op else None
+
     def _claim(self, name: str, wanted: TensorScale) -> bool:
         """Gives a tensor, and those that it has its numbers from, a scale; False where one of these has another, or
         has other readers."""
@@ -107,30 +134,44 @@ class _Settler:
             for part in maker.inputs:
                 if part not in self.scales:
                     self._claim(part, wanted)
-        self.scales[name] = wanted
+        self.scales |= dict.fromkeys((name, *self._halves(name)), wanted)
         return True
 
     def _with_copies(self, node: Node) -> list[Node]:
-        """Parts of an assembled tensor that have another scale than it are copied into it."""
+        """Parts of an assembled tensor that have another scale than it, or that cannot lie in it, are copied into it.
+        """
         if node.op != "Assemble":
             return [node]
         whole = self.scales.get(node.output)
         found = {self.scales.get(part) for part in node.inputs}
         if whole is None and len(found) == 1 and None not in found:
-            self.scales[node.output] = found.pop()  # type: ignore[assignment]
-            return [node]
+            whole = self.scales[node.output] = found.pop()  # type: ignore[assignment]
         nodes, parts = [], []
-        for part in node.inputs:
-            if self.scales.get(part, whole) == whole:
+        for part, place in zip(node.inputs, node.attributes["places"], strict=True):
+            if self.scales.get(part, whole) == whole and self._can_lie(part, place, node):
+                self.lying.add(part)
                 parts.append(part)
                 continue
-            copy = f"{node.output}/{part}"
+            copy = f"{node.output}/{part}.{len(parts)}"
             nodes.append(Node(node.name, "Enlarge", (part,), (copy,), COPY, node.origin))
             self.shapes[copy] = self.shapes[part]
             if whole is not None:
                 self.scales[copy] = whole
             parts.append(copy)
         return [*nodes, node.replace(inputs=tuple(parts))]
+
+    def _can_lie(self, part: str, place: tuple[int, ...], node: Node) -> bool:
+        """Whether a tensor can be written where it is to lie: ``Rewrite.assemble`` saw to it, but for what was
+        rounded in front of it only."""
+        if part in self.lying or part in {port.tensor for port in self.graph.inputs}:
+            return False
+        if part not in self.names.values():
+            return True
+        maker, size = self.makers[part], self.shapes[part][2:]
+        if maker.op == "Assemble":
+            return size == self.shapes[node.output][2:] and place[1:] == (0, size[1], 1)
+        viewed = any(reader.op == "View" and reader.input(0) == part for reader in self.makers.values())
+        return maker.op != "View" and not viewed
 
     def _limited(self, node: Node) -> list[Node]:
         """A Clip from 0 is a Relu whose result's scale ends where it does; where that scale goes further, and is the

@@ -16,13 +16,15 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup
+from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup, Relu
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
 from weft.compiler.quantize.scales import (
+    MOST_STEPS,
     MOST_WEIGHT,
     MULTIPLIER_WIDTH,
+    Beyond,
     Enter,
     LayerScales,
     RoundedAgain,
@@ -32,7 +34,7 @@ from weft.compiler.quantize.scales import (
 from weft.compiler.quantize.tables import function_of
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
-STEPS = HIGHEST - LOWEST
+STEPS = MOST_STEPS
 """The largest difference of two bytes."""
 
 MOST_SUM = 1 << 24
@@ -61,7 +63,8 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
                                         scales[layer.core.input.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
     means = {} if quantization.tensors else calibration.means
-    made = tuple(_layer_scales(layer, graph.constants, scales, means) for layer in layers)
+    most = MOST_STEPS if quantization.tensors else MOST_WEIGHT
+    made = tuple(_layer_scales(layer, graph.constants, scales, means, most) for layer in layers)
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
     return Scales(scales, made, tables)
@@ -79,7 +82,7 @@ def tensor_scale(low: float, high: float) -> TensorScale:
 
 def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Range],
                 given: Mapping[str, TensorScale]) -> dict[str, TensorScale]:
-    """Vars that copy each other's bytes have one scale."""
+    """Vars that copy each other's bytes have one scale; one that negates another's has the same steps."""
     roots = list(dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs)))
     group = {root: root for root in roots}
     found: dict[str, TensorScale] = {}
@@ -93,41 +96,58 @@ def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Rang
             root = group[root]
         return root
 
-    for source, target in _copied(layers, graph.constants):
+    def held(first: str, second: str) -> bool:
+        """Whether no scale that one has is too narrow for the other."""
+        return all(found[one].holds(ranges[root].low, ranges[root].high)
+                   for one, other in ((first, second), (second, first)) if one in found and other not in found
+                   for root in roots if leader(root) == other)
+
+    for source, target, must in _copied(layers, graph.constants):
         first, second = leader(source), leader(target)
-        scales = {found[entry] for entry in (first, second) if entry in found}
-        if first != second and len(scales) < 2:
+        fixed = {found[entry] for entry in (first, second) if entry in found}
+        if first != second and len(fixed) < 2 and (must or held(first, second)):
             group[second] = first
-            found.update(dict.fromkeys((first, second), scales.pop()) if scales else {})
+            found.update(dict.fromkeys((first, second), fixed.pop()) if fixed else {})
     members: dict[str, list[str]] = {}
     for root in roots:
         members.setdefault(leader(root), []).append(root)
+    given_roots = set(found)
     for first, names in members.items():
         if first not in found:
             found[first] = tensor_scale(min(ranges[name].low for name in names),
                                         max(ranges[name].high for name in names))
-    return {root: found[leader(root)] for root in roots}
+    scales = {root: found[leader(root)] for root in roots}
+    alone = [root for root in roots if members[leader(root)] == [root] and root not in given_roots]
+    for layer in layers:  # in order, for one may read what another made
+        if layer.output.name in alone and _only(layer, graph.constants, -1, Relu):
+            read, positive = scales[layer.core.input.root], isinstance(layer.operations[1], Relu)
+            scales[layer.output.name] = read._replace(zero=LOWEST) if positive else read.mirrored
+    return scales
 
 
-def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
-    """Pairs of Vars of which the second has no other numbers than the first; maxima, which must have its scale, come
-    before what may."""
+def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:
+    """Pairs of Vars of which the second has no other numbers than the first, and whether it must have its scale:
+    maxima, which come before what may."""
     plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
-    copies = [layer for layer in layers if isinstance(layer.core, Convolution) and len(layer.operations) == 2
-              and _only_copies(layer.core, constants)]
+    copies = [layer for layer in layers if _only(layer, constants, 1)]
     for layer in (*(entry for entry in layers if entry.pool is not None), *plain, *copies):
-        yield layer.core.input.root, layer.output.root
+        yield layer.core.input.root, layer.output.root, layer.pool is not None
 
 
-def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
-    weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
+def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
+    """Whether each result is one of its inputs times ``factor``; ``then`` may follow."""
+    if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in layer.operations[1:-1]):
+        return False
+    weights = constants[layer.core.weights].reshape(len(constants[layer.core.weights]), -1)
+    return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()
+                and not constants[layer.core.bias].any())
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
-                  means: Mapping[str, np.ndarray]) -> LayerScales:
-    """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias."""
+                  means: Mapping[str, np.ndarray], most: int) -> LayerScales:
+    """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias.
+    Weights may have up to ``most`` steps."""
     channels = layer.output.channels
     if layer.pool is not None or layer.lookup is not None:
         return LayerScales(0, np.ones(channels), (Enter(0, 1),), 0, np.ones(channels, np.int64),
@@ -137,11 +157,14 @@ def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Map
     if isinstance(layer.core, Convolution):
         weights, bias = constants[layer.core.weights].astype(np.float64), constants[layer.core.bias].astype(np.float64)
         source = scales[layer.core.input.root]
-        own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale)
+        own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale, most)
         if layer.core.input.name in means:
             bias = bias - _added_by_rounding(weights, own, layer.core.group, means[layer.core.input.name])
         shift, multipliers = _leaving(source.scale * own / out.scale)
-        biases = np.clip(np.rint(bias / (source.scale * own)), -MOST_BIAS, MOST_BIAS).astype(np.int64)
+        multipliers = np.maximum(multipliers, 1)
+        # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
+        biases = np.rint(bias / out.scale * 2.0 ** shift / multipliers).astype(np.int64)
+        biases = np.clip(biases, -MOST_SUM, MOST_SUM)
         return LayerScales(source.zero, own, (), shift, multipliers, biases, leave_zeros)
     entering = [scales[var.root] for var in layer.inputs]
     factors, step = _factors([entry.scale for entry in entering])
@@ -176,22 +199,27 @@ def _factors(scales: Sequence[float]) -> tuple[list[int], float]:
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------
-def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float) -> np.ndarray:
-    """The scale of every channel of ``weights`` [channels, n]: exact where they are multiples of one, else the largest
-    weight is 127 steps. ``bias`` fits, and no sum saturates that would not do so in the output as well. ``source`` and
-    ``output`` are the scales of what is read and made."""
+def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float,
+                  most: int = MOST_WEIGHT) -> np.ndarray:
+    """The scale of every channel of ``weights`` [channels, n]: exact where they are multiples of one, up to ``most``
+    steps, else the largest weight is 127 steps. ``bias`` fits, and no sum saturates that would not do so in the output
+    as well. ``source`` and ``output`` are the scales of what is read and made."""
     magnitude, total = np.abs(weights).max(1), np.abs(weights).sum(1)
     reach = STEPS * total + np.abs(bias) / source  # of sums, in units of a weight's scale
     seen = np.minimum(reach, STEPS * output / source)
     least = np.maximum(seen / MOST_SUM, np.abs(bias) / (source * MOST_BIAS))
     found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
         COPY_STEP * output / source, least))
-    left = np.flatnonzero(magnitude > 0)
-    for steps in range(1, MOST_WEIGHT + 1):
+    left, exact = np.flatnonzero(magnitude > 0), np.zeros(len(weights), bool)
+    for steps in range(1, most + 1):
+        if steps == MOST_WEIGHT + 1:  # what takes more than one weight, only where nothing less is exact
+            left = left[~exact[left]]
         fits = left[magnitude[left] / steps >= least[left]]
         for count in (FIRST_WEIGHTS, weights.shape[1]):
             fits = fits[_whole(weights[fits, :count] * (steps / magnitude[fits, None]), NEAR).all(1)]
-        found[fits] = magnitude[fits] / steps
+        found[fits], exact[fits] = magnitude[fits] / steps, True
+        if steps > MOST_WEIGHT:
+            left = np.setdiff1d(left, fits, assume_unique=True)
         left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
     return found
 
@@ -201,26 +229,34 @@ def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | Non
     where they are on no scale that a byte with a zero point can have: then the file has them as real numbers."""
     error = rounded_weights(weights, scales) * scales[:, None] - weights
     inexact = np.abs(error) > 2 * NEAR * scales[:, None]
-    steps = np.zeros(len(weights), int)
-    for candidate in range(1, STEPS + 1):
-        left = np.flatnonzero(inexact.any(1) & (steps == 0))
+    lost = np.zeros(len(weights), bool)
+    for candidate in range(1, MOST_STEPS + 1):
+        left = np.flatnonzero(inexact.any(1) & ~lost)
         ratio = candidate / np.abs(weights[left]).max(1, initial=0)
         for count in (FIRST_WEIGHTS, weights.shape[1]):
             fits = _whole(weights[left, :count] * ratio[:, None], NEAR).all(1)
             left, ratio = left[fits], ratio[fits]
-        steps[left] = candidate
-    lost = steps > 0
+        lost[left] = True
     if not lost.any():
         return None
     decibels = 10 * math.log10((weights[lost] ** 2).sum() / (error[lost] ** 2).sum())
-    return RoundedAgain(int(inexact[lost].sum()), weights[lost].size, int(lost.sum()), int(steps.max()), decibels)
+    return RoundedAgain(int(inexact[lost].sum()), weights[lost].size, int(lost.sum()), decibels)
+
+
+def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
+    """What of ``weights`` [channels, n] takes more than one of the machine's weights; None for nothing."""
+    steps = np.abs(rounded_weights(weights, scales))
+    more = steps > MOST_WEIGHT
+    return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None
 
 
 def _with_loss(layer: Layer, own: LayerScales, constants: Mapping[str, np.ndarray]) -> LayerScales:
     if not isinstance(layer.core, Convolution):
         return own
     weights = constants[layer.core.weights].astype(np.float64)
-    return dataclasses.replace(own, again=rounded_again(weights.reshape(len(weights), -1), own.weight_scales))
+    weights = weights.reshape(len(weights), -1)
+    return dataclasses.replace(own, again=rounded_again(weights, own.weight_scales),
+                               beyond=beyond_one(weights, own.weight_scales))
 
 
 def _whole(values: np.ndarray, near: float) -> np.ndarray:

@@ -4,6 +4,7 @@ The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each
 the kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
 ``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
 Where results are scaled as they leave, there are no bias vectors: multipliers and biases lie in blocks of their own.
+There weights beyond the machine's are sums of several, each in a tile of its own; those that come first are complete.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Product
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
+from weft.compiler.quantize.scales import weight_parts
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
@@ -179,15 +181,16 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
         vectors.append(bias[None, output * lanes:(output + 1) * lanes][:biased])
         offset += biased
         entries: list[tuple[WeightTile, ...]] = [()] * inputs
-        for tile, dense in output_tile(weights, core.group, lanes, output):
-            used = np.asarray(dense.any(axis=(2, 3)))
-            present = [tap for tap in taps if used[tap]]
-            stored = dense[tuple(np.array(present, np.int64).reshape(-1, 2).T)][:, :rows[tile]]
-            places, kept = _share_repeats(stored, offset)
-            entries[tile] = tuple(WeightTile(tile, tap, place, rows[tile])
-                                  for tap, place in zip(present, places, strict=True))
-            vectors.append(kept)
-            offset += len(kept)
+        for tile, whole in output_tile(weights, core.group, lanes, output):
+            for dense in [whole] if biased else weight_parts(whole):
+                used = np.asarray(dense.any(axis=(2, 3)))
+                present = [tap for tap in taps if used[tap]]
+                stored = dense[tuple(np.array(present, np.int64).reshape(-1, 2).T)][:, :rows[tile]]
+                places, kept = _share_repeats(stored, offset)
+                entries[tile] += tuple(WeightTile(tile, tap, place, rows[tile])
+                                       for tap, place in zip(present, places, strict=True))
+                vectors.append(kept)
+                offset += len(kept)
         first = next((group[0] for group in entries if group), None)
         blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap),
                                   biased))

@@ -6,7 +6,7 @@ they leave as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +20,11 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
-"""Weights are symmetric: -127..127, and 0 is 0."""
+"""Weights of the machine are symmetric: -127..127, and 0 is 0."""
+
+MOST_STEPS = HIGHEST - LOWEST
+"""Weights of a quantised file have up to so many steps: a byte less its zero point. What exceeds MOST_WEIGHT is added
+by a second weight of the same tap, and a third."""
 
 MULTIPLIER_WIDTH = 17
 """Bits of a multiplier or a factor, unsigned."""
@@ -35,13 +39,31 @@ class Enter(NamedTuple):
 
 class RoundedAgain(NamedTuple):
     """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` in ``channels``
-    output channels, which the file has in up to ``steps`` steps; ``decibels`` of these channels to the error."""
+    output channels; ``decibels`` of these channels to the error."""
 
     inexact: int
     total: int
     channels: int
-    steps: int
     decibels: float
+
+    def text(self) -> str:
+        return (f"{self.inexact} of {self.total} weights in {self.channels} output channels are rounded again, "
+                f"{self.decibels:.1f} dB, for sums or biases in their steps do not fit the accumulators; quantise with "
+                "ranges that such channels do not widen, or take an architecture of 16 bits (data_type FP16BP8)")
+
+
+class Beyond(NamedTuple):
+    """Weights of a quantised file beyond the machine's: ``number`` in ``channels`` output channels, of up to ``steps``
+    steps."""
+
+    number: int
+    channels: int
+    steps: int
+
+    def text(self) -> str:
+        return (f"{self.number} weights in {self.channels} output channels have up to {self.steps} steps, the machine "
+                f"has {MOST_WEIGHT}: exact, by further passes over their weight tiles; to save these, quantise weights "
+                f"symmetrically in -{MOST_WEIGHT}..{MOST_WEIGHT} (onnxruntime: WeightSymmetric or reduce_range)")
 
 
 @dataclass(frozen=True)
@@ -52,7 +74,8 @@ class LayerScales:
     all 1. ``enters``: of a load core, then of every Add, in order. ``shift``: 0..42, of all that leaves.
     ``multipliers``: int64 in 0..2**17 - 1. ``biases``: int64 that fit 32 signed bits. ``leave_zeros``: for each output
     of the layer. A max pool and a lookup take bytes as they are: factor 1, multipliers 1, no shift, every zero 0.
-    ``again``: what of a quantised file's weights is not exact, None for nothing.
+    ``again``: what of a quantised file's weights is not exact, ``beyond``: what is added by further weights; None for
+    nothing.
     """
 
     activation_zero: int
@@ -63,6 +86,7 @@ class LayerScales:
     biases: np.ndarray
     leave_zeros: tuple[int, ...]
     again: RoundedAgain | None = None
+    beyond: Beyond | None = None
 
     @property
     def scaled(self) -> bool:
@@ -78,14 +102,24 @@ class LayerScales:
                     simd=(NO_SETTINGS,) * len(self.leave_zeros), operand=NO_SETTINGS)
 
     def weights(self, values: np.ndarray) -> np.ndarray:
-        """A layer's weights [out, ...] as the machine has them."""
+        """A layer's weights [out, ...] in steps."""
         return rounded_weights(values, self.weight_scales)
 
 
 def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Weights [out, ...] as whole numbers in -127..127 of a scale for each output channel, int64."""
+    """Weights [out, ...] as whole numbers in -255..255 of a scale for each output channel, int64."""
     steps = values.astype(np.float64) / scales.reshape(-1, *(1,) * (values.ndim - 1))
-    return np.clip(np.rint(steps), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int64)
+    return np.clip(np.rint(steps), -MOST_STEPS, MOST_STEPS).astype(np.int64)
+
+
+def weight_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
+    """Whole numbers as sums of the machine's weights: one for most, then what is left."""
+    while True:
+        part = np.clip(weights, -MOST_WEIGHT, MOST_WEIGHT)
+        yield part
+        weights = weights - part
+        if not weights.any():
+            return
 
 
 @dataclass(frozen=True)
@@ -126,12 +160,9 @@ class Scales(Numbers):
         return {"scales": {"input": list(source), "output": list(output)}, "shift": own.shift}
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
-        return [f"layer {layer.name}: {own.again.inexact} of {own.again.total} weights in {own.again.channels} output "
-                f"channels are rounded again, {own.again.decibels:.1f} dB, for the file has them in up to "
-                f"{own.again.steps} steps and {_reason(own.again.steps)}; quantise weights symmetrically in "
-                f"-{MOST_WEIGHT}..{MOST_WEIGHT} (onnxruntime: WeightSymmetric or reduce_range), or take an "
-                "architecture of 16 bits (data_type FP16BP8)"
-                for layer, own in zip(layers, self.layers, strict=True) if own.again is not None]
+        told = [(layer.name, own.again and own.again.text(), own.beyond and own.beyond.text())
+                for layer, own in zip(layers, self.layers, strict=True)]
+        return [f"layer {name}: {text}" for name, *texts in told for text in texts if text]
 
     def text(self) -> str:
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
@@ -142,8 +173,3 @@ class Scales(Numbers):
             lines.append(f"  multipliers {layer.multipliers.tolist()}")
             lines.append(f"  biases {layer.biases.tolist()}")
         return "\n".join(lines) + "\n"
-
-
-def _reason(steps: int) -> str:
-    """Why weights of a file in so many steps are not exact."""
-    return f"the machine in {MOST_WEIGHT}" if steps > MOST_WEIGHT else "its sums or biases do not fit the accumulators"

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.version_converter
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from weft.tb.compile.run_model import ModelMaker
 
 SHAPE = (1, 6, 8, 8)
+PER_CHANNEL = 13
+"""The first opset with scales per channel."""
+
 KINDS: dict[str, dict[str, Any]] = {
     "qdq": {"quant_format": QuantFormat.QDQ, "per_channel": True},
     "qdq per tensor": {"quant_format": QuantFormat.QDQ, "per_channel": False},
@@ -37,6 +43,17 @@ class _Reader(CalibrationDataReader):
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         return next(self._left, None)
+
+
+def prepared(path: Path, folder: Path) -> Path:
+    """The network as onnxruntime prepares it for its quantiser: batch normalisations folded, shapes known; of an opset
+    that has scales per channel."""
+    source, made, model = folder / "source.onnx", folder / path.name, onnx.load(path)
+    if model.opset_import[0].version < PER_CHANNEL:
+        model = onnx.version_converter.convert_version(model, PER_CHANNEL)
+    onnx.save(model, source)
+    quant_pre_process(source, made, skip_symbolic_shape=True)  # which needs sympy, for open shapes
+    return made
 
 
 def quantised_twin(path: Path, samples: Mapping[str, np.ndarray], kind: str = "qdq") -> Path:

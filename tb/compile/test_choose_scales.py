@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers
-from weft.compiler.passes.index import feed
-from weft.compiler.passes.quantization import Quantization
 from weft.compiler.pipeline import compile_model, run_steps
-from weft.compiler.products import Products, Step
-from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.choose_scales import _factors, _leaving, tensor_scale, weight_scales
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
-from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.scales import Scales, rounded_weights
+from weft.compiler.quantize.scales import rounded_weights
 from weft.compiler.request import Request
-from weft.runtime.onnx_engine import run_model
-from weft.tb.compile.int8_layers import Memory, run_layer, run_layers
+from weft.tb.compile.layer_bytes import (
+    Watch,
+    insist,
+    run_layer,
+    run_layers,
+    scales_of,
+    tensors_of,
+    together,
+    with_numbers,
+)
 from weft.tb.compile.quantised_twin import KINDS, quantised_twin, small_network, small_twin
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 from weft.tb.shared import shared
@@ -32,78 +33,18 @@ from weft.tb.shared import shared
 ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 
 
-class Built(NamedTuple):
-    """A network's products, and its graph while it still rounds where its file does."""
-
-    rounding: Graph
-    graph: Graph
-    layers: Layers
-    quantization: Quantization
-    scales: Scales
-    calibration: Calibration
-
-
 def built(path: Path, samples: Mapping[str, np.ndarray], ranges: str = "minmax",
-          outputs: tuple[str, ...] = ()) -> Built:
-    graphs = {}
-
-    def watch(step: Step, products: Products) -> None:
-        graphs[step.name] = products[Graph]
-
-    made = run_steps(Request(path, samples, outputs=outputs, ranges=ranges), ARCH, watch=watch)
-    scales = made[Numbers]
-    assert isinstance(scales, Scales)
-    return Built(graphs["order"], made[Graph], made[Layers], made[Quantization], scales, made[Calibration])
-
-
-def memory_of(made: Built, sample: Mapping[str, np.ndarray]) -> Memory:
-    """With the inputs of one sample."""
-    memory = Memory(made.scales.vars, made.graph.shapes)
-    for name, value in feed(made.graph, sample).items():
-        memory.roots[name][:value.shape[1]] = made.scales.vars[name].quantize(value).reshape(value.shape[1], -1)
-    return memory
-
-
-def run(made: Built, sample: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The only output, as real numbers, one layer after another."""
-    memory = memory_of(made, sample)
-    run_layers(made.layers, made.scales, made.graph.constants, memory)
-    port, = made.graph.outputs
-    var = next(var for layer in made.layers for var in layer.outputs if var.name == port.tensor)
-    return made.scales.vars[var.root].dequantize(memory.read(var)).ravel()
-
-
-def differences(made: Built, sample: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Of all bytes that the file rounds, by how many steps onnxruntime's differ; each layer reads onnxruntime's."""
-    shapes, rounding = made.graph.shapes, made.rounding.shapes
-    names = [name for name in made.quantization.tensors if rounding.get(name) == shapes.get(name)]
-    given = feed(made.rounding, sample)
-    wanted = [name for name in names if name not in given] or [made.rounding.outputs[0].tensor]
-    values = {**given, **run_model(to_onnx(made.rounding, wanted), given)}
-    expected = {name: made.quantization.tensors[name].quantize(values[name])[0] for name in names}
-    found = []
-    for layer, numbers in zip(made.layers, made.scales.layers, strict=True):
-        memory = memory_of(made, sample)
-        if not all(var.name in expected for var in layer.inputs):
-            continue  # of what the file does not round, or of some of its pixels
-        for var in layer.inputs:
-            memory.write(var, expected[var.name])
-        run_layer(layer, numbers, made.scales, made.graph.constants, memory)
-        for var in layer.outputs:
-            if var.name in expected:
-                found.append(np.abs(memory.read(var) - expected[var.name]).ravel())
-            else:
-                expected[var.name] = memory.read(var)
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+          outputs: tuple[str, ...] = ()) -> Watch:
+    return with_numbers(path, ARCH, samples, ranges, outputs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_give_the_bytes_of_onnxruntime(kind: str, tmp_path: Path) -> None:
     path, samples = small_twin(tmp_path, kind)
     made = built(path, {"x": samples})
-    found = np.concatenate([differences(made, {"x": sample[None]}) for sample in samples])
-    assert len(found) > 5_000
-    assert (found == 0).mean() >= 0.999 and found.max() <= 1
+    found = [made.differences({"x": sample}) for sample in samples]
+    assert len(together(found)) > 5_000
+    insist(found)
 
 
 @pytest.mark.parametrize("name", ["mlperf_tiny_resnet8_tflite_int8_qdq", "resnet20_cifar10_folded_int8"])
@@ -111,8 +52,7 @@ def test_published_networks_give_the_bytes_of_onnxruntime(name: str) -> None:
     path = shared(f"models/{name}.onnx")
     samples = np.load(path.with_suffix(".npz"))["input"]
     made = built(path, {"input": samples}, outputs=("Add__29:0",) if "tflite" in name else ())  # before the Softmax
-    found = np.concatenate([differences(made, {"input": sample[None]}) for sample in samples[:2]])
-    assert (found == 0).mean() >= 0.999 and found.max() <= 1
+    insist(made.differences({"input": sample}) for sample in samples[:2])
 
 
 def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
@@ -121,15 +61,16 @@ def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
     maker.node("AveragePool", maker.node("Relu", maker.conv("x", 8, 8, (1, 1))), kernel_shape=(2, 2), strides=(2, 2))
     samples = np.random.default_rng(2).standard_normal((4, 8, 8, 8)).astype(np.float32)
     made = built(quantised_twin(maker.save(tmp_path / "mean.onnx"), {"x": samples}), {"x": samples})
-    layer, numbers = made.layers[-1], made.scales.layers[-1]
-    memory = memory_of(made, {"x": samples[:1]})
+    products = made.parts[1]
+    layer, numbers = products[Layers][-1], scales_of(products).layers[-1]
     bytes_read = np.random.default_rng(3).integers(-128, 128, (8, 8, 8))
-    memory.write(layer.core.input, bytes_read)
-    run_layer(layer, numbers, made.scales, made.graph.constants, memory)
+    tensors = tensors_of(products, {"x": samples[0]})
+    tensors.write(layer.core.input, bytes_read)
+    run_layer(products, len(products[Layers]) - 1, tensors)
     mean = bytes_read.reshape(8, 4, 2, 4, 2).mean((2, 4))
     assert numbers.activation_zero == numbers.leave_zeros[0] and (mean % 1 == 0.5).sum() > 10
     even = np.rint(mean - numbers.activation_zero) + numbers.activation_zero
-    assert np.array_equal(memory.read(layer.output), even)
+    assert np.array_equal(tensors.read(layer.output), even)
 
 
 # -- networks of real numbers ------------------------------------------------------------------------------------------
@@ -142,7 +83,7 @@ def test_a_network_of_real_numbers_gets_scales(ranges: str, tmp_path: Path) -> N
     made = built(path, {"x": samples}, ranges)
     for sample in samples:
         expected, = run_float(path, {"x": sample[None]}).values()
-        assert signal_to_noise(expected.ravel(), run(made, {"x": sample[None]})) > 20
+        assert signal_to_noise(expected.ravel(), run_layers(made.parts[1], {"x": sample})) > 20
 
 
 def test_biases_take_back_what_rounding_weights_adds(tmp_path: Path) -> None:
@@ -152,9 +93,10 @@ def test_biases_take_back_what_rounding_weights_adds(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "model.onnx")
     samples = (np.random.default_rng(1).standard_normal((4, 32, 6, 6)) * 0.05 + 3).astype(np.float32)
     made = built(path, {"x": samples})
-    port, = made.graph.outputs
-    step = made.scales.vars[port.tensor].scale
-    errors = [run(made, {"x": sample[None]}) - next(iter(run_float(path, {"x": sample[None]}).values())).ravel()
+    products = made.parts[1]
+    port, = products[Graph].outputs
+    step = scales_of(products).vars[port.tensor].scale
+    errors = [run_layers(products, {"x": sample}) - next(iter(run_float(path, {"x": sample[None]}).values())).ravel()
               for sample in samples]
     assert np.abs(np.mean(errors, 0).reshape(16, -1).mean(1)).max() < 0.25 * step
 

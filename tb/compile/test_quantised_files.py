@@ -24,7 +24,6 @@ from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.choose_scales import rounded_again, weight_scales
 from weft.runtime.manifest import TModel
 from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
@@ -93,7 +92,7 @@ class Maker:
     """x -> QuantizeLinear -> DequantizeLinear -> Conv with quantised weights -> QuantizeLinear -> DequantizeLinear."""
 
     def __init__(self) -> None:
-        self.opset = 13
+        self.opset, self.other_opset = 13, 0
         self.kinds: tuple[int, int] = (TensorProto.FLOAT, TensorProto.FLOAT)
         self.values: dict[str, np.ndarray] = {
             "scale": np.array(0.05, np.float32), "zero": np.array(3, np.int8),
@@ -119,7 +118,10 @@ class Maker:
             [helper.make_tensor_value_info(self.nodes[-1].output[0], self.kinds[1], [None] * 4)],
             [numpy_helper.from_array(value, name) for name, value in self.values.items()])
         domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
-        path.write_bytes(helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString())
+        if self.other_opset:
+            domains.append(helper.make_opsetid("", self.other_opset))
+        model = helper.make_model(graph, opset_imports=domains, ir_version=8 if self.opset < 21 else 10)
+        path.write_bytes(model.SerializeToString())
         return path
 
 
@@ -181,6 +183,38 @@ def activations_per_channel(maker: Maker) -> None:
         maker.node(name).input[1:] = ["six", "zeros"]
 
 
+def int16_by_attribute(maker: Maker) -> None:
+    """Since opset 21 a type needs no zero point."""
+    maker.opset = 21
+    del maker.node("quantise").input[2:], maker.node("dequantise").input[2:]
+    maker.node("quantise").attribute.append(helper.make_attribute("output_dtype", TensorProto.INT16))
+
+
+def in_blocks(maker: Maker) -> None:
+    maker.opset = 21
+    maker.node("of_weights").attribute.append(helper.make_attribute("block_size", 2))
+
+
+def without_quantiser(maker: Maker) -> None:
+    maker.nodes.remove(maker.node("quantise"))
+    maker.node("dequantise").input[0] = "x"
+
+
+def convolution_of_bytes(maker: Maker) -> None:
+    maker.nodes.remove(maker.node("dequantise"))
+    maker.node("conv").input[0] = "q"
+
+
+def convolution_without_output_scale(maker: Maker) -> None:
+    maker.nodes[1:] = [helper.make_node("QLinearConv", ["q", "scale", "zero", "weights", "weight_scales",
+                                                        "weight_zeros", "scale"], ["y"], name="sum")]
+    maker.kinds = (TensorProto.FLOAT, TensorProto.INT8)
+
+
+def two_opsets(maker: Maker) -> None:
+    maker.other_opset = 17
+
+
 def old_opset(maker: Maker) -> None:
     """Scales per channel came with opset 13."""
     maker.opset = 10
@@ -209,6 +243,18 @@ BAD: dict[str, tuple[Callable[[Maker], None], tuple[str, ...]]] = {
     "dynamic ranges": (dynamic, ("'dynamic'", "while it runs")),
     "a convolution of integers": (integer_convolution, ("'integers'", "while it runs")),
     "an operator without its scales": (operator_without_scales, ("'sum'", "at least 7")),
+    "16 bits by the type of the output": (int16_by_attribute, ("'quantise'", "found int16", "int8 or uint8")),
+    "scales of blocks": (in_blocks, ("'of_weights'", "block_size", "found 2")),
+    "real numbers to dequantise": (without_quantiser, ("'dequantise'", "real numbers", "put QuantizeLinear")),
+    "a convolution of bytes": (convolution_of_bytes, ("'conv'", "bytes", "put DequantizeLinear")),
+    "a quantised convolution without its scale": (convolution_without_output_scale, ("sum", "input size 7")),
+    "a zero point out of range": (set_value("zero", np.array(300, np.int32)), ("'quantise'", "found int32")),
+    "no numbers in a scale": (set_value("scale", np.zeros(0, np.float32)), ("'quantise'", "float32[0]")),
+    "a whole number as scale": (set_value("scale", np.array(1, np.int32)), ("'quantise'", "found int32")),
+    "two zero points of one scale": (set_value("zero", np.array([3, 3], np.int8)), ("'quantise'", "2 numbers", "1;")),
+    "scale of zero of a bias": (set_value("bias_scale", np.array(0, np.float32)), ("'of_bias'", "found 0.0")),
+    "negative scale of weights": (set_value("weight_scales", np.array([0.1, -0.1], np.float32)), ("'of_weights'",)),
+    "two opsets of one domain": (two_opsets, ("opset", "13, 17")),
     "scales per channel in an old opset": (old_opset, ("axis",)),
 }
 
@@ -251,56 +297,10 @@ def test_inputs_and_outputs_of_bytes(kind: int, tmp_path: Path) -> None:
     assert np.array_equal(found.reshape(expected.shape), expected)
 
 
-# -- weights that machines of bytes do not have ------------------------------------------------------------------------
-BYTES = BASE.replace(data_type="INT8")
-WEIGHTS = np.arange(-54, 54).reshape(2, 6, 3, 3)
-"""Of ``Maker``."""
-
-
-def warnings_of(maker: Maker, folder: Path) -> tuple[str, ...]:
-    samples = np.random.default_rng(0).standard_normal((2, *SHAPE[1:])).astype(np.float32)
-    return compile_model(maker.save(folder / "model.onnx"), BYTES, folder, calibration={"x": samples}).warnings
-
-
-def test_weights_that_are_not_exact_are_named(tmp_path: Path) -> None:
-    """-128, of which the machine makes 127 steps, in the first channel only."""
-    maker = Maker()
-    assert warnings_of(maker, tmp_path) == ()
-    weights = WEIGHTS.copy()
-    weights[0, 0, 0, 0] = -128
-    maker.values["weights"] = weights.astype(np.int8)
-    warning, = warnings_of(maker, tmp_path)
-    again = np.abs(weights[0] * 127 / 128 - np.rint(weights[0] * 127 / 128)) > 1e-3
-    assert f"layer conv: {again.sum()} of 54 weights in 1 output channels are rounded again" in warning
-    assert "up to 128 steps" in warning and "reduce_range" in warning and "FP16BP8" in warning
-
-
-def test_unsigned_weights_far_from_their_zero_point_are_named(tmp_path: Path) -> None:
-    maker = Maker()
-    maker.values.update(weights=np.linspace(0, 255, 108).round().reshape(2, 6, 3, 3).astype(np.uint8),
-                        weight_zeros=np.array([10, 10], np.uint8))
-    warning, = warnings_of(maker, tmp_path)
-    assert "up to 245 steps" in warning
-
-
-def test_weights_of_real_numbers_are_not_named() -> None:
-    """A layer that the file did not quantise."""
-    weights = np.random.default_rng(0).standard_normal((3, 20))
-    scales = weight_scales(weights, np.zeros(3), 0.02, 0.05)
-    assert rounded_again(weights, scales) is None
-
-
-def test_biases_that_force_another_scale_are_named() -> None:
-    weights = np.array([[0.01, 0.02, 0.03]])
-    scales = weight_scales(weights, np.array([0.02 * 1e6]), 0.02, 5.0)
-    found = rounded_again(weights, scales)
-    assert found is not None and found.steps == 3 and found.inexact > 0
-
-
 def test_inputs_beyond_the_range_of_their_bytes_are_counted(tmp_path: Path) -> None:
     """-6.55 to 6.2 are the bytes of scale 0.05 and zero point 3."""
     sample = np.zeros(SHAPE[1:], np.float32)
-    path = Maker().save(tmp_path / "model.onnx")
-    model = TModel.load(compile_model(path, BYTES, tmp_path, calibration={"x": sample[None]}).model_path)
+    path, arch = Maker().save(tmp_path / "model.onnx"), BASE.replace(data_type="INT8")
+    model = TModel.load(compile_model(path, arch, tmp_path, calibration={"x": sample[None]}).model_path)
     sample.flat[:4] = -6.5, 6.2, 7.0, -7.0
     assert Session(model).run({"x": sample}).saturated_inputs == {"x": 2}

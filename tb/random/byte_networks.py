@@ -1,21 +1,36 @@
-"""Random networks on machines of bytes: a network passes when ``weft compile --check`` finds no step that changes the
-result, from layers in bytes to the program on the golden machine bit for bit, and when bytes lose no more than
-``DECIBELS`` against real numbers."""
+"""Random networks on machines of bytes, of real numbers and quantised by onnxruntime.
+
+The former pass when ``weft compile --check`` finds no step that changes the result, from layers in bytes to the program
+on the golden machine bit for bit, and when bytes lose no more than ``DECIBELS`` against real numbers. The latter pass
+when no step up to the scales changes the result, and each layer gives the bytes that onnxruntime gives of the same
+inputs.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
-from weft.compiler.pipeline import compile_model
+from weft.compiler.pipeline import compile_model, run_parts
+from weft.compiler.products import Products, Step
+from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
+from weft.runtime.onnx_engine import session
+from weft.tb.compile.layer_bytes import Watch, together
+from weft.tb.compile.quantised_twin import KINDS, quantised_twin
 from weft.tb.compile.run_model import BASE
 from weft.tb.random.network_rule import Verdict, describe, save, with_the_least
-from weft.tb.random.random_networks import Case
+from weft.tb.random.random_networks import Case, generate
 
 DECIBELS = 15.0
+
+LEAST_EQUAL, FEW = 0.96, 3
+"""Of the bytes of a quantised network so small, in which halves of pools and resizes are common. No other may be off by
+more than one; so many may always be off."""
 
 BYTES8 = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS: dict[str, Arch] = {
@@ -26,7 +41,8 @@ ARCHS: dict[str, Arch] = {
                                   lut_count=0, simd_registers_depth=1),
     "bytes12": BYTES8.replace(array_size=12, local_depth=1500, accumulator_depth=100, accumulator_width=24),
 }
-REFUSED = "two computed tensors to multiply", "not supported in bytes", "keys lut_count, lut_depth"
+REFUSED = ("two computed tensors to multiply", "not supported in bytes", "keys lut_count, lut_depth",
+           "allowed: nearest, where it reads bytes")
 """What these machines do not compute, and one of them has no tables."""
 
 
@@ -49,4 +65,51 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
     rounded = next(verdict for verdict in checker.verdicts if verdict.step == "points")
     if rounded.decibels is not None and rounded.decibels < DECIBELS:
         faults.append(f"{rounded.decibels:.1f} dB against real numbers; allowed: {DECIBELS} dB or more")
+    return Verdict(case, network, "; ".join(faults))
+
+
+# -- quantised by onnxruntime ------------------------------------------------------------------------------------------
+class _Both(Watch):
+    """What steps left, each of them checked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checker = Checker()
+
+    def after(self, step: Step, products: Products) -> None:
+        super().after(step, products)
+        self.checker.after(step, products)
+
+
+def _runs(path: Path) -> bool:
+    """Whether onnxruntime runs what its quantiser wrote: it gives QLinearAveragePool dilations, which that has not."""
+    try:
+        session(path.read_bytes())
+    except Exception:  # of no common type
+        return False
+    return True
+
+
+def judge_quantised(seed: int) -> Verdict:
+    """The network, what the quantiser is asked for and the machine follow from the seed."""
+    case, machine = Case("int8", seed), list(ARCHS)[seed % len(ARCHS)]
+    with tempfile.TemporaryDirectory() as folder:
+        net = generate(case, tables=True)
+        samples = np.random.default_rng(seed).standard_normal((2, *net.maker.shape[1:])).astype(np.float32)
+        path = net.maker.save(Path(folder) / "random.onnx", *sorted(net.unread))
+        twin = quantised_twin(path, {"x": samples}, list(KINDS)[seed % len(KINDS)])
+        network, watch = f"{machine}: {describe(twin)}", _Both()
+        if not _runs(twin):
+            return Verdict(case, network)
+        try:
+            run_parts(Request(twin, {"x": samples}), BYTES8.replace(array_size=ARCHS[machine].array_size),
+                      watch=watch.after, last="points")
+        except CompileError as error:
+            refused = any(text in str(error) for text in REFUSED)
+            return Verdict(case, network, refusal="" if refused else str(error))
+        found = together(watch.differences({"x": sample}) for sample in samples)
+    faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in watch.checker.verdicts if verdict.problem]
+    most, off = int(found.max(initial=0)), int((found > 0).sum())
+    if most > 1 or off > max((1 - LEAST_EQUAL) * len(found), FEW):
+        faults.append(f"{off} of {len(found)} bytes are off by up to {most}")
     return Verdict(case, network, "; ".join(faults))

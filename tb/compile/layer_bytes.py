@@ -1,0 +1,151 @@
+"""Layers in bytes against onnxruntime, which does not fuse what files round: each layer reads what onnxruntime made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from weft.cli.check.evaluate import Tensors
+from weft.cli.check.integers import quantised
+from weft.cli.check.scaled import Scaled
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.passes.division import Part
+from weft.compiler.passes.index import feed
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.settle_quantizers import KEEPS_SCALE
+from weft.compiler.pipeline import run_parts
+from weft.compiler.products import Products, Step
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.scales import Scales
+from weft.compiler.request import Request
+from weft.hw.contract.arch import Arch
+from weft.runtime.onnx_engine import runner
+
+LEAST_EQUAL = 0.999
+"""Of all bytes that a network's layers make, given equal inputs; no other may be off by more than one."""
+
+STILL_ROUNDS = "fold_forward"
+"""The last step behind which graphs round as the network's file does."""
+
+COPIES = KEEPS_SCALE | {"Assemble"}
+
+Differences = dict[str, np.ndarray]
+"""By layer, of all bytes that it makes and the file rounds: by how many steps they are off."""
+
+
+class Watch:
+    """``rounding``: of each of the machine's parts the graph while it still rounds as the file says; ``parts``: what
+    all steps left of it. Give :meth:`after` to the compiler."""
+
+    def __init__(self) -> None:
+        self.rounding: dict[int, Graph] = {}
+        self.parts: dict[int, Products] = {}
+
+    def after(self, step: Step, products: Products) -> None:
+        part = products.get(Part)
+        if part is not None:
+            self.parts[part.number] = products
+            if step.name == STILL_ROUNDS:
+                self.rounding[part.number] = products[Graph]
+
+    def differences(self, sample: Mapping[str, np.ndarray], number: int = 1) -> Differences:
+        """Those of a part, of one value for each of its inputs."""
+        return differences(self.parts[number], self.rounding[number], sample)
+
+
+def with_numbers(path: Path, arch: Arch, samples: Mapping[str, np.ndarray], ranges: str = "minmax",
+                 outputs: tuple[str, ...] = ()) -> Watch:
+    """The compiler as far as scales."""
+    watch = Watch()
+    run_parts(Request(path, samples, outputs=outputs, ranges=ranges), arch, watch=watch.after, last="points")
+    return watch
+
+
+def scales_of(products: Products) -> Scales:
+    scales = products[Numbers]
+    assert isinstance(scales, Scales)
+    return scales
+
+
+def run_layer(products: Products, number: int, tensors: Tensors) -> None:
+    """One layer, on ``tensors``."""
+    layer, scales = products[Layers][number], scales_of(products)
+    alone = Scales(scales.vars, scales.layers[number:number + 1], scales.tables)
+    own = alone.integers(0, layer, products[Graph].constants, products[Arch])
+    Scaled(products[Arch], alone, [own]).run([layer], tensors)
+
+
+def run_layers(products: Products, sample: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The only output, as real numbers in the layers' own order."""
+    graph, scales, tensors = products[Graph], scales_of(products), tensors_of(products, sample)
+    integers = quantised(products[Layers], graph.constants, scales, products[Arch])
+    Scaled(products[Arch], scales, integers).run(products[Layers], tensors)
+    port, = graph.outputs
+    var = next(var for layer in products[Layers] for var in layer.outputs if var.name == port.tensor)
+    return scales.vars[var.root].dequantize(tensors.read(var)).ravel()
+
+
+def tensors_of(products: Products, sample: Mapping[str, np.ndarray]) -> Tensors:
+    """With the inputs of one sample, and elsewhere the bytes of 0."""
+    graph, scales, tensors = products[Graph], scales_of(products), Tensors(products[Graph], products[Arch], np.int64)
+    given = feed(graph, sample)
+    for var in dict.fromkeys(var for layer in products[Layers] for var in layer.inputs if var.name in given):
+        tensors.write(var, scales.vars[var.root].quantize(given[var.name][0]))
+    return tensors
+
+
+def differences(products: Products, rounding: Graph, sample: Mapping[str, np.ndarray]) -> Differences:
+    """Of layers that read what the file rounds, and rounds for all."""
+    graph, settled = products[Graph], products[Quantization].tensors
+    names = [name for name in settled if rounding.shapes.get(name) == graph.shapes.get(name)]
+    given = feed(rounding, sample)
+    run = runner(to_onnx(rounding, [name for name in names if name not in given] or [rounding.outputs[0].tensor]))
+    values = {**run(given), **feed(graph, sample)}
+    expected = {name: settled[name].quantize(values[name])[0] for name in settled
+                if name in values and values[name].shape == graph.shapes[name]}
+    found: Differences = {}
+    both = _read_both(rounding)
+    for number, layer in enumerate(products[Layers]):
+        if all(var.name in expected and var.root not in both for var in layer.inputs):
+            found |= _of_layer(products, number, layer, expected)
+    return found
+
+
+def _read_both(graph: Graph) -> set[str]:
+    """Tensors that one node rounds and another computes on as they are, or as they are copied, or rounds otherwise."""
+    consumers = graph.consumers()
+
+    def rounds(name: str) -> set[object]:
+        found: list[set[object]] = [
+            rounds(node.output) if node.op in COPIES else {scale_of(node) if node.op == FAKE_QUANTIZE else None}
+            for node in consumers.get(name, [])]
+        return set().union(*found)
+
+    return {name for name in consumers if len(rounds(name)) > 1}
+
+
+def _of_layer(products: Products, number: int, layer: Layer, expected: Mapping[str, np.ndarray]) -> Differences:
+    tensors = Tensors(products[Graph], products[Arch], np.int64)
+    for var in layer.inputs:
+        tensors.write(var, expected[var.name])
+    run_layer(products, number, tensors)
+    return {f"{number} {layer.name} {var.name}": np.abs(tensors.read(var) - expected[var.name])
+            for var in layer.outputs if var.name in expected}
+
+
+def together(found: Iterable[Differences]) -> np.ndarray:
+    """Of all layers and samples."""
+    entries = [entry.ravel() for one in found for entry in one.values()]
+    return np.concatenate(entries) if entries else np.zeros(0, np.int64)
+
+
+def insist(found: Iterable[Differences]) -> None:
+    """Each byte off by one at most, and LEAST_EQUAL of them equal."""
+    entries = together(found)
+    assert len(entries) and entries.max() <= 1
+    assert (entries == 0).mean() >= LEAST_EQUAL

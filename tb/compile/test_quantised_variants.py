@@ -1,0 +1,215 @@
+"""Quantised networks as tools write them: opsets, types of bytes, scales per tensor and per channel, operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from weft.cli.check.checker import Checker
+from weft.compiler.errors import CompileError
+from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Products, Step
+from weft.runtime.network import Network
+from weft.runtime.session import Session
+from weft.tb.compile.layer_bytes import Watch, together
+from weft.tb.compile.run_model import BASE, run_float
+
+ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
+SHAPE = (1, 5, 10, 9)
+SAMPLES = np.random.default_rng(0).standard_normal((3, *SHAPE[1:])).astype(np.float32)
+STEP = 0.0231
+"""The scale of most tensors: of which few results are halves."""
+
+
+class Maker:
+    """A QDQ network of real numbers x -> y, node after node; every tensor is rounded."""
+
+    def __init__(self, opset: int = 13, kind: type = np.int8, weights: type = np.int8,
+                 per_channel: bool = True) -> None:
+        self.opset, self.kind, self.weights_kind, self.per_channel = opset, kind, weights, per_channel
+        self.random, self.nodes, self.values = np.random.default_rng(3), list[onnx.NodeProto](), dict[str, np.ndarray]()
+        self.x = self.rounded("x", STEP, -7)
+
+    def value(self, value: np.ndarray) -> str:
+        name = f"value{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: object) -> str:
+        names = [f"{op}{len(self.nodes)}" + f"_{number}" * (number > 0) for number in range(outputs)]
+        self.nodes.append(helper.make_node(op, inputs, names, name=names[0], **attributes))
+        return names[0]
+
+    def rounded(self, name: str, scale: float = STEP, zero: int = 5) -> str:
+        """Through bytes; ``zero`` as a signed one."""
+        zero += 128 * (self.kind is np.uint8)
+        numbers = self.value(np.array(scale, np.float32)), self.value(np.array(zero, self.kind))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", name, *numbers), *numbers)
+
+    def of_weights(self, axis: int, *shape: int) -> str:
+        info = np.iinfo(self.weights_kind)
+        count = shape[axis] if self.per_channel else 1
+        scales = self.random.uniform(0.002, 0.004, count).astype(np.float32)
+        zeros = np.full(count, 0 if info.min else 121, self.weights_kind)
+        steps = self.random.integers(info.min + 1, info.max + 1, shape).astype(self.weights_kind)
+        if not self.per_channel:
+            scales, zeros = scales.reshape(()), zeros.reshape(())
+        attributes = {"axis": axis} if self.per_channel else {}
+        return self.node("DequantizeLinear", self.value(steps), self.value(scales), self.value(zeros), **attributes)
+
+    def conv(self, source: str, channels: int, made: int, kernel: int = 3, **attributes: object) -> str:
+        group = attributes.get("group", 1)
+        assert isinstance(group, int)
+        return self.node("Conv", source, self.of_weights(0, made, channels // group, kernel, kernel), **attributes)
+
+    def save(self, path: Path, output: str) -> Path:
+        graph = helper.make_graph(
+            self.nodes, "made", [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+            [onnx.ValueInfoProto(name=output)],
+            [numpy_helper.from_array(value, name) for name, value in self.values.items()])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)],
+                                  ir_version=8 if self.opset < 19 else 10)
+        onnx.save(onnx.shape_inference.infer_shapes(model), path)
+        return path
+
+
+def judge(path: Path, least_layers: int = 1) -> None:
+    """No step changes the result, layers give onnxruntime's bytes, and the program's answer is as near as rounding is.
+    """
+    watch, checker = Watch(), Checker()
+
+    def after(step: Step, products: Products) -> None:
+        watch.after(step, products)
+        checker.after(step, products)
+
+    report = compile_model(path, ARCH, path.parent, calibration={"x": SAMPLES}, watch=after)
+    checker.insist()
+    session = Session(Network.load(report.model_path))
+    for sample in SAMPLES:
+        found = watch.differences({"x": sample})
+        bytes_off = together([found])
+        assert len(found) >= least_layers and bytes_off.max() <= 1
+        assert (bytes_off > 0).sum() <= max(2, 0.005 * len(bytes_off))
+        wanted, = run_float(path, {"x": sample[None]}).values()
+        made, = session.run({"x": sample}).outputs.values()
+        assert made.shape == wanted.shape and np.abs(made - wanted).max() <= 3.1 * STEP
+
+
+@pytest.mark.parametrize(("opset", "kind", "weights", "per_channel"), [
+    (13, np.int8, np.int8, True), (13, np.uint8, np.uint8, False), (17, np.uint8, np.int8, True),
+    (19, np.uint8, np.uint8, False), (21, np.int8, np.int8, True), (21, np.uint8, np.uint8, True)])
+def test_opsets_and_types(opset: int, kind: type, weights: type, per_channel: bool, tmp_path: Path) -> None:
+    maker = Maker(opset, kind, weights, per_channel)
+    first = maker.rounded(maker.node("Relu", maker.conv(maker.x, 5, 8, pads=(1, 1, 1, 1))), 0.02, -128)
+    deep = maker.rounded(maker.conv(first, 8, 8, group=8), 0.11)
+    judge(maker.save(tmp_path / "model.onnx", maker.rounded(maker.node("MaxPool", deep, kernel_shape=(2, 2)), 0.11)), 2)
+
+
+def concat(maker: Maker) -> str:
+    """Of three scales, one part of which is an input."""
+    other = maker.rounded(maker.conv(maker.x, 5, 3, pads=(1, 1, 1, 1)), 0.031, 11)
+    return maker.node("Concat", maker.x, other, maker.x, axis=1)
+
+
+def squash(maker: Maker) -> str:
+    """HardSwish as tools write it, each part rounded or not."""
+    inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.07)
+    return maker.node("HardSwish", inner)
+
+
+def sigmoid_of_a_sum(maker: Maker) -> str:
+    total = maker.rounded(maker.node("Add", maker.x, maker.rounded(maker.conv(maker.x, 5, 5, 1), 0.04)), 0.05)
+    return maker.node("Sigmoid", total)
+
+
+def slopes(maker: Maker) -> str:
+    """One a channel, below and above 1 and below 0."""
+    inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.04, -20)
+    slope = maker.value(np.array([0.1, 0.25, -0.5, 1.7, 0.0, 1.0], np.float32).reshape(6, 1, 1))
+    return maker.node("PRelu", inner, slope)
+
+
+def differences_of_two(maker: Maker) -> str:
+    return maker.node("Sub", maker.x, maker.rounded(maker.conv(maker.x, 5, 5, 1), 0.04, -9))
+
+
+def moved(maker: Maker) -> str:
+    inner = maker.rounded(maker.conv(maker.x, 5, 8), 0.05)
+    padded = maker.rounded(maker.node("Pad", inner, maker.value(np.array([0, 0, 1, 1, 0, 0, 2, 0]))), 0.05)
+    turned = maker.rounded(maker.node("Transpose", padded, perm=(0, 1, 3, 2)), 0.05)
+    part = maker.node("Slice", turned, *(maker.value(np.array([entry])) for entry in (1, 8, 2)))
+    return maker.conv(maker.rounded(part, 0.05), 8, 4, 2)
+
+
+def split(maker: Maker) -> str:
+    inner = maker.rounded(maker.conv(maker.x, 5, 8), 0.05)
+    maker.node("Split", inner, outputs=2, axis=1, **({"num_outputs": 2} if maker.opset > 17 else {}))
+    left, right = (maker.rounded(name, 0.05) for name in list(maker.nodes[-1].output))
+    return maker.node("Add", left, maker.rounded(maker.conv(right, 4, 4, 1), 0.03))
+
+
+def means(maker: Maker) -> str:
+    inner = maker.rounded(maker.conv(maker.x, 5, 8), 0.05)
+    pool = maker.node("AveragePool", inner, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), count_include_pad=1)
+    return maker.node("GlobalAveragePool", maker.rounded(pool, 0.041))
+
+
+def enlarged(maker: Maker) -> str:
+    scales = maker.value(np.array([1, 1, 2, 2], np.float32))
+    return maker.node("Resize", maker.rounded(maker.conv(maker.x, 5, 4), 0.05), "", scales, mode="linear",
+                      coordinate_transformation_mode="half_pixel")
+
+
+def transposed(maker: Maker) -> str:
+    inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.05)
+    return maker.node("ConvTranspose", inner, maker.of_weights(1, 6, 4, 3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+
+
+def scaled_by_constants(maker: Maker) -> str:
+    """Of each channel, as batch normalisations are left."""
+    product = maker.rounded(maker.node("Mul", maker.x, maker.of_weights(0, 5, 1, 1)), 0.009)
+    return maker.node("Add", product, maker.of_weights(0, 5, 1, 1))
+
+
+def matrix(maker: Maker) -> str:
+    flat = maker.rounded(maker.node("Flatten", maker.rounded(maker.node(
+        "MaxPool", maker.x, kernel_shape=(3, 3), strides=(3, 3)), STEP, -7)), STEP, -7)
+    return maker.node("MatMul", flat, maker.of_weights(1, 45, 7))
+
+
+def clipped(maker: Maker) -> str:
+    limits = (maker.value(np.array(entry, np.float32)) for entry in (0, 1.5))
+    return maker.node("Clip", maker.rounded(maker.conv(maker.x, 5, 6), 0.04), *limits)
+
+
+OPERATORS: tuple[tuple[Callable[[Maker], str], float], ...] = (
+    (concat, 0.033), (squash, 0.03), (sigmoid_of_a_sum, 1 / 256), (slopes, 0.037), (differences_of_two, 0.045),
+    (moved, 0.06), (split, 0.0613), (means, 0.021), (enlarged, 0.047), (transposed, 0.06), (scaled_by_constants, 0.011),
+    (matrix, 0.05), (clipped, 0.0061))
+"""Networks whose last tensor is rounded to the scale beside them."""
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize(("network", "scale"), OPERATORS, ids=lambda entry: getattr(entry, "__name__", ""))
+def test_operators(network: Callable[[Maker], str], scale: float, per_channel: bool, tmp_path: Path) -> None:
+    maker = Maker(17 if per_channel else 19, np.int8 if per_channel else np.uint8, np.int8 if per_channel else np.uint8,
+                  per_channel)
+    judge(maker.save(tmp_path / "model.onnx", maker.rounded(network(maker), scale)))
+
+
+def test_products_of_two_tensors_are_the_hosts(tmp_path: Path) -> None:
+    maker = Maker()
+    mean = maker.rounded(maker.node("GlobalAveragePool", maker.x), 0.01)
+    factor = maker.rounded(maker.node("Sigmoid", mean), 1 / 256)
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(maker.node("Mul", maker.x, factor), 0.02))
+    with pytest.raises(CompileError, match="two computed tensors to multiply.*INT8.*--host-fallback"):
+        compile_model(path, ARCH, tmp_path, calibration={"x": SAMPLES})
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": SAMPLES}, host_fallback=True)
+    made, = Session(Network.load(report.model_path)).run({"x": SAMPLES[0]}).outputs.values()
+    wanted, = run_float(path, {"x": SAMPLES[:1]}).values()
+    assert np.abs(made - wanted).max() <= 3.1 * 0.02
