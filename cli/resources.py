@@ -14,7 +14,8 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.resources import COLUMNS, fits, largest_error
 
-USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs"}
+USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
+        "uram": "UltraRAM blocks"}
 
 
 def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:

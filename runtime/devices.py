@@ -5,7 +5,6 @@ Boards are behind it too (driver/register_machine.py).
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Cause, Isa, Register
 from weft.runtime.errors import Mismatch
+from weft.runtime.turn import Turn
 
 if TYPE_CHECKING:
     from weft.simulate.job import MemorySettings
@@ -62,7 +62,7 @@ class Backend(Protocol):
     name: str
     arch: Arch
     most_images: int
-    turn: threading.RLock
+    turn: Turn
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
         """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
@@ -83,7 +83,7 @@ class Local:
     most_images = 1 << 30
 
     def __init__(self, arch: Arch) -> None:
-        self.arch, self.turn = arch, threading.RLock()
+        self.arch, self.turn = arch, Turn()
         self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:

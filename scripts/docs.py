@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DATA = DOCS / "data" / "bench.json"
 SHARED = DOCS / "data" / "networks.json"
+LAUNCH = DOCS / "data" / "launch.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -245,6 +246,14 @@ def unit_cycles() -> str:
     return origin("units") + table(("machine", "case", "cycles", "least possible", "of it", "most allowed"), rows)
 
 
+def launch_times() -> str:
+    """What scripts/launch_timeline.py measured."""
+    found = json.loads(LAUNCH.read_text())
+    phases = ("pack", "write", "read", "unpack", "driver", "run")
+    return table(("device", "pack", "write", "read", "unpack", "driver in all", "the machine's run"),
+                 [(f"`{device}`", *(f"{times[phase]:.2f}" for phase in phases)) for device, times in found.items()])
+
+
 def bitstreams() -> str:
     if not board_pages.reports():
         return ("No numbers are committed. `make bitstream BOARD=` makes a bitstream, `make docs MEASURED=1` brings "
@@ -295,7 +304,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parameters": parameters, "presets": preset_table, "layout": layout, "operations": operations, "flows": flows,
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
-    "bitstreams": bitstreams,
+    "bitstreams": bitstreams, "launch": launch_times,
     "shared_networks": shared_networks,
 }
 

@@ -16,7 +16,10 @@ from weft.boards.board import Board, Processor
 from weft.boards.shell.machine import MACHINE, Machine
 from weft.boards.vivado import block, zynq
 from weft.boards.vivado.readme import readme
+from weft.boards.vivado.ultra_ram import in_ultra_ram
 from weft.hw.contract.arch import Arch
+from weft.hw.flow.memories import ultra_rams
+from weft.hw.flow.parts import PARTS
 from weft.hw.flow.verilog import converted
 from weft.hw.top import with_ports
 
@@ -91,11 +94,13 @@ def _zynq(board: Board, arch: Arch, project: Path) -> float:
     processor = board.processor
     assert processor is not None
     module, ports = with_ports(arch, board=board.key)
-    machine = Machine(ports)
+    machine, verilog = Machine(ports), converted(module, ports)
+    if ultra_rams(arch, PARTS[board.part]):
+        verilog = in_ultra_ram(verilog, arch.local_banks)
     files = {
         "design.tcl": zynq.design(processor, block.interfaces(machine)),
         f"{block.BLOCK}.v": block.verilog(machine, MACHINE),
-        f"{MACHINE}.v": converted(module, ports),
+        f"{MACHINE}.v": verilog,
         f"{board.key}.xdc": _CONSTRAINTS,
         "build.tcl": _BUILD.format(key=board.key, design=zynq.DESIGN, device=processor.device, machine=MACHINE,
                                    block=block.BLOCK, top=TOP, mhz=processor.clock_hz / 1e6),

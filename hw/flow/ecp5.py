@@ -32,10 +32,10 @@ CHIPS = {"LFE5U-45F-6": Chip("--45k", 6), "LFE5U-85F-6": Chip("--85k", 6), "LFE5
 """Colorlight i9 carries the first, ULX3S the second, ECPIX-5 the last."""
 DEFAULT_CHIP = "LFE5UM5G-85F-8"
 
-PLACE_AND_ROUTE = ("--placer", "heap", "--placer-heap-beta", "0.7", "--router", "router2", "--tmg-ripup")
+PLACE_AND_ROUTE = ("--placer", "heap", "--router", "router2", "--tmg-ripup")
 """How nextpnr is to go about it. Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it,
-however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1. A tile filled to 70 %
-leaves wires for router2 to find; filled to 90 %, the usual, half of the runs did not end."""
+however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1. nextpnr 0.11 fills an
+ECP5's tiles to 75 %, whatever ``--placer-heap-beta`` says."""
 
 # -- multipliers -------------------------------------------------------------------------------------------------------
 FACTOR_WIDTH = 18

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft.hw.contract.arch import Arch
+from weft.hw.flow.parts import Part
 
 
 class Ram(NamedTuple):
@@ -55,3 +56,14 @@ def block_rams(ram: Ram, family: str) -> dict[str, int]:
                for shape in SHAPES[family] for cut in shape.cuts]
     _, column, number = min(choices)
     return {column: ram.copies * number} if column and ram.copies else {}
+
+
+ULTRA_ROWS, ULTRA_BITS = 4096, 72
+"""Of an UltraRAM block, which is cut in no other way."""
+
+
+def ultra_rams(arch: Arch, part: Part) -> int:
+    """UltraRAM blocks that hold the local memory; 0 where the part has too few of them, and it lies in block RAM."""
+    local = next(ram for ram in rams(arch) if ram.block == "local")
+    number = local.copies * -(-local.rows // ULTRA_ROWS) * -(-local.width // ULTRA_BITS)
+    return number if number <= part.uram else 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Part:
     """A chip's totals. ``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input
-    tables. ``family``: how it is counted; UltraScale+ as 7 series."""
+    tables. ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ as 7 series."""
 
     name: str
     lut: int
@@ -16,13 +16,14 @@ class Part:
     dsp: int
     bram: int
     family: str = "xc7"
+    uram: int = 0
 
 
 PARTS = {
     "XC7A35T": Part("XC7A35T", 20_800, 41_600, 90, 50), "XC7A100T": Part("XC7A100T", 63_400, 126_800, 240, 135),
     "XC7Z020": Part("XC7Z020", 53_200, 106_400, 220, 140),
     "XCZU3EG": Part("XCZU3EG (counted as 7 series)", 70_560, 141_120, 360, 216),
-    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312),
+    "XCZU7EV": Part("XCZU7EV (counted as 7 series)", 230_400, 460_800, 1_728, 312, uram=96),
     "XCKU040": Part("XCKU040 (counted as 7 series)", 242_400, 484_800, 1_920, 600),
     "LFE5U-25F": Part("LFE5U-25F", 24_288, 24_288, 28, 56, "ecp5"),
     "LFE5U-45F": Part("LFE5U-45F", 43_848, 43_848, 72, 108, "ecp5"),

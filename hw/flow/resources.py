@@ -20,14 +20,14 @@ from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
-from weft.hw.flow.memories import block_rams, rams
+from weft.hw.flow.memories import block_rams, rams, ultra_rams
 from weft.hw.flow.parts import Part
 from weft.hw.flow.parts import block_rams as count_blocks
 
 FITTED = ("lut", "ff")
 COLUMNS = (*FITTED, "dsp", "bram36", "bram18")
 MODEL = Path(__file__).with_name("resources.json")
-SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4}
+SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
 """What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
 ROUTABLE = 0.9
 """Of a chip's look-up tables, above which routing gets hard."""
@@ -208,10 +208,15 @@ def room(part: Part, column: str) -> int:
 
 def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[str, Any]:
     """The prediction for a part: ``blocks``, ``total``, ``of_part`` (column -> what the machine takes, what the rest of
-    a board needs, what the part has), ``fits``, and ``short``: the columns that do not."""
+    a board needs, what the part has), ``fits``, and ``short``: the columns that do not. ``uram`` is a column where the
+    local memory lies in UltraRAM."""
     counts = predict(arch, part.family, fitted)
+    ultra = ultra_rams(arch, part)
+    if ultra:
+        counts["local"] |= {"bram36": 0, "bram18": 0}
     found = {column: sum(block.get(column, 0) for block in counts.values()) for column in COLUMNS}
-    used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": count_blocks(found, part.family)}
+    used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": count_blocks(found, part.family),
+            **({"uram": ultra} if ultra else {})}
     short = [column for column, number in used.items() if number > room(part, column)]
     return {"part": part.name, "blocks": counts, "total": {name: found[name] for name in COLUMNS},
             "of_part": {column: [number, SHELL[column], getattr(part, column)] for column, number in used.items()},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, written
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
+from weft.runtime.turn import Turn
 
 RESET_SECONDS = 1.0
 COMMANDS = 5
@@ -120,7 +120,7 @@ class RegisterMachine:
                  seconds: float = PROGRAM_SECONDS) -> None:
         """Raises WeftError where the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
-        self.turn = threading.RLock()
+        self.turn = Turn()
         self.isa = Isa(arch)
         self.registers = Registers(bridge, memory_map.registers)
         check_machine(self.registers, arch, self.name)

@@ -16,6 +16,7 @@ import pytest
 from weft.boards import BOARDS
 from weft.boards.shell.machine import MACHINE, Machine
 from weft.boards.vivado import block, zynq
+from weft.boards.vivado.ultra_ram import in_ultra_ram
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
@@ -296,3 +297,15 @@ def test_yosys_reads_the_block_and_its_machine(built: Path) -> None:
     joined = set(re.findall(r"^    \.(\w+)\(", (built / "vivado" / f"{block.BLOCK}.v").read_text(), re.MULTILINE))
     ports = with_ports(TINY)[1]
     assert {name for name in ports if Machine(ports).is_input(name)} <= joined
+
+
+def test_the_local_memory_becomes_ultra_ram(built: Path) -> None:
+    """yosys, which takes the attribute as Vivado does, maps each bank of it, and nothing else, to UltraRAM."""
+    verilog = (built / "vivado" / f"{MACHINE}.v").read_text()
+    (built / "ultra.v").write_text(in_ultra_ram(verilog, TINY.local_banks))
+    run_yosys("\n".join(["read_verilog ultra.v", r"hierarchy -top \weft_top.machine.core.local",
+                         "synth_xilinx -family xcup -flatten -run begin:map_ffram",
+                         f"select -assert-count {TINY.local_banks} t:URAM288",
+                         "select -assert-none t:RAMB* t:$mem_v2"]) + "\n", built, "ultra")
+    with pytest.raises(AssertionError, match="banks of local memory"):
+        in_ultra_ram(verilog, TINY.local_banks + 1)

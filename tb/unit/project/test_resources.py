@@ -69,6 +69,8 @@ def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     assert json.loads(weft("resources", "-a", "tiny", "--part", "XC7A100T", "--json").out)["fits"]
     assert "too many" in weft("resources", "-a", "pynq", "--part", "LFE5U-25F").out
     assert "XC7Z020" in weft("resources", "-a", "pynq").out, "the board's part"
+    assert "UltraRAM blocks: 32 of 96" in weft("resources", "-a", "zcu104").out, "4 banks of 4096 x 512 bits"
+    assert "UltraRAM" not in weft("resources", "-a", "ultra96").out, "XCZU3EG has none"
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

@@ -1,0 +1,46 @@
+"""A lock that nobody overtakes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+
+class Turn:
+    """A lock that is given in the order in which it was asked for. With Python's own, a thread that lets go and asks
+    again is served before those that wait: a launch would run after others that came later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiting: deque[threading.Event] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for it."""
+        return len(self._waiting)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Event()
+            self._waiting.append(mine)
+        try:
+            mine.wait()
+        except BaseException:  # interrupted: nobody may wait for a thread that has gone
+            with self._lock:
+                given = mine not in self._waiting
+                if not given:
+                    self._waiting.remove(mine)
+            if given:
+                self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._taken = False
