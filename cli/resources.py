@@ -53,3 +53,5 @@ def print_predicted(found: dict[str, Any]) -> None:
     verdict = "fits, with room for the rest" if found["fits"] else f"does not fit with the rest: too many {short}"
     within = f"within {error['lut']} % of LUTs and {error['ff']} % of flip-flops" if error else "error not measured"
     print(f"{found['part']}: {verdict}; predicted, {within}")
+    if found["unknown"]:
+        print(f"Not counted on any machine, so not in it: {', '.join(found['unknown'])}.")
