@@ -126,6 +126,7 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
 def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
     """The default axes without those that are fixed, and the user's. Raises WeftError."""
     from weft.explore.space import SETTLED, default_axes
+    from weft.hw.flow.resources import check_counted
 
     axes = {key: values for key, values in default_axes(base, chip).items() if key not in fixed}
     axes |= {key: (value,) for key, value in SETTLED.items()}
@@ -137,6 +138,8 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: P
                                     "for example --axis array_size=4,8,12"))
         axes[key] = tuple(dict.fromkeys(int(value) if INTEGER.fullmatch(value) else value
                                         for value in values.split(",")))
+    for data_type in axes["data_type"]:
+        check_counted(base.replace(data_type=data_type), chip.family)
     return axes
 
 
