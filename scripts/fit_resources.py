@@ -113,9 +113,10 @@ def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Consol
     """Every kind of block of these machines, each content once."""
     for name, arch in machines.items():
         tell.print(f"{family}: {name}")
-        kinds = dict(reversed([(resources.kind_of(block), (block, text)) for block, text in block_texts(arch).items()]))
-        texts = {kind: BlockText(text.replace(f"core.{block}", f"core.{kind}"), arch.number.width)
-                 for kind, (block, text) in kinds.items() if kind in resources.BLOCKS}
+        texts: dict[str, BlockText] = {}
+        for block, text in block_texts(arch).items():
+            if (kind := resources.kind_of(block)) in resources.BLOCKS:
+                texts.setdefault(kind, BlockText(text.replace(f"core.{block}", f"core.{kind}"), arch.number.width))
         keys = {kind: digest_of_block(block, family) for kind, block in texts.items()}
         known = counted.by_key()
         counted.put([known[key]._replace(machine=name, arch=digest(arch))

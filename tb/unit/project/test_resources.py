@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.errors import WeftError
@@ -97,6 +98,33 @@ def test_a_fit_finds_the_numbers_that_made_the_counts() -> None:
     less = script.fit(without, counts)
     assert less["lut"]["simd"][resources.BLOCKS["simd"].index("tables")] is None
     assert script.errors(machines["lanes4_lut"], "xc7", counts["lanes4_lut"], {"xc7": less}) is None
+
+
+def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, asked = load_script("fit_resources"), []
+    monkeypatch.setattr(script, "commit", lambda: "1234567")
+    monkeypatch.setattr(script, "block_texts", lambda arch: {
+        "csr": "the same everywhere", "dram0_read": f"core.dram0_read, {arch.array_size} lanes",
+        "dram1_read": f"core.dram1_read, {arch.array_size} lanes", "unheard_of": "not of the model"})
+
+    def synthesize(blocks: dict, family: str, folder: Path) -> dict[str, dict[str, int]]:
+        asked.extend((kind, text) for kind, (text, _) in blocks.items())
+        return {kind: dict.fromkeys(resources.COLUMNS, len(text)) for kind, (text, _) in blocks.items()}
+
+    monkeypatch.setattr(script, "synthesize_blocks", synthesize)
+    machines, file = {name: script.FITTED[name] for name in ("lanes2", "lanes4")}, tmp_path / "blocks.jsonl"
+    for _ in range(2):
+        script.count(script.Counted(file), machines, "xc7", Console(quiet=True))
+    assert asked == [("csr", "the same everywhere"), ("dram_read", "core.dram_read, 2 lanes"),
+                     ("dram_read", "core.dram_read, 4 lanes")]
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["machine"], row["block"]) for row in rows] == [
+        (machine, block) for machine in machines for block in ("csr", "dram_read")]
+    monkeypatch.setattr(resources, "blocks_of", lambda arch: {"csr": 1, "dram_read": 2, "sampler": 0})
+    counted = script.Counted(file)
+    assert counted.of("lanes4", machines["lanes4"], "xc7")["dram_read"]["lut"] == len("core.dram_read, 4 lanes")
+    assert counted.of("lanes4", machines["lanes4"].replace(local_depth=64), "xc7") is None, "another machine by now"
+    assert counted.of("lanes4", machines["lanes4"], "ecp5") is None
 
 
 def test_the_stated_errors_are_small() -> None:
