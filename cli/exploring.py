@@ -14,7 +14,7 @@ import typer
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, SetOption, ShapeOption, input_shapes, override
-from weft.cli.resources import USED, part_named
+from weft.cli.resources import USED, around, part_named
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
@@ -91,7 +91,7 @@ def explore_command(
         if signals:
             axes = {**axes, "data_type": tuple(kept)}
         progress("predicting resources", 0, 0)
-        space = points(base, axes, chip)
+        space = points(base, axes, chip, around(BOARDS[board] if board else None))
         with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:

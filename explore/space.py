@@ -12,7 +12,7 @@ from typing import Any
 from weft.hw.contract.arch import LIMITS, SEPARATE, SHARED, Arch
 from weft.hw.contract.errors import ArchError, WeftError, explain
 from weft.hw.flow.parts import Part
-from weft.hw.flow.resources import COLUMNS, check_counted, counted, fits, room
+from weft.hw.flow.resources import COLUMNS, SHELL, check_counted, counted, fits, room
 
 Value = int | str
 Axes = Mapping[str, Sequence[Value]]
@@ -89,12 +89,14 @@ def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
             continue
 
 
-def points(base: Arch, axes: Axes, part: Part) -> list[Point]:
-    """All machines with what they take of ``part``, in the order of the space."""
+def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL) -> list[Point]:
+    """All machines with what they take of ``part``, of which the rest of a board takes ``around``, in the order of the
+    space."""
     found = []
     for index, arch in enumerate(machines(base, axes)):
-        fitting = fits(arch, part)
-        used = {column: entry[0] / room(part, column) if room(part, column) > 0 else float("inf")
+        fitting = fits(arch, part, around=around)
+        rooms = {column: room(part, column, around) for column in fitting["of_part"]}
+        used = {column: entry[0] / rooms[column] if rooms[column] > 0 else float("inf")
                 for column, entry in fitting["of_part"].items()}
         largest = max(used, key=lambda column: used[column])
         found.append(Point(index, arch, {name: fitting["total"][name] for name in COLUMNS}, used[largest], largest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ COLUMNS = (*FITTED, "dsp", "bram36", "bram18")
 MODEL = Path(__file__).with_name("resources.json")
 SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4}
 """What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
+SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
+              ("ecp5", "DDR3", True): 12_000}
+"""The same of the shells that were counted: family, kind of memory, whether with Ethernet."""
 ROUTABLE = 0.9
 """Of a chip's look-up tables, above which routing gets hard."""
 
@@ -262,13 +265,14 @@ def multiplier_blocks(wide: int, narrow: int, family: str) -> int:
     return -(-narrow // 18) * (1 if wide <= (25 if family == "xc7" else 18) else 2)
 
 
-def room(part: Part, column: str) -> int:
-    """What a part has for the machine, beside the rest of a board."""
+def room(part: Part, column: str, around: Mapping[str, int] = SHELL) -> int:
+    """What a part has for the machine, beside the rest of a board, which takes ``around``."""
     whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
-    return int(whole - SHELL[column])
+    return int(whole - around[column])
 
 
-def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[str, Any]:
+def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None,
+         around: Mapping[str, int] = SHELL) -> dict[str, Any]:
     """The prediction for a part: ``blocks``, ``total``, ``of_part`` (column -> what the machine takes, what the rest of
     a board needs, what the part has), ``fits``, ``short``: the columns that do not, and ``unknown``. Raises WeftError
     for numbers of which no machine was counted."""
@@ -276,7 +280,7 @@ def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[s
     counts = predict(arch, part.family, fitted)
     found = {column: sum(block.get(column, 0) for block in counts.values()) for column in COLUMNS}
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": count_blocks(found, part.family)}
-    short = [column for column, number in used.items() if number > room(part, column)]
+    short = [column for column, number in used.items() if number > room(part, column, around)]
     return {"part": part.name, "blocks": counts, "total": {name: found[name] for name in COLUMNS},
-            "of_part": {column: [number, SHELL[column], getattr(part, column)] for column, number in used.items()},
+            "of_part": {column: [number, around[column], getattr(part, column)] for column, number in used.items()},
             "fits": not short, "short": short, "unknown": unknown(arch, part.family, fitted)}

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from weft.boards import BOARDS
+from weft.cli.resources import around
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
@@ -157,6 +159,16 @@ def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     assert json.loads(weft("resources", "-a", "tiny", "--part", "XC7A100T", "--json").out)["fits"]
     assert "too many" in weft("resources", "-a", "pynq", "--part", "LFE5U-25F").out
     assert "XC7Z020" in weft("resources", "-a", "pynq").out, "the board's part"
+
+
+def test_a_board_takes_what_its_own_shell_takes() -> None:
+    shells = {name: around(BOARDS[name])["lut"] for name in ("arty_a7_35", "arty_a7_100", "ulx3s", "ecpix5", "pynq_z1")}
+    assert shells == {"arty_a7_35": 5_100, "arty_a7_100": 8_200, "ulx3s": 4_000, "ecpix5": 12_000,
+                      "pynq_z1": resources.SHELL["lut"]}
+    arch, part = Arch.load("arty"), PARTS["XC7A35T"]
+    assert resources.fits(arch, part)["short"] == ["lut"]
+    found = resources.fits(arch, part, around=around(BOARDS["arty_a7_35"]))
+    assert found["fits"] and found["of_part"]["lut"][1:] == [5_100, 20_800]
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
