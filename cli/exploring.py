@@ -14,7 +14,7 @@ import typer
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, SetOption, ShapeOption, input_shapes, override
-from weft.cli.resources import part_named
+from weft.cli.resources import USED, around, part_named
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from weft.explore.measure import Network
     from weft.explore.search import Found, Outcome
-    from weft.explore.space import Axes
+    from weft.explore.space import Axes, Point
     from weft.hw.flow.parts import Part
 
 BASE = "arty"
@@ -74,7 +74,7 @@ def explore_command(
 
     chip, base, fixed = _place(part, board, arch)
     base = override(base, overrides)
-    axes = _axes(axis, fixed)
+    axes = _axes(axis, fixed, base, chip)
     if calibrate is not None and len(models) > 1:
         raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
     shapes = tuple(sorted(input_shapes(shape).items()))
@@ -91,11 +91,11 @@ def explore_command(
         if signals:
             axes = {**axes, "data_type": tuple(kept)}
         progress("predicting resources", 0, 0)
-        space = points(base, axes, chip)
+        space = points(base, axes, chip, around(BOARDS[board] if board else None))
         with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:
-        raise _nothing(chip, outcome)
+        raise _nothing(chip, space, outcome)
     hertz = BOARDS[board].clock_hz if board else ASSUMED_HZ
     if output:
         write_text(output, json.dumps(outcome.front[-1].point.arch.to_dict(), indent=2) + "\n")
@@ -104,7 +104,7 @@ def explore_command(
 
         draw(plot, [(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front], chip.name)
     if as_json:
-        print(json.dumps(_object(networks, chip, hertz, axes, signals, outcome, output)))
+        print(json.dumps(_object(networks, chip, hertz, latency, axes, signals, outcome, output)))
     else:
         _print(networks, chip, hertz, axes, signals, outcome, output)
 
@@ -123,11 +123,12 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
     return part_named(found.part), Arch.load(arch or found.arch), ("dram_ports",)
 
 
-def _axes(given: Sequence[str] | None, fixed: Sequence[str]) -> dict[str, Sequence[int | str]]:
+def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
     """The default axes without those that are fixed, and the user's. Raises WeftError."""
-    from weft.explore.space import AXES, SETTLED
+    from weft.explore.space import SETTLED, default_axes
+    from weft.hw.flow.resources import check_counted
 
-    axes: dict[str, Sequence[int | str]] = {key: values for key, values in AXES.items() if key not in fixed}
+    axes = {key: values for key, values in default_axes(base, chip).items() if key not in fixed}
     axes |= {key: (value,) for key, value in SETTLED.items()}
     known = Arch.load(BASE).to_dict()
     for text in given or ():
@@ -137,6 +138,8 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str]) -> dict[str, Sequen
                                     "for example --axis array_size=4,8,12"))
         axes[key] = tuple(dict.fromkeys(int(value) if INTEGER.fullmatch(value) else value
                                         for value in values.split(",")))
+    for data_type in axes["data_type"]:
+        check_counted(base.replace(data_type=data_type), chip.family)
     return axes
 
 
@@ -168,8 +171,11 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None) -> Iterator[tuple
 
 
 # -- what is told ------------------------------------------------------------------------------------------------------
-def _nothing(chip: Part, outcome: Outcome) -> WeftError:
+def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
     why = max(outcome.refusals, key=lambda text: outcome.refusals[text], default="")
+    if not why and space:
+        least = min(space, key=lambda point: point.share)
+        why = f"the smallest takes {100 * least.share:.0f} % of the {USED[least.largest]} that the chip has for it"
     return WeftError(explain(f"machines for {chip.name}", _told(outcome) + (f"; first of all: {why}" if why else ""),
                              "at least one that fits and runs every network",
                              "name a larger part, give other values with --axis, or add --host-fallback"))
@@ -189,16 +195,17 @@ def _changed(found: Found, axes: Axes) -> dict[str, Any]:
     return {key: getattr(found.point.arch, key) for key, values in axes.items() if len(values) > 1}
 
 
-def _object(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],
-            outcome: Outcome, output: Path | None) -> dict[str, Any]:
+def _object(networks: Sequence[Network], chip: Part, hertz: float, latency: int, axes: Axes,
+            signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> dict[str, Any]:
     front = [{
         "arch": found.point.arch.to_dict(), "searched": _changed(found, axes), "cycles": found.cycles,
         "ms": 1e3 * found.cycles / hertz, "share": round(found.point.share, 4), "largest": found.point.largest,
         "each": {network.name: cycles for network, cycles in zip(networks, found.each, strict=True)},
         "resources": dict(found.point.counts), "signal_to_noise": signals.get(found.point.arch.data_type),
     } for found in outcome.front]
-    return {"schema": console.SCHEMA, "part": chip.name, "clock_hz": hertz, "front": front,
-            "machines": outcome.counts, "signal_to_noise": signals, "output": str(output) if output else None}
+    return {"schema": console.SCHEMA, "part": chip.name, "clock_hz": hertz, "dram_latency_cycles": latency,
+            "front": front, "machines": outcome.counts, "signal_to_noise": signals,
+            "output": str(output) if output else None}
 
 
 def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],

@@ -15,6 +15,7 @@ from weft.cli.options import SetOption, load, override
 from weft.cli.resources import predicted
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.hw.flow.resources import counted
 from weft.runtime.devices import Progress
 from weft.runtime.files import write_text
 from weft.runtime.manifest import TModel
@@ -70,9 +71,11 @@ def preset_of(arch: Arch) -> str | None:
 
 
 def _resources(arch: Arch, name: str | None, part: str | None) -> dict[str, Any] | None:
+    """Of the part, or of the preset's board; None without one, or where no machine of such numbers was counted."""
     from weft.boards import board_of
 
-    if part is None and (name is None or board_of(name) is None):
+    board = board_of(name) if name else None
+    if part is None and (board is None or not counted(arch, board.family)):
         return None
     return predicted(arch, name or "", part)
 

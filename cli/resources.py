@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 
-from weft.boards import board_of
+from weft.boards import Board, board_of
 from weft.cli.console import plain_console
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.parts import PARTS, Part
-from weft.hw.flow.resources import COLUMNS, fits, largest_error
+from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, fits, largest_error
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}
@@ -25,7 +26,16 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
     if part is None and board is None:
         raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
     found = part_named(part if part is not None else board.part if board else "")
-    return {**fits(arch, found), "error_percent": largest_error(found.family)}
+    fitting = fits(arch, found, around=around(board if part is None else None))
+    return {**fitting, "error_percent": largest_error(found.family)}
+
+
+def around(board: Board | None) -> Mapping[str, int]:
+    """What a board needs beside the machine, by column: its own shell where that was counted."""
+    if board is None or board.shell is None:
+        return SHELL
+    key = board.family, board.shell.memory.kind, board.shell.ethernet is not None
+    return {**SHELL, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 
 
 def part_named(name: str) -> Part:
@@ -54,3 +64,5 @@ def print_predicted(found: dict[str, Any]) -> None:
     verdict = "fits, with room for the rest" if found["fits"] else f"does not fit with the rest: too many {short}"
     within = f"within {error['lut']} % of LUTs and {error['ff']} % of flip-flops" if error else "error not measured"
     print(f"{found['part']}: {verdict}; predicted, {within}")
+    if found["unknown"]:
+        print(f"Not counted on any machine, so not in it: {', '.join(found['unknown'])}.")

@@ -37,6 +37,7 @@ DOCS = ROOT / "docs"
 DATA = DOCS / "data" / "bench.json"
 SHARED = DOCS / "data" / "networks.json"
 LAUNCH = DOCS / "data" / "launch.json"
+FRONT = DOCS / "data" / "front.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -261,6 +262,21 @@ def bitstreams() -> str:
     return table(board_pages.HEAD, board_pages.summary())
 
 
+def front() -> str:
+    if not FRONT.is_file():
+        return "No numbers are committed. `scripts/check_front.py --write` measures them, `make docs` has them here.\n"
+
+    def cell(predicted: int, seen: int) -> str:
+        return f"{number(seen)} ({100 * (predicted - seen) / max(1, seen):+.1f} %)"
+
+    found = json.loads(FRONT.read_text())
+    rows = [(", ".join(f"{key} {value}" for key, value in row["searched"].items()),
+             *(cell(*pair) for pair in row["pairs"].values())) for row in found["rows"]]
+    return (f"{found['model']} on {found['part']}, of {found['front']} machines on the front, at commit "
+            f"`{found['commit']}`; in brackets how far the prediction is off.\n\n"
+            + table(("machine", *found["rows"][0]["pairs"]), rows))
+
+
 def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}".replace(",", " ")
 
@@ -304,7 +320,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parameters": parameters, "presets": preset_table, "layout": layout, "operations": operations, "flows": flows,
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
-    "bitstreams": bitstreams, "launch": launch_times,
+    "bitstreams": bitstreams, "launch": launch_times, "front": front,
     "shared_networks": shared_networks,
 }
 

@@ -1,35 +1,37 @@
 """Fits the model of ``weft resources`` to what yosys counts, block by block, over several machines.
 
-    python scripts/fit_resources.py [--family xc7] [--machine NAME ...] [--check] [--known]
+    python scripts/fit_resources.py [--family xc7] [--machine NAME ...] [--known] [--check]
 
-Each block is synthesised once for each content: counts are kept in build/fit/counts.json by a digest of the block's
-RTLIL and of the flow, so that a run that was broken off goes on, and a block that nobody touched costs nothing. What
-`make synth` left in hw/flow/baseline/ is not synthesised again. Then writes hw/flow/resources.json, which names the
-machines. A family of which fewer than ENOUGH machines are known has xc7's fit, each block scaled to what is known.
-``--check``: fits nothing, shows the committed model's errors. ``--known``: only machines that are counted already.
+After a change of the hardware run it without options: a block whose RTLIL is as it was keeps its counts, the others are
+synthesised again, several in one yosys. What is counted goes into hw/flow/baseline/blocks.jsonl after every batch, so a
+run that was broken off goes on. Then writes hw/flow/resources.json: numbers, machines and errors. A family of which
+fewer than ENOUGH machines are known has xc7's fit, each block scaled to what is known. ``--known``: nothing is
+synthesised, the file's counts are fitted. ``--check``: nothing is fitted, the committed model's errors are shown.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from rich.console import Console
 
-import weft.hw.flow.synthesis
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.flow import resources
-from weft.hw.flow.synthesis import FAMILIES, block_texts, synthesize_block
+from weft.hw.flow.synthesis import FAMILIES, BlockText, block_texts, digest_of_block, synthesize_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "fit"
-BASELINE = ROOT / "hw" / "flow" / "baseline"
+COUNTED = ROOT / "hw" / "flow" / "baseline" / "blocks.jsonl"
 ENOUGH = 4
 """Machines that a fit of a family of its own needs."""
+BATCH = 4
+"""Blocks in one yosys, after which their counts are kept."""
 RIDGE = 1e-4
 """Keeps a number small that the machines do not tell from others."""
 
@@ -47,76 +49,105 @@ FITTED: dict[str, Arch] = {
                             axi_data_width=128),
     "lanes6_8bit": SMALL.replace(array_size=6, data_type="FP8BP4", local_depth=4096, local_banks=2, simd_loop_depth=0),
     "lanes6_slices": SMALL.replace(array_size=6, register_slices=1, dram0_depth=1 << 24),
+    "lanes2_int8": SMALL.replace(array_size=2, data_type="INT8", local_depth=512),
+    "lanes4_int8": SMALL.replace(data_type="INT8", local_banks=2, dram_ports=SEPARATE),
     "arty": Arch.load("arty"),
-    "pynq": Arch.load("pynq"),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
 CHECKED: dict[str, Arch] = {
     "lanes4_banks": SMALL.replace(local_banks=2, simd_registers_depth=2, local_depth=4096),
+    "lanes6_int8": SMALL.replace(array_size=6, data_type="INT8", axi_data_width=128),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
-    "ultra96": Arch.load("ultra96"),
+    "pynq": Arch.load("pynq"),
 }
 """Machines that are not fitted: they tell the error."""
 
-Fit = dict[str, dict[str, list[float]]]
+Fit = dict[str, dict[str, list[float | None]]]
 Counts = dict[str, dict[str, int]]
 """Kind of block -> column -> number, of one block of that kind."""
 
 
-class NotCounted(Exception):
-    """A block that would have to be synthesised."""
+class Row(NamedTuple):
+    """A line of the file: ``counts`` of a block of this kind on a machine with these keys (``arch``, a digest), whose
+    RTLIL and flow have the digest ``key``, counted at ``commit``."""
+
+    family: str
+    machine: str
+    block: str
+    arch: str
+    key: str
+    commit: str
+    counts: dict[str, int]
 
 
-class Counter:
-    """Counts by content, kept in a file. ``known``: nothing is synthesised; NotCounted is raised instead."""
+class Counted:
+    """What was counted, in a file that is written again after each batch."""
 
-    def __init__(self, file: Path, known: bool = False) -> None:
-        self._file, self._only_known = file, known
-        self._kept: dict[str, dict[str, int]] = json.loads(file.read_text()) if file.is_file() else {}
-        self._flow = Path(weft.hw.flow.synthesis.__file__).read_bytes()
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.is_file() else []
+        self._rows = {row[:3]: row for line in lines for row in [Row(**json.loads(line))]}
 
-    def count(self, arch: Arch, family: str, tell: Console) -> Counts:
-        """Of every kind of block of a machine."""
-        if found := baseline(arch, family):
-            return found
-        counts: Counts = {}
-        for name, text in block_texts(arch).items():
-            kind = resources.kind_of(name)
-            if kind not in counts:
-                counts[kind] = self._block(kind, text.replace(f"core.{name}", f"core.{kind}"), arch, family, tell)
-        return counts
+    def by_key(self) -> dict[str, Row]:
+        return {row.key: row for row in self._rows.values()}
 
-    def _block(self, kind: str, text: str, arch: Arch, family: str, tell: Console) -> dict[str, int]:
-        key = hashlib.sha256(self._flow + family.encode() + text.encode()).hexdigest()[:20]
-        if key not in self._kept:
-            if self._only_known:
-                raise NotCounted(kind)
-            self._kept[key] = synthesize_block(text, arch.number.width, family, FOLDER / "work")
-            self._file.write_text(json.dumps(self._kept))
-            tell.print(f"  {kind}: {self._kept[key]}")
-        return self._kept[key]
+    def put(self, rows: list[Row]) -> None:
+        self._rows |= {row[:3]: row for row in rows}
+        text = "".join(json.dumps(self._rows[place]._asdict()) + "\n" for place in sorted(self._rows))
+        self._path.write_text(text)
+
+    def of(self, name: str, arch: Arch, family: str) -> Counts | None:
+        """None where a block of the machine, or the machine as it is now, is not counted."""
+        found = {kind: row.counts for kind in resources.BLOCKS
+                 if (row := self._rows.get((family, name, kind))) and row.arch == digest(arch)}
+        return found if all(kind in found for kind, many in resources.blocks_of(arch).items() if many) else None
 
 
-def baseline(arch: Arch, family: str) -> Counts:
-    """What `make synth` counted of this very machine; empty where it did not."""
-    for path in sorted(BASELINE.glob("synth_*.json")):
-        if Arch.load(path.stem.removeprefix("synth_")) == arch:
-            blocks = json.loads(path.read_text()).get(family, {}).get("blocks", {})
-            return {kind: counts for name, counts in blocks.items()
-                    if (kind := resources.kind_of(name)) in resources.BLOCKS}
-    return {}
+def digest(arch: Arch) -> str:
+    return hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
 
 
+# -- counting ----------------------------------------------------------------------------------------------------------
+def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Console) -> None:
+    """Every kind of block of these machines, each content once."""
+    for name, arch in machines.items():
+        tell.print(f"{family}: {name}")
+        texts: dict[str, BlockText] = {}
+        for block, text in block_texts(arch).items():
+            if (kind := resources.kind_of(block)) in resources.BLOCKS:
+                texts.setdefault(kind, BlockText(text.replace(f"core.{block}", f"core.{kind}"), arch.number.width))
+        keys = {kind: digest_of_block(block, family) for kind, block in texts.items()}
+        known = counted.by_key()
+        counted.put([known[key]._replace(machine=name, arch=digest(arch))
+                     for key in keys.values() if key in known])
+        missing = [kind for kind in texts if keys[kind] not in known]
+        for start in range(0, len(missing), BATCH):
+            found = synthesize_blocks({kind: texts[kind] for kind in missing[start:start + BATCH]}, family, FOLDER)
+            counted.put([Row(family, name, kind, digest(arch), keys[kind], commit(), counts)
+                         for kind, counts in found.items()])
+            for kind, counts in found.items():
+                tell.print(f"  {kind}: {counts}")
+
+
+def commit() -> str:
+    """That of the sources, with "-dirty" behind it where they differ from it."""
+    return subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty"], cwd=ROOT, check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
+# -- fitting -----------------------------------------------------------------------------------------------------------
 def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
-    """Column -> kind of block -> a number for each of its terms: least squares of the relative error."""
+    """Column -> kind of block -> a number for each of its terms: least squares of the relative error. None for a term
+    that is zero on all these machines: nothing is known about it."""
     found: Fit = {column: {} for column in resources.FITTED}
     for column, kinds in found.items():
-        for kind in resources.BLOCKS:
+        for kind, terms in resources.BLOCKS.items():
             having = [name for name in machines if kind in counts[name]]
-            matrix = np.array([resources.values(machines[name], kind) for name in having])
+            matrix = np.array([resources.values(machines[name], kind) for name in having]).reshape(-1, len(terms))
             wanted = np.array([counts[name][kind][column] for name in having], float)
-            kinds[kind] = [rounded(value) for value in solve(matrix, wanted)]
+            kinds[kind] = [rounded(value) if seen else None
+                           for value, seen in zip(solve(matrix, wanted), (matrix != 0).any(0), strict=True)]
     return found
 
 
@@ -125,9 +156,10 @@ def scaled(other: Fit, machines: dict[str, Arch], counts: dict[str, Counts]) -> 
     found: Fit = {column: {} for column in resources.FITTED}
     for column, kinds in found.items():
         for kind, numbers in other[column].items():
-            predicted = sum(float(np.dot(resources.values(arch, kind), numbers)) for arch in machines.values())
-            ratio = sum(counts[name][kind][column] for name in machines) / max(predicted, 1)
-            kinds[kind] = [rounded(ratio * value) for value in numbers]
+            having = [name for name in machines if kind in counts[name]]
+            predicted = sum(resources.of_block(machines[name], kind, numbers) for name in having)
+            ratio = sum(counts[name][kind][column] for name in having) / max(predicted, 1)
+            kinds[kind] = [None if value is None else rounded(ratio * value) for value in numbers]
     return found
 
 
@@ -138,13 +170,15 @@ def rounded(value: float) -> float:
 def solve(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Numbers that are not negative, so that what was not seen grows as what was: terms that want to be are left out
     one by one, the most negative first."""
+    result, used = np.zeros(matrix.shape[1]), (matrix != 0).any(0)
+    if not used.any():
+        return result
     weight = 1 / np.maximum(wanted, 1)
     weighted = matrix * weight[:, None]
     scale = np.maximum(np.abs(weighted).max(0), 1e-12)
-    scaled = weighted / scale
-    used, result = np.abs(matrix).max(0) > 0, np.zeros(matrix.shape[1])
+    weighted = weighted / scale
     while used.any():
-        chosen = scaled[:, used]
+        chosen = weighted[:, used]
         gram = chosen.T @ chosen + RIDGE * np.eye(chosen.shape[1])
         part = np.linalg.solve(gram, chosen.T @ (wanted * weight))
         if part.min() >= 0:
@@ -154,8 +188,10 @@ def solve(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return result
 
 
-def errors(arch: Arch, family: str, counts: Counts, model: dict[str, Any]) -> dict[str, float]:
-    """Column -> percent of the whole machine that the model is off."""
+def errors(arch: Arch, family: str, counts: Counts, model: dict[str, Any]) -> dict[str, float] | None:
+    """Column -> percent of the whole machine that the model is off; None where the model does not know the machine."""
+    if resources.unknown(arch, family, model):
+        return None
     predicted, copies = resources.predict(arch, family, model), resources.blocks_of(arch)
     found = {column: sum(block.get(column, 0) for block in predicted.values()) for column in resources.COLUMNS}
     right = {column: sum(many * counts[kind][column] for kind, many in copies.items() if many)
@@ -163,44 +199,46 @@ def errors(arch: Arch, family: str, counts: Counts, model: dict[str, Any]) -> di
     return {column: round(100 * (found[column] - right[column]) / max(1, right[column]), 2) for column in found}
 
 
+def left_out(family: str, counts: dict[str, Counts]) -> dict[str, dict[str, float]]:
+    """Each machine's errors where all others are fitted."""
+    found = {}
+    for name in counts:
+        others = {other: FITTED[other] for other in counts if other != name}
+        error = errors(FITTED[name], family, counts[name], {family: fit(others, counts)})
+        if error is not None:
+            found[name] = error
+    return found
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
 def main(
     family: Annotated[list[str] | None, typer.Option(help="xc7, ecp5; default both")] = None,
-    machine: Annotated[list[str] | None, typer.Option(help="of FITTED; default all")] = None,
-    check: Annotated[bool, typer.Option("--check", help="show the committed model's errors, fit nothing")] = False,
-    known: Annotated[bool, typer.Option("--known", help="only machines that are counted already")] = False,
+    machine: Annotated[list[str] | None, typer.Option(help="to count, of FITTED and CHECKED; default all")] = None,
+    known: Annotated[bool, typer.Option("--known", help="fit what the file has, synthesise nothing")] = False,
+    check: Annotated[bool, typer.Option("--check", help="the committed model's errors, nothing else")] = False,
 ) -> None:
-    console = Console(stderr=True)
+    console, counted = Console(stderr=True), Counted(COUNTED)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    counter = Counter(FOLDER / "counts.json", known)
-    written: dict[str, Any] = {"families": {}, "error": {}, "fitted": {}}
-    if resources.MODEL.is_file():
-        written |= json.loads(resources.MODEL.read_text())
+    every = {name: arch for name, arch in (FITTED | CHECKED).items() if not machine or name in machine}
+    model: dict[str, Any] = {"families": {}, "error": {}, "left_out": {}, "fitted": {}, "numbers": {}}
+    model |= json.loads(resources.MODEL.read_text()) if resources.MODEL.is_file() else {}
     for each in family or FAMILIES:
-        fitted = {} if check else {name: arch for name, arch in FITTED.items() if not machine or name in machine}
-        counts = counted(counter, fitted, each, console)
-        if not check:
+        if not known and not check:
+            count(counted, every, each, console)
+        counts = {name: found for name, arch in FITTED.items() if (found := counted.of(name, arch, each))}
+        if counts and not check:
             machines = {name: FITTED[name] for name in counts}
-            written["families"][each] = (fit(machines, counts) if len(machines) >= ENOUGH else
-                                         scaled(written["families"]["xc7"], machines, counts))
-            written["fitted"][each] = list(counts)
-        seen = counted(counter, CHECKED, each, console)
-        written["error"][each] = {name: errors(CHECKED[name], each, found, written["families"])
-                                  for name, found in seen.items()}
-        print(json.dumps({each: written["error"][each]}, indent=1))
-        if not check:
-            resources.MODEL.write_text(json.dumps(written, indent=1) + "\n")
-
-
-def counted(counter: Counter, machines: dict[str, Arch], family: str, tell: Console) -> dict[str, Counts]:
-    """Of those machines that can be counted."""
-    found: dict[str, Counts] = {}
-    for name, arch in machines.items():
-        try:
-            tell.print(f"{family}: {name}")
-            found[name] = counter.count(arch, family, tell)
-        except NotCounted as block:
-            tell.print(f"  left out, {block} is not counted")
-    return found
+            own = len(machines) >= ENOUGH
+            model["families"][each] = (fit(machines, counts) if own else
+                                       scaled(model["families"]["xc7"], machines, counts))
+            model["numbers"][each] = sorted({arch.numbers.name for arch in machines.values()})
+            model["fitted"][each], model["left_out"][each] = list(counts), left_out(each, counts) if own else {}
+        seen = {name: found for name, arch in CHECKED.items() if (found := counted.of(name, arch, each))}
+        model["error"][each] = {name: error for name, found in seen.items()
+                                if (error := errors(CHECKED[name], each, found, model["families"]))}
+        print(json.dumps({key: model[key].get(each) for key in ("error", "left_out")}, indent=1))
+    if not check:
+        resources.MODEL.write_text(json.dumps(model, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from weft.compiler.request import Request
 from weft.hw.contract.arch import presets
 from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.flow.parts import PARTS
-from weft.hw.flow.resources import fits
+from weft.hw.flow.resources import counted, fits
 from weft.runtime.files import write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
@@ -69,7 +69,7 @@ def measured(name: str, path: Path, preset: str, *, on_rtl: bool) -> dict[str, A
     found = vars(bench.measure(name, path, preset, on_rtl=on_rtl))
     arch, board = bench.machine(name, preset), board_of(preset)
     request = Request(path, {key: value[None] for key, value in bench.sample(path).items()}, host_fallback=True)
-    taken = fits(arch, PARTS[board.part]) if board else None
+    taken = fits(arch, PARTS[board.part]) if board and counted(arch, board.family) else None
     return {**found, "signal_to_noise": output_signal(request, arch), "lut": taken and taken["total"]["lut"],
             "fits": taken and taken["fits"]}
 

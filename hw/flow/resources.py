@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ import numpy as np
 
 from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.numbers.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
 from weft.hw.flow.parts import Part
@@ -29,6 +31,9 @@ COLUMNS = (*FITTED, "dsp", "bram36", "bram18")
 MODEL = Path(__file__).with_name("resources.json")
 SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
 """What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
+SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
+              ("ecp5", "DDR3", True): 12_000}
+"""The same of the shells that were counted: family, kind of memory, whether with Ethernet."""
 ROUTABLE = 0.9
 """Of a chip's look-up tables, above which routing gets hard."""
 
@@ -43,6 +48,11 @@ def _sums(arch: Arch) -> int:
     return arch.array_size * arch.accumulator_bits
 
 
+def _points(arch: Arch) -> bool:
+    """Whether numbers are shifted where they enter and leave."""
+    return arch.numbers.has_points
+
+
 def _gearbox(arch: Arch) -> float:
     """Bits that a gearbox moves: units times their positions."""
     geometry = Geometry(arch)
@@ -50,8 +60,12 @@ def _gearbox(arch: Arch) -> float:
     return 0 if units == 1 else units * geometry.unit_width * bits_to_count(units)
 
 
+def _clients(arch: Arch, *, writes: bool) -> int:
+    return len(clients(arch, Memory.LOCAL, writes=writes))
+
+
 def _local_ports(arch: Arch) -> int:
-    return sum(len(clients(arch, Memory.LOCAL, writes=writes)) for writes in (False, True))
+    return sum(_clients(arch, writes=writes) for writes in (False, True))
 
 
 def _address(arch: Arch, memory: Memory) -> int:
@@ -89,14 +103,18 @@ TERMS: dict[str, Terms] = {
     "slices": lambda arch: arch.register_slices,
     "lanes": lambda arch: arch.array_size,
     "elements": lambda arch: arch.array_size**2,
-    "element bits": lambda arch: arch.array_size * _vector(arch),
-    "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.numbers.code,
+    "element bits, points": lambda arch: arch.array_size * _vector(arch) * _points(arch),
+    "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.numbers.order_matters,
     "vector": _vector,
     "vector, slices": lambda arch: _vector(arch) * arch.register_slices,
+    "vector, every step": lambda arch: _vector(arch) * arch.numbers.order_matters,
+    "vector, points": lambda arch: _vector(arch) * _points(arch),
     "sums": _sums,
+    "sums, points": lambda arch: _sums(arch) * _points(arch),
     "sums x banks": lambda arch: _sums(arch) * arch.accumulator_banks,
     "vector x banks": lambda arch: _vector(arch) * arch.local_banks,
-    "vector x ports": lambda arch: _vector(arch) * len(clients(arch, Memory.LOCAL, writes=True)) * arch.local_banks,
+    "vector x readers": lambda arch: _vector(arch) * _clients(arch, writes=False),
+    "vector x writers x banks": lambda arch: _vector(arch) * _clients(arch, writes=True) * arch.local_banks,
     "ports x banks": lambda arch: _local_ports(arch) * arch.local_banks,
     "address x banks": lambda arch: arch.local_address_width * arch.local_banks * _local_ports(arch),
     "sum address x banks": lambda arch: arch.accumulator_address_width * arch.accumulator_banks,
@@ -119,28 +137,34 @@ TERMS: dict[str, Terms] = {
     "has tables": lambda arch: _vector(arch) * bool(arch.lut_count),
     "has loops": lambda arch: bool(arch.simd_loop_depth),
     "has registers": lambda arch: bool(arch.simd_registers_depth),
+    "has scales": lambda arch: arch.numbers.has_scales,
+    "lanes, scales": lambda arch: arch.array_size * arch.numbers.has_scales,
 }
 """What a block's size can depend on, in terms of the architecture."""
 
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
-    "array": ("one", "lanes", "elements", "element bits", "elements, every step"),
+    "array": ("one", "lanes", "elements", "vector, points", "element bits, points", "elements, every step",
+              "lanes, scales"),
     "csr": ("one",),
-    "decoder": ("one", "far address", "products"),
+    "decoder": ("one", "far address", "products", "has scales"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
-    "enter": ("one", "vector", "sums", "on-chip address"),
+    "enter": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
+              "lanes, scales"),
     "fetch": ("one", "stream", "instruction", "split instruction"),
     "interlock": ("one", "units", "places", "place bits", "comparisons"),
-    "leave": ("one", "vector", "sums"),
+    "leave": ("one", "vector, points", "sums, points", "vector, every step", "has scales", "lanes, scales"),
     "load_weight": ("one", "local address"),
-    "local": ("one", "vector", "vector x banks", "vector x ports", "address x banks", "vector, slices"),
-    "mat_mul": ("one", "on-chip address"),
-    "move_in": ("one", "vector", "sums", "on-chip address", "vector, slices"),
-    "move_out": ("one", "vector", "sums", "on-chip address", "vector, slices"),
+    "local": ("one", "vector", "vector x readers", "vector x banks", "vector x writers x banks", "address x banks",
+              "vector, slices"),
+    "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales"),
+    "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
+    "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
-    "simd": ("one", "vector", "sums", "registers", "has registers", "tables", "has tables", "has loops", "slices"),
+    "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
+             "has tables", "has loops", "slices", "lanes, scales"),
     "supervisor": ("one",),
 }
 """Block -> the terms of its look-up tables and flip-flops. DRAM engines of both windows are alike."""
@@ -164,16 +188,45 @@ def values(arch: Arch, kind: str) -> np.ndarray:
 
 @cache
 def model() -> dict[str, Any]:
-    """The committed fit: ``families`` -> column -> kind of block -> a number for each of its terms; ``error`` ->
-    family -> machine that was not fitted -> column -> percent of the whole machine."""
+    """The committed fit, by family: ``families`` -> column -> kind of block -> a number for each of its terms, None
+    where no machine had it; ``numbers``: the number systems of the machines ``fitted``; ``error`` -> machine that was
+    not fitted -> column -> percent of the whole machine; ``left_out``: the same of those fitted, each without it."""
     found: dict[str, Any] = json.loads(MODEL.read_text())
     return found
 
 
 def largest_error(family: str) -> dict[str, float] | None:
-    """Column -> percent: the largest on the machines that were not fitted; None where none was looked at."""
-    seen = model()["error"].get(family, {}).values()
+    """Column -> percent: the largest on the machines that were not fitted, each of those fitted without it too where no
+    others were looked at; None where nothing was."""
+    seen = (model()["error"].get(family) or model()["left_out"].get(family, {})).values()
     return {column: max(abs(error[column]) for error in seen) for column in FITTED} if seen else None
+
+
+def of_block(arch: Arch, kind: str, numbers: Sequence[float | None]) -> float:
+    """A block's look-up tables or flip-flops; terms that nothing is known of count nothing."""
+    return float(np.dot(values(arch, kind), [number or 0.0 for number in numbers]))
+
+
+def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> list[str]:
+    """What the machine has that none of those had which were fitted: "block: term" of each. It counts nothing."""
+    numbers = (fitted or model()["families"])[family]["lut"]
+    return [f"{kind}: {term}" for kind, copies in blocks_of(arch).items() if copies
+            for term, value, number in zip(BLOCKS[kind], values(arch, kind), numbers[kind], strict=True)
+            if value and number is None]
+
+
+def counted(arch: Arch, family: str) -> bool:
+    """Whether a machine of such numbers was."""
+    return arch.numbers.name in model()["numbers"][family]
+
+
+def check_counted(arch: Arch, family: str) -> None:
+    """Raises WeftError for numbers of which no machine was counted."""
+    if not counted(arch, family):
+        raise WeftError(explain(
+            f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
+            f"numbers of machines that were counted: {', '.join(model()['numbers'][family])}",
+            "choose another data_type or mac_rounding, or count this machine: make synth ARCH=..."))
 
 
 def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> dict[str, dict[str, int]]:
@@ -181,35 +234,49 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
     numbers = (fitted or model()["families"])[family]
     counts: dict[str, dict[str, int]] = {}
     for kind, copies in blocks_of(arch).items():
-        found = {column: float(np.dot(values(arch, kind), numbers[column][kind])) for column in FITTED}
+        found = {column: of_block(arch, kind, numbers[column][kind]) for column in FITTED}
         counts[kind] = {column: max(0, round(copies * value)) for column, value in found.items()}
-    for kind, number in (("array", arch.array_size**2), ("simd", arch.array_size)):
-        counts[kind]["dsp"] = number * multiplier_blocks(arch.number.width, family)
-    # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are look-up tables.
-    counts["decoder"]["dsp"] = 2 * multiplier_blocks(arch.local_address_width, family)
+    for kind, number in dsp_blocks(arch, family).items():
+        counts[kind]["dsp"] = number
     for ram in rams(arch):
         counts[ram.block].update(block_rams(ram, family))
     return counts
 
 
-def multiplier_blocks(width: int, family: str) -> int:
-    """DSP blocks that a product of two numbers takes: one has 25 x 18 bits, an ECP5's 18 x 18. A product of up to 8
-    bits is made of look-up tables."""
-    if width <= 4:
+def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
+    """Kind of block -> its DSP blocks."""
+    width, lanes = arch.number.width, arch.array_size
+    wide = width + arch.numbers.has_scales  # an activation less its zero point
+    found = {"array": lanes**2 * multiplier_blocks(wide, width, family),
+             "simd": lanes * multiplier_blocks(width, width, family),
+             # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
+             "decoder": 2 * multiplier_blocks(arch.local_address_width, arch.local_address_width, family)}
+    if arch.numbers.has_scales:
+        found |= {"enter": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
+                  "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
+    return found
+
+
+def multiplier_blocks(wide: int, narrow: int, family: str) -> int:
+    """DSP blocks that a product of two signed numbers takes: one has 25 x 18 bits, an ECP5's 18 x 18. A product of up
+    to 8 bits is made of look-up tables."""
+    if wide + narrow <= 8:
         return 0
-    return (1 if width <= 18 else 2) * (1 if width <= (25 if family == "xc7" else 18) else 2)
+    return -(-narrow // 18) * (1 if wide <= (25 if family == "xc7" else 18) else 2)
 
 
-def room(part: Part, column: str) -> int:
-    """What a part has for the machine, beside the rest of a board."""
+def room(part: Part, column: str, around: Mapping[str, int] = SHELL) -> int:
+    """What a part has for the machine, beside the rest of a board, which takes ``around``."""
     whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
-    return int(whole - SHELL[column])
+    return int(whole - around[column])
 
 
-def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[str, Any]:
+def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None,
+         around: Mapping[str, int] = SHELL) -> dict[str, Any]:
     """The prediction for a part: ``blocks``, ``total``, ``of_part`` (column -> what the machine takes, what the rest of
-    a board needs, what the part has), ``fits``, and ``short``: the columns that do not. ``uram`` is a column where the
-    local memory lies in UltraRAM."""
+    a board needs, what the part has), ``fits``, ``short``: the columns that do not, and ``unknown``. ``uram`` is a
+    column where the local memory lies in UltraRAM. Raises WeftError for numbers of which no machine was counted."""
+    check_counted(arch, part.family)
     counts = predict(arch, part.family, fitted)
     ultra = ultra_rams(arch, part)
     if ultra:
@@ -217,7 +284,7 @@ def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None) -> dict[s
     found = {column: sum(block.get(column, 0) for block in counts.values()) for column in COLUMNS}
     used = {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": count_blocks(found, part.family),
             **({"uram": ultra} if ultra else {})}
-    short = [column for column, number in used.items() if number > room(part, column)]
+    short = [column for column, number in used.items() if number > room(part, column, around)]
     return {"part": part.name, "blocks": counts, "total": {name: found[name] for name in COLUMNS},
-            "of_part": {column: [number, SHELL[column], getattr(part, column)] for column, number in used.items()},
-            "fits": not short, "short": short}
+            "of_part": {column: [number, around[column], getattr(part, column)] for column, number in used.items()},
+            "fits": not short, "short": short, "unknown": unknown(arch, part.family, fitted)}

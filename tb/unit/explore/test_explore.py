@@ -18,9 +18,12 @@ from weft.explore import measure
 from weft.explore.measure import Network, Refused, digest_of
 from weft.explore.results import Results
 from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
-from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, points, without
+from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import Here, dask
 from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.errors import WeftError
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 
 ROOT = Path(__file__).parents[3]
@@ -126,6 +129,17 @@ def test_a_search_goes_on_from_its_results(network: Network, space: list[Point],
     assert search(network, space, results=Results(path)).front == outcome.front
 
 
+def test_types_whose_resources_are_not_known_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = PARTS["XC7A35T"]
+    for numbers, types in ((["once"], ("FP16BP8", "FP8BP4")), (["int8", "once"], ("FP16BP8", "FP8BP4", "INT8")),
+                           (["int8"], ("INT8",))):
+        monkeypatch.setattr(resources, "model", lambda numbers=numbers: {"numbers": {"xc7": numbers}})
+        assert default_axes(BASE, part)["data_type"] == types
+    monkeypatch.setattr(resources, "model", lambda: {"numbers": {"xc7": []}})
+    with pytest.raises(WeftError, match="resources on xc7: found data_type FP16BP8"):
+        default_axes(BASE, part)
+
+
 # -- the command -------------------------------------------------------------------------------------------------------
 QUICK = ("--host-fallback", "--jobs", "1", "--axis", "array_size=4,8", "--axis", "local_depth=1024",
          "--axis", "accumulator_depth=512", "--axis", "axi_data_width=64", "--axis", "data_type=FP16BP8",
@@ -138,6 +152,7 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     assert exit_code(["explore", str(DIGITS), "--part", "xc7z020", *QUICK, *where, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert sum(found["machines"].values()) == 16 and found["part"] == "XC7Z020"
+    assert found["dram_latency_cycles"] == EXPECTED_DRAM_LATENCY
     assert Arch.load(files["best.tarch"]).to_dict() == found["front"][-1]["arch"]
     for before, after in itertools.pairwise(found["front"]):
         assert before["cycles"] > after["cycles"] and before["share"] < after["share"]
@@ -151,7 +166,9 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     ((), "--part and --board: found neither"), (("--part", "xc7a36t"), "did you mean XC7A35T?"),
     (("--part", "xc7a35t", "--board", "arty_a7_35"), "found both"), (("--board", "moon"), "board: found moon"),
     (("--part", "xc7a35t", "--axis", "colour=1"), "--axis: found colour=1"),
-    (("--part", "xc7a35t", "--axis", "array_size=200", "--axis", "data_type=FP16BP8"), "machines for XC7A35T: found"),
+    (("--part", "xc7a35t", "--axis", "array_size=200", "--axis", "data_type=FP16BP8"),
+     "first of all: the smallest takes"),
+    (("--part", "xc7a35t", "-a", "arty", "--set", "mac_rounding=every_step"), "resources on xc7: found data_type"),
     (("--part", "xc7a35t", "--axis", "array_size=4", "--axis", "data_type=FP4BP2", "--least-snr", "90"),
      "--least-snr: found FP4BP2"),
 ])

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 import json
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
+from rich.console import Console
 
+from weft.boards import BOARDS
+from weft.cli.resources import around
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.memories import Ram, block_rams
 from weft.hw.flow.parts import PARTS
@@ -17,6 +25,14 @@ ROOT = Path(__file__).parents[3]
 BASELINES = sorted((ROOT / "hw" / "flow" / "baseline").glob("synth_*.json"))
 EXACT = ("dsp", "bram36", "bram18")
 MOST_PERCENT = 5
+
+
+def load_script(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert specification is not None and specification.loader is not None
+    found = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(found)
+    return found
 
 
 @pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
@@ -37,6 +53,80 @@ def test_dsp_blocks_and_block_ram_are_those_of_synthesis(path: Path) -> None:
 ])
 def test_block_rams_by_hand(ram: Ram, family: str, blocks: dict[str, int]) -> None:
     assert block_rams(ram, family) == blocks
+
+
+@pytest.mark.parametrize(("data_type", "family", "blocks"), [
+    ("FP16BP8", "xc7", {"array": 16, "simd": 4, "decoder": 2}),
+    ("FP18BP10", "ecp5", {"array": 16, "simd": 4, "decoder": 2}),
+    ("FP20BP10", "ecp5", {"array": 64, "simd": 16, "decoder": 2}),
+    ("FP4BP2", "xc7", {"array": 0, "simd": 0, "decoder": 2}),
+    ("INT8", "xc7", {"array": 16, "simd": 4, "decoder": 2, "enter": 4, "move_out": 4}),
+    ("INT8", "ecp5", {"array": 16, "simd": 4, "decoder": 2, "enter": 4, "move_out": 8}),
+])
+def test_dsp_blocks_by_hand(data_type: str, family: str, blocks: dict[str, int]) -> None:
+    """Of 4 lanes. A move of bytes out multiplies 25 x 18 bits, an ECP5's blocks have 18 x 18."""
+    assert resources.dsp_blocks(Arch.load("arty").replace(array_size=4, data_type=data_type), family) == blocks
+
+
+def test_what_no_machine_had_is_said_not_guessed(monkeypatch: pytest.MonkeyPatch, weft: Weft) -> None:
+    arch, model = Arch.load("ecpix5"), copy.deepcopy(resources.model())
+    assert arch.register_slices
+    for column in resources.FITTED:
+        model["families"]["ecp5"][column]["simd"][resources.BLOCKS["simd"].index("slices")] = None
+    assert "simd: slices" in resources.unknown(arch, "ecp5", model["families"])
+    assert "simd: slices" not in resources.unknown(arch.replace(register_slices=0), "ecp5", model["families"])
+    model["numbers"]["xc7"] = ["once"]
+    monkeypatch.setattr(resources, "model", lambda: model)
+    assert "simd: slices" in resources.fits(arch, PARTS["LFE5U-85F"])["unknown"]
+    with pytest.raises(WeftError, match=r"resources on xc7: found data_type INT8.*allowed: .*once"):
+        resources.fits(arch.replace(data_type="INT8"), PARTS["XC7A35T"])
+
+
+def test_a_fit_finds_the_numbers_that_made_the_counts() -> None:
+    """Blocks that are sums of their terms, on the script's own machines; left out one by one as well."""
+    script = load_script("fit_resources")
+    machines = {name: arch for name, arch in script.FITTED.items() if arch.array_size < 6}
+    made = {column: {kind: np.linspace(1, 3, len(terms)) for kind, terms in resources.BLOCKS.items()}
+            for column in resources.FITTED}
+    counts = {name: {kind: {**dict.fromkeys(resources.COLUMNS, 0), **{
+        column: round(1000 * resources.of_block(arch, kind, made[column][kind])) for column in resources.FITTED}}
+        for kind in resources.BLOCKS} for name, arch in machines.items()}
+    found = script.fit(machines, counts)
+    for name, arch in machines.items():
+        error = script.errors(arch, "xc7", counts[name], {"xc7": found})
+        assert all(abs(error[column]) < 1 for column in resources.FITTED), (name, error)
+    assert found["lut"]["simd"][resources.BLOCKS["simd"].index("tables")] is not None
+    without = {name: arch for name, arch in machines.items() if not arch.lut_count}
+    less = script.fit(without, counts)
+    assert less["lut"]["simd"][resources.BLOCKS["simd"].index("tables")] is None
+    assert script.errors(machines["lanes4_lut"], "xc7", counts["lanes4_lut"], {"xc7": less}) is None
+
+
+def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, asked = load_script("fit_resources"), []
+    monkeypatch.setattr(script, "commit", lambda: "1234567")
+    monkeypatch.setattr(script, "block_texts", lambda arch: {
+        "csr": "the same everywhere", "dram0_read": f"core.dram0_read, {arch.array_size} lanes",
+        "dram1_read": f"core.dram1_read, {arch.array_size} lanes", "unheard_of": "not of the model"})
+
+    def synthesize(blocks: dict, family: str, folder: Path) -> dict[str, dict[str, int]]:
+        asked.extend((kind, text) for kind, (text, _) in blocks.items())
+        return {kind: dict.fromkeys(resources.COLUMNS, len(text)) for kind, (text, _) in blocks.items()}
+
+    monkeypatch.setattr(script, "synthesize_blocks", synthesize)
+    machines, file = {name: script.FITTED[name] for name in ("lanes2", "lanes4")}, tmp_path / "blocks.jsonl"
+    for _ in range(2):
+        script.count(script.Counted(file), machines, "xc7", Console(quiet=True))
+    assert asked == [("csr", "the same everywhere"), ("dram_read", "core.dram_read, 2 lanes"),
+                     ("dram_read", "core.dram_read, 4 lanes")]
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["machine"], row["block"]) for row in rows] == [
+        (machine, block) for machine in machines for block in ("csr", "dram_read")]
+    monkeypatch.setattr(resources, "blocks_of", lambda arch: {"csr": 1, "dram_read": 2, "sampler": 0})
+    counted = script.Counted(file)
+    assert counted.of("lanes4", machines["lanes4"], "xc7")["dram_read"]["lut"] == len("core.dram_read, 4 lanes")
+    assert counted.of("lanes4", machines["lanes4"].replace(local_depth=64), "xc7") is None, "another machine by now"
+    assert counted.of("lanes4", machines["lanes4"], "ecp5") is None
 
 
 def test_the_stated_errors_are_small() -> None:
@@ -71,6 +161,16 @@ def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     assert "XC7Z020" in weft("resources", "-a", "pynq").out, "the board's part"
     assert "UltraRAM blocks: 32 of 96" in weft("resources", "-a", "zcu104").out, "4 banks of 4096 x 512 bits"
     assert "UltraRAM" not in weft("resources", "-a", "ultra96").out, "XCZU3EG has none"
+
+
+def test_a_board_takes_what_its_own_shell_takes() -> None:
+    shells = {name: around(BOARDS[name])["lut"] for name in ("arty_a7_35", "arty_a7_100", "ulx3s", "ecpix5", "pynq_z1")}
+    assert shells == {"arty_a7_35": 5_100, "arty_a7_100": 8_200, "ulx3s": 4_000, "ecpix5": 12_000,
+                      "pynq_z1": resources.SHELL["lut"]}
+    arch, part = Arch.load("arty"), PARTS["XC7A35T"]
+    assert resources.fits(arch, part)["short"] == ["lut"]
+    found = resources.fits(arch, part, around=around(BOARDS["arty_a7_35"]))
+    assert found["fits"] and found["of_part"]["lut"][1:] == [5_100, 20_800]
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
