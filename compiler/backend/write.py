@@ -142,9 +142,9 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
                             "shares a binary point with much larger numbers; look for a damaged weight")
     warnings += numbers.warnings(products[Layers])
     makers = {layer.output.name: layer for layer in products[Layers]}
-    largest: dict[str, float] = {}  # of all layers of a node, for a function may be a sum of several
+    made: dict[str, float] = {}  # by all layers of a node, at most, for a function may be a sum of several
     for row in rows:
-        largest[row["name"]] = max(largest.get(row["name"], 0.0), *map(abs, row["range"]))
+        made[row["name"]] = max(made.get(row["name"], 0.0), *map(abs, row["range"]))
     for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
@@ -153,7 +153,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
             name = row["name"]
-            warnings += _coarse_argument(name, largest[name], layer.lookup, calibration, step, graph.opset)
+            warnings += _coarse_argument(name, made[name], layer.lookup, calibration, step, graph.opset)
         if not products[Quantization].tensors:
             warnings += _poor_bytes(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)

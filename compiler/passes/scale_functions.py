@@ -54,7 +54,8 @@ def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
     tensors = [(place.function.input(0), place.function.output, *(node.input(0) for node in _convolutions(place)),
                 *(node.output for node in _convolutions(place))) for place in places]
     sizes = measure(graph, list(dict.fromkeys(name for names in tensors for name in names)))
-    constants, changed = dict(graph.constants), {}
+    constants = dict(graph.constants)
+    changed: dict[str, Node] = {}
     for place in places:
         rest = place.slope / 2.0 ** round(math.log2(abs(place.slope)))
         rest = 1.0 if abs(rest - 1) < NEARLY else rest

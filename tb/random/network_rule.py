@@ -72,9 +72,8 @@ ODD: dict[str, Arch] = {
 }
 """Machines of which nothing is a power of two that may be something else: lanes, depths, bits, entries of tables, and
 banks that are not full."""
-WITH_FUNCTIONS: dict[str, Arch] = {
-    f"{FUNCTIONS}{lanes}": BASE.replace(array_size=lanes, accumulator_depth=256, **{**TABLES, "lut_depth": 256})
-    for lanes in (4, 8)}
+WITH_FUNCTIONS: dict[str, Arch] = {f"{FUNCTIONS}3": ARCHS["lanes3"], f"{FUNCTIONS}8": BASE.replace(
+    accumulator_depth=256, **{**TABLES, "lut_depth": 256})}
 """Machines whose networks have attention, norms, reductions, functions and recurrent layers."""
 ARCHS |= SMALL | ODD | WITH_FUNCTIONS
 

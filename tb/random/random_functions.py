@@ -6,6 +6,7 @@ Arguments are kept away from poles, and what is divided by from 0: there roundin
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from onnx import helper
@@ -139,7 +140,7 @@ def recurrent(net: Network) -> None:
     cut = net.node("Slice", rows, net.ints(0), net.ints(steps), net.ints(2))
     sequence = net.node("Transpose", cut, perm=(2, 0, 1))
     weights = [net.scaled(size, ways, gates * units, size) for size in (source.channels, units)]
-    attributes = {"linear_before_reset": net.integer(0, 2)} if kind == "GRU" else {}
+    attributes: dict[str, Any] = {"linear_before_reset": net.integer(0, 2)} if kind == "GRU" else {}
     name = f"states{len(net.maker.nodes)}"
     net.maker.nodes.append(helper.make_node(kind, [sequence, *weights, net.scaled(4, ways, 2 * gates * units)], [name],
                                             name=name, hidden_size=units,
