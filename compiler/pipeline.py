@@ -54,6 +54,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
     Step("split_functions", steps.split_functions_where_measured),
+    Step("scale_functions", steps.scale_functions_where_measured),  # -> Graph
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", steps.calibrated),                            # -> Calibration: the range of every tensor

@@ -24,6 +24,7 @@ from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_bytes, check_supported
 from weft.compiler.passes.quantization import Quantization, with_rounding
+from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
@@ -43,6 +44,7 @@ from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -124,6 +126,13 @@ def split_functions_where_measured(request: Request, graph: Graph, given: Sample
     if request.plain or not arch.numbers.has_points:
         return graph
     return split_functions(graph, lambda graph, names: channel_ranges(graph, given, names))
+
+
+def scale_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not of bytes, whose tables hold every value."""
+    if request.plain or not arch.numbers.has_points:
+        return graph
+    return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------

@@ -12,14 +12,18 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.frontend.graph import Graph, GraphPort
-from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.hir import Layers, Lookup
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.division import BESIDE, HOST, Division, Part
+from weft.compiler.passes.functions import may_be_infinite, steps_of
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
+from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -137,10 +141,19 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
             warnings.append(f"output {port.name}: its values are no more than {largest:.1f} steps of its type, for it "
                             "shares a binary point with much larger numbers; look for a damaged weight")
     warnings += numbers.warnings(products[Layers])
+    makers = {layer.output.name: layer for layer in products[Layers]}
+    made: dict[str, float] = {}  # by all layers of a node, at most, for a function may be a sum of several
+    for row in rows:
+        made[row["name"]] = max(made.get(row["name"], 0.0), *map(abs, row["range"]))
     for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
         warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
+        if layer.lookup is not None and isinstance(numbers, Points):
+            roots = copied(layer.core.input, makers, graph.constants)
+            step = max(numbers.tensor(root, arch).step for root in roots)
+            name = row["name"]
+            warnings += _coarse_argument(name, made[name], layer.lookup, calibration, step, graph.opset)
         if not products[Quantization].tensors:
             warnings += _poor_bytes(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)
@@ -154,6 +167,22 @@ def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:
     return [f"layer {row['name']}: its values are {steps:.1f} steps of a byte on average, for it has room for "
             f"{max(map(abs, row['range'])):.3g}; try --ranges percentile or error, or an architecture of 16 bits "
             "(data_type FP16BP8)"]
+
+
+def _coarse_argument(name: str, largest: float, lookup: Lookup, calibration: Calibration, step: float,
+                     opset: int) -> list[str]:
+    """A warning of a table near a pole, as 1 / sqrt of a variance near 0: there a step of the argument is too much.
+    ``largest``: magnitude that the function makes."""
+    if not any(map(may_be_infinite, steps_of(lookup.function, dict(lookup.attributes)))):
+        return []
+    low = calibration.ranges[lookup.source].low
+    values = function_of(lookup, opset)(np.array([low, low + step / 2]))
+    change = abs(float(values[1] - values[0]))
+    if not change > largest * 10 ** (-LEAST_TABLE_DECIBELS / 20):
+        return []
+    return [f"layer {name}: half a step of its argument, {step / 2:.3g} beside {low:.3g}, changes its value by "
+            f"{change:.3g}, of {largest:.3g}; add more to the argument in the network (the epsilon of a normalisation),"
+            " take a wider data_type, or leave out samples that are nearly constant"]
 
 
 def _poor_numbers(row: dict[str, Any], held: TensorNumbers) -> list[str]:

@@ -53,6 +53,11 @@ def of_steps(steps: tuple[Step, ...], kind: str) -> tuple[tuple[str, Any], ...]:
     return ("kind", kind), ("steps", steps)
 
 
+def steps_of(op: str, attributes: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Those of a canonical node that is a function of one number; its own operator where that is all."""
+    return tuple(attributes["steps"]) if op == FUNCTION else ((op, (0,), tuple(sorted(attributes.items()))),)
+
+
 def may_be_infinite(step: Step) -> bool:
     """Whether it is not finite everywhere, and bends more the nearer its argument is to where it is not."""
     op, arguments, _ = step

@@ -15,6 +15,7 @@ from weft.compiler.errors import ON_HOST, USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes import lower_arithmetic as arithmetic
+from weft.compiler.passes import lower_choice as choice
 from weft.compiler.passes import lower_linear as linear
 from weft.compiler.passes import lower_matrix as matrix
 from weft.compiler.passes import lower_move as moves
@@ -144,6 +145,7 @@ OPERATORS: dict[str, Operator] = {
     "Transpose": Operator(moves.move, {"perm": ANY}, relabels=True),
     "Unsqueeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
     "Upsample": Operator(resize, {"mode": ANY, "scales": ANY}, constants=(1,)),
+    "Where": Operator(choice.where, constants=(0,)),
 }
 """ONNX name -> what the compiler does with it."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function, value_table
+from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function, steps_of, value_table
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.operators import FUNCTIONS
 from weft.compiler.passes.order import needed
@@ -59,9 +59,8 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
 
 
 def _steps(node: Node) -> tuple[Step, ...]:
-    if node.op == FUNCTION:
-        return tuple(node.attributes["steps"])
-    return ((node.op, (0,), tuple(sorted(node.attributes.items()))),) if node.op in FUNCTIONS else ()
+    """None of what is no function."""
+    return steps_of(node.op, node.attributes) if node.op == FUNCTION or node.op in FUNCTIONS else ()
 
 
 def _limits(low: float, high: float) -> list[tuple[float, float]]:

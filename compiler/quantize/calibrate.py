@@ -36,15 +36,16 @@ MOST_HEADROOM, ONE_SAMPLE = 2.0, 1.5
 """Of a tensor: what it may reach is at most so many times what was seen; with a single sample nothing is known of its
 spread."""
 
-STUDENT = (12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-"""Student's t that is exceeded with one chance in forty, for 1, 2, ... degrees of freedom."""
+STUDENT = (318.0, 22.3, 10.2, 7.17, 5.89, 5.21, 4.79, 4.5, 4.3, 4.14)
+"""Student's t that is exceeded with one chance in a thousand, for 1, 2, ... degrees of freedom: a network has some
+hundred tensors, of which none shall saturate."""
 
 UNCLIPPED_SHARE = 0.25
 """Of the magnitude that a ReLU reads, its result gets room for at least so much: it may be off in all samples."""
 
 
 def _student(freedom: int) -> float:
-    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.96 + 2.7 / freedom
+    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else 3.09 + 10 / freedom
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Range:
     unclipped: float = 0.0
 
     def expected(self, least: float) -> float:
-        """The magnitude that another sample reaches with one chance in forty, where peaks are spread normally: they
-        are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times."""
+        """The magnitude that another sample reaches with one chance in a thousand, where peaks are spread normally:
+        they are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times."""
         if len(self.peaks) < 2:
             reached = self.magnitude * (ONE_SAMPLE if least > 1 else 1)
         else:
@@ -94,12 +95,8 @@ def sum_key(source: str, weights: str) -> str:
 
 @dataclass(frozen=True)
 class Calibration:
-    """``ranges`` of tensors; ``sums``: :func:`sum_key` -> the largest sum of |weight x activation| + |bias| seen; of a
-    product of matrices the name of its result -> the largest sum of |factor x factor|; ``means``: of what convolutions
-    read the mean of every channel.
-
-    No partial sum, in whatever order, was larger than its ``sums`` entry.
-    """
+    """``ranges`` of tensors; ``sums``: :func:`sum_key`, of a product of matrices the name of its result -> what no
+    partial sum was larger than, in whatever order; ``means``: of what convolutions read the mean of every channel."""
 
     ranges: Mapping[str, Range]
     sums: Mapping[str, float]
@@ -175,18 +172,24 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
             if not np.isfinite(value).all():
                 raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
                              "finite numbers", "calibrate with inputs of the kind that the network is made for")
-            ranges[name] = _widen(ranges.get(name), value)
+            ranges[name] = widened(ranges.get(name), value)
             _need_below(f"tensor {name!r} on calibration input {index}", ranges[name].magnitude)
             if name in means:
                 means[name] += value.mean((0, 2, 3), dtype=np.float64) / len(samples.numbers)
-        for name in sums:
-            largest[name] = max(largest[name], float(values[name].max()))
+        for node, name in zip(summed, sums, strict=True):
+            largest[name] = max(largest[name], _largest_partial_sum(values[name], values[node.output]))
     for node in graph.nodes:
         if node.op == "Relu":
             ranges[node.output] = replace(ranges[node.output], unclipped=ranges[node.input(0)].magnitude)
     by_name = {sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output: largest[name]
                for node, name in zip(summed, sums, strict=True)}
     return Calibration(ranges, by_name, len(samples.numbers), samples.random, means)
+
+
+def _largest_partial_sum(magnitudes: np.ndarray, sums: np.ndarray) -> float:
+    """Of sums and the sums of their terms' magnitudes: the terms above 0 together, or those below, whichever is more.
+    Both together are the magnitudes, and their difference is the sum."""
+    return float((magnitudes + np.abs(sums)).max()) / 2
 
 
 def _need_below(what: str, magnitude: float) -> None:
@@ -224,7 +227,8 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
     return found
 
 
-def _widen(before: Range | None, value: np.ndarray) -> Range:
+def widened(before: Range | None, value: np.ndarray) -> Range:
+    """The range of what was seen before, and of ``value``, another sample or a part of one."""
     exponents = np.frexp(np.abs(value, dtype=np.float32).ravel())[1] - 1  # 2**e <= |v| < 2**(e+1)
     exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
     counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product
+from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
@@ -41,7 +41,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
                                  opset)
             tables[layer.output.name] = encode_table(pieces, source, target, arch)
             errors[layer.output.name] = pieces.error
-    return replace(points, tables=tables, table_errors=errors)
+    return replace(points, tables=tables, table_errors=errors, means={} if fixed else calibration.means)
 
 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Points:
@@ -54,6 +54,17 @@ def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Po
 def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
     weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
     return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
+
+
+def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.ndarray]) -> list[str]:
+    """The root of a Var, of what it is a copy of, and so on; ``makers``: layers by the Var that they make."""
+    found = [var.root]
+    maker = makers.get(var.name)
+    while maker is not None and len(maker.operations) == 2 and isinstance(maker.core, Convolution) and _only_copies(
+            maker.core, constants):
+        found.append(maker.core.input.root)
+        maker = makers.get(maker.core.input.name)
+    return found
 
 
 FEW = 64

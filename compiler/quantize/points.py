@@ -17,7 +17,28 @@ from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load
 from weft.compiler.lir import Settings
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import DataType
 from weft.runtime.scales import TensorPoint
+
+
+def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
+    """Weights [out, in, height, width] in steps as whole numbers of the type. The errors of each kernel add up to as
+    little as whole steps allow, for neighbouring pixels are alike: the errors nearest to half a step turn round."""
+    kernels = steps.reshape(*steps.shape[:2], -1)
+    whole = np.rint(kernels)
+    errors = whole - kernels
+    excess = np.rint(errors.sum(-1, keepdims=True))
+    ranks = (-np.sign(excess) * errors).argsort(-1).argsort(-1)
+    whole -= np.sign(excess) * (ranks < np.abs(excess))
+    return np.asarray(number.saturate(whole.astype(np.int64))).reshape(steps.shape)
+
+
+def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
+    """What errors of weights [out, in / group, height, width] add to each output channel, away from an image's edges,
+    where the inputs' channels have these means."""
+    per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])
+    each = np.broadcast_to(means, group * errors.shape[1]).reshape(group, -1)
+    return np.asarray(np.einsum("goi,gi->go", per_group, each).reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,8 @@ class Points(Numbers):
     """``vars``: tensor -> point; ``layers``: in order; ``tables``: value tables by the tensor they make.
 
     ``table_errors``: the largest error of their straight pieces in the range seen. ``limited``: tensors that saturate
-    on purpose, for the functions that read them are constant beyond.
+    on purpose, for the functions that read them are constant beyond. ``means`` of what convolutions read, by channel:
+    what rounding its weights adds to a channel on average is taken off its bias.
     """
 
     vars: Mapping[str, int]
@@ -60,6 +82,7 @@ class Points(Numbers):
     table_errors: Mapping[str, float] = field(default_factory=dict)
     limited: frozenset[str] = frozenset()
     measured: str = "binary points"
+    means: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def tensor(self, root: str, arch: Arch) -> TensorPoint:
         return TensorPoint(arch.number, self.vars[root])
@@ -70,8 +93,11 @@ class Points(Numbers):
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
         weights = bias = None
         if isinstance(layer.core, Convolution):
-            weights = arch.number.quantize(constants[layer.core.weights], self.layers[number].weights)
-            bias = arch.number.quantize(constants[layer.core.bias], self.layers[number].bias)
+            chosen, exact = self.layers[number], constants[layer.core.weights].astype(np.float64)
+            weights = rounded_weights(exact * 2.0 ** chosen.weights, arch.number)
+            added = added_on_average(weights * 2.0 ** -chosen.weights - exact, layer.core.group,
+                                     self.means.get(layer.core.input.name, 0.0))
+            bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)
         tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
         return LayerIntegers(weights, bias, layer.core.group, self._operands(layer, arch), tables)
 

@@ -28,6 +28,9 @@ Span = tuple[float, float]
 CONSTANT = 2.0 ** -17
 """Of a function's largest value: what differs by less is constant for it."""
 
+UNSEEN = 2.0 ** -16
+"""Of a function's largest value: so much more error is a range worth that was not seen, half a step of 16 bits."""
+
 EVEN_POINTS, POINTS_OF_A_SCALE = 2001, 400
 """Arguments at which pieces are judged: evenly over the range, and closer and closer to its ends and to zero."""
 
@@ -62,7 +65,7 @@ def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float]
         low, high = min(low, 0.0), max(high, 0.0)
     if table.domain is None:
         return (low, high), (low - beyond, high + beyond)
-    return (low, high), (low, high + beyond if low >= 0 else high)
+    return (low, high), (low, MOST_HEADROOM * high if low >= 0 else high)
 
 
 def _arguments(low: float, high: float) -> np.ndarray:
@@ -125,7 +128,7 @@ def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTabl
             errors = [float(np.nan_to_num(np.abs(_evaluated(rounded, entry, point) - values), nan=np.inf).max())
                       for entry, values in zip(arguments, wanted, strict=True)]
         found.append((replace(pieces, error=errors[0]), errors[1]))
-    enough = 1.5 * min(pieces.error for pieces, _ in found) + CONSTANT * largest
+    enough = 1.5 * min(pieces.error for pieces, _ in found) + UNSEEN * largest
     return min((entry for entry in found if entry[0].error <= enough), key=lambda entry: entry[1])[0]
 
 

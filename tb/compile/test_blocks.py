@@ -146,3 +146,20 @@ def test_activations_written_out_become_one_table(tmp_path: Path) -> None:
     gelu(maker, maker.conv("x", 6, 8, (3, 3)))
     report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path)
     assert [row["kind"] for row in report.layers] == ["mat_mul", "load+lookup"]
+
+
+MASKS = {"channels": (4, 1, 1), "pixels": (1, 5, 6), "elements": (4, 5, 6), "columns": (6,)}
+
+
+@pytest.mark.parametrize("other", ["tensor", "number", "numbers"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_choice_by_a_constant_mask(mask: str, other: str, tmp_path: Path) -> None:
+    """What the mask does not take from a constant may be infinite."""
+    maker = ModelMaker((1, 4, 5, 6), seed=3)
+    chosen = maker.random.random((1,) * (3 - len(MASKS[mask])) + MASKS[mask]) < 0.5
+    others = np.where(np.broadcast_to(chosen, (4, 5, 6)), np.inf, maker.random.standard_normal((4, 5, 6)))
+    second = {"tensor": lambda: maker.conv("x", 4, 4, (1, 1)), "number": lambda: maker.constant(np.float32(-20)),
+              "numbers": lambda: maker.constant(others.astype(np.float32))}[other]()
+    maker.node("Where", maker.constant(chosen), "x", second)
+    given = maker.random.standard_normal((2, 4, 5, 6)).astype(np.float32)
+    check_model(maker.save(tmp_path / "model.onnx"), ARCH.replace(lut_count=0), given, DECIBELS)

@@ -81,6 +81,8 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
                             ["input 1 ('x')", "computed at run time", "a constant"]),
     "constant per pixel": (lambda maker: maker.node("Add", maker.node("Tile", "x", maker.constant(np.array(
         [1, 1, 8, 8]))), maker.normal(1, 1, 72, 64)), ["shape of a constant", "[1, 6, 72, 64]", "at most 4096 pixels"]),
+    "infinite choice": (lambda maker: maker.node("Where", maker.constant(np.arange(8) < 5), "x", maker.constant(
+        np.float32(-np.inf))), ["node 'where0', operator Where, constant", "finite numbers", "Softmax 20 below"]),
     "for the host": (lambda maker: maker.node("ArgMax", maker.node("Relu", maker.conv("x", 6, 5, (1, 1)))),
                      ["node 'argmax2', operator ArgMax: found not supported", "--host-fallback", "--output"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(

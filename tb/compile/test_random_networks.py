@@ -59,9 +59,10 @@ def test_many_networks_in_bytes(arch: str, first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_network_on_rtl(seed: int) -> None:
-    verdict = judge_on_rtl(Case("lanes3", seed))
+@pytest.mark.parametrize("case", [*(Case("lanes3", seed) for seed in range(3)), Case("functions3", 0)],
+                         ids=lambda case: f"{case.arch}-{case.seed}")
+def test_network_on_rtl(case: Case) -> None:
+    verdict = judge_on_rtl(case)
     assert not verdict.problem and not verdict.refusal, str(verdict)
 
 

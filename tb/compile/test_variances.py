@@ -12,6 +12,7 @@ import pytest
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_reader import to_graph
 from weft.compiler.passes.centre_variances import centre_variances
+from weft.compiler.pipeline import compile_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.random.network_rule import TABLES
 
@@ -61,6 +62,19 @@ def test_small_squares_keep_their_bits_in_large_groups(tmp_path: Path) -> None:
     ones, zeros = (maker.constant(np.full(channels, value, np.float32)) for value in (1, 0))
     maker.node("LayerNormalization", "x", ones, zeros, axis=-1)
     check_model(maker.save(tmp_path / "model.onnx"), ARCH, wide_samples(0.0, channels), 46)
+
+
+@pytest.mark.parametrize(("least", "coarse"), [(1e-5, True), (0.5, False)])
+def test_a_coarse_variance_is_named(least: float, coarse: bool, tmp_path: Path) -> None:
+    """1 / sqrt of an input whose smallest numbers are less than half a step of it."""
+    maker = ModelMaker((1, 8, 4, 4))
+    shifted = maker.node("Add", "x", maker.constant(np.float32(least)))
+    maker.node("Reciprocal", maker.node("Sqrt", shifted))
+    given = np.geomspace(1e-6, 1, 256).reshape(2, 8, 4, 4).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": given})
+    assert [text for text in report.warnings if "half a step of its argument" in text and "epsilon" in text] == (
+        [text for text in report.warnings if text.startswith("layer")] if coarse else [])
+    assert coarse == bool(report.warnings)
 
 
 def centred(maker: ModelMaker, *outputs: str) -> tuple[Graph, Graph]:

@@ -37,7 +37,7 @@ from weft.runtime.manifest import TModel
 from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import BASE, run_golden, signal_to_noise
-from weft.tb.random.random_networks import Case, generate
+from weft.tb.random.random_networks import FUNCTIONS, Case, generate
 from weft.tb.random.random_operators import TABLE_OPERATORS
 
 WIDE, WIDE_DECIBELS = "FP24BP12", 75.0
@@ -72,7 +72,10 @@ ODD: dict[str, Arch] = {
 }
 """Machines of which nothing is a power of two that may be something else: lanes, depths, bits, entries of tables, and
 banks that are not full."""
-ARCHS |= SMALL | ODD
+WITH_FUNCTIONS: dict[str, Arch] = {f"{FUNCTIONS}3": ARCHS["lanes3"], f"{FUNCTIONS}8": BASE.replace(
+    accumulator_depth=256, **{**TABLES, "lut_depth": 256})}
+"""Machines whose networks have attention, norms, reductions, functions and recurrent layers."""
+ARCHS |= SMALL | ODD | WITH_FUNCTIONS
 
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
@@ -128,7 +131,7 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
         except CompileError as error:
             least = with_the_least(arch, str(error))
             return judge(case, least) if least else Verdict(case, network, refusal=str(error))
-        tables = any(f"= {op}(" in network for op in TABLE_OPERATORS)
+        tables = case.arch in WITH_FUNCTIONS or any(f"= {op}(" in network for op in TABLE_OPERATORS)
         faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts
                   if verdict.problem and verdict.step != "points"]
         bars = (TABLE_DECIBELS, WIDE_TABLE_DECIBELS) if tables else (DECIBELS_A_BIT * arch.number.width, WIDE_DECIBELS)

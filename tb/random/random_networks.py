@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.tb.random.random_functions import FUNCTION_OPERATORS
 from weft.tb.random.random_network import Network
 from weft.tb.random.random_operators import OPERATORS, convolution, last_matrix, table
 
@@ -27,11 +28,16 @@ class Case:
         return f"python scripts/random_networks.py --arch {self.arch} --first {self.seed} --count 1"
 
 
+FUNCTIONS = "functions"
+"""What names of machines begin with whose networks have the operators of ``random_functions.py`` too."""
+
+
 def generate(case: Case, tables: bool) -> Network:
     """A network of some operators; with ``tables`` there may be functions that need a value table."""
     net = Network(case.arch, case.seed)
-    operators = [operator for operator in OPERATORS if tables or operator is not table]
-    chances = np.array([OPERATORS[operator] for operator in operators])
+    weights = {**OPERATORS, **FUNCTION_OPERATORS} if case.arch.startswith(FUNCTIONS) else OPERATORS
+    operators = [operator for operator in weights if tables or operator is not table]
+    chances = np.array([weights[operator] for operator in operators])
     for _ in range(net.integer(1, 9)):
         operators[net.random.choice(len(operators), p=chances / chances.sum())](net)
     if net.unread == {"x"}:

@@ -1,0 +1,163 @@
+"""Pass: value tables between convolutions take and give numbers that fill their range and end in a power of two.
+
+Far from where it bends a hard swish is a line, so are SiLU and GELU. A slope of 16 bits holds a power of two exactly:
+then the line is right at any distance from its key, and the keys lie close together where the function bends. Behind a
+normalisation the slope is some 0.633, whose rounding error grows with the distance, so that keys had to lie far out.
+
+Binary points are powers of two as well, and leave up to a bit of a tensor's range empty. Convolutions before and behind
+can take any factor, so the function reads and gives numbers s times as large: s f(x / s) has the same slopes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes.functions import FUNCTION, of_steps, real_function
+from weft.compiler.passes.rules import Step
+
+FAR = 2.0 ** np.arange(10, 13)
+"""Arguments, on both sides of 0, where functions are lines if they ever are."""
+NEARLY = 2.0 ** -13
+"""Slopes that differ by less, relatively, are one."""
+
+FACTORS = 2.0 ** (np.arange(-8, 8) / 16)
+"""Those that are tried; more would be a binary point's."""
+
+Sizes = Mapping[str, tuple[float, float]]
+Measure = Callable[[Graph, Sequence[str]], Sizes]
+"""Of some tensors of a graph: the magnitude that a binary point makes room for, and the root of the mean square."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A function with such a line, of ``slope``; the convolutions that read it or its product with other tensors; the
+    one that makes what it reads, where nobody else does."""
+
+    function: Node
+    slope: float
+    readers: tuple[Node, ...]
+    maker: Node | None
+
+
+def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
+    """The same graph where no function has such a line, or something other than convolutions reads it. ``width``: of
+    the data type, in bits."""
+    places = _places(graph)
+    if not places:
+        return graph
+    tensors = [(place.function.input(0), place.function.output, *(node.input(0) for node in _convolutions(place)),
+                *(node.output for node in _convolutions(place))) for place in places]
+    sizes = measure(graph, list(dict.fromkeys(name for names in tensors for name in names)))
+    constants = dict(graph.constants)
+    changed: dict[str, Node] = {}
+    for place in places:
+        rest = place.slope / 2.0 ** round(math.log2(abs(place.slope)))
+        rest = 1.0 if abs(rest - 1) < NEARLY else rest
+        tried = FACTORS if place.maker is not None else (1.0,)
+        factor = float(min(tried, key=functools.partial(_noise, place, rest, sizes, constants, changed, width)))
+        if factor == rest == 1:
+            continue
+        if place.maker is not None:
+            changed[place.maker.output] = _times(changed.get(place.maker.output, place.maker), factor, True, constants)
+        for node in place.readers:
+            changed[node.output] = _times(changed.get(node.output, node), rest / factor, False, constants)
+        attributes = place.function.attributes
+        changed[place.function.output] = place.function.replace(attributes=dict(of_steps(
+            _scaled(attributes["steps"], 1 / factor, factor / rest), attributes["kind"])))
+    return graph.with_nodes([changed.get(node.output, node) for node in graph.nodes], constants)
+
+
+# -- where -------------------------------------------------------------------------------------------------------------
+def _places(graph: Graph) -> list[_Place]:
+    consumers, outputs = graph.consumers(), graph.output_tensors()
+    makers = {node.output: node for node in graph.nodes}
+    found = []
+    for node in graph.nodes:
+        readers = _readers(node.output, consumers, outputs) if node.op == FUNCTION else None
+        slope = _end(node, graph.opset) if readers else 0.0
+        if readers and slope:
+            maker, lone = makers.get(node.input(0)), len(consumers[node.input(0)]) == 1
+            own = maker is not None and maker.op == "Conv" and lone and maker.output not in outputs
+            found.append(_Place(node, slope, tuple(readers), maker if own else None))
+    return found
+
+
+def _readers(name: str, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> list[Node] | None:
+    """The convolutions that read a tensor, or its products with others; None where anything else does."""
+    found: list[Node] = []
+    if name in outputs:
+        return None
+    for node in consumers.get(name, []):
+        if node.op == "Conv" and name not in node.inputs[1:]:
+            found.append(node)
+            continue
+        once = node.op == "Mul" and node.inputs.count(name) == 1
+        behind = _readers(node.output, consumers, outputs) if once else None
+        if behind is None:
+            return None
+        found += behind
+    return found
+
+
+def _end(node: Node, opset: int) -> float:
+    """The slope of the steeper of the lines in which a function ends, 0 where there is none."""
+    function = real_function(FUNCTION, of_steps(node.attributes["steps"], node.attributes["kind"]), opset)
+    ends = [side * _slope(function(side * FAR)) for side in (1.0, -1.0)]
+    return max(filter(math.isfinite, ends), key=abs, default=0.0)
+
+
+def _slope(values: np.ndarray) -> float:
+    """Of values at FAR; NaN where they do not lie on a line."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        slopes = np.diff(values) / np.diff(FAR)
+        return float(slopes[1]) if abs(slopes[1] - slopes[0]) <= NEARLY * abs(slopes[1]) else math.nan
+
+
+# -- by how much -------------------------------------------------------------------------------------------------------
+def _convolutions(place: _Place) -> list[Node]:
+    """Those whose weights are scaled."""
+    return [*filter(None, [place.maker]), *place.readers]
+
+
+def _noise(place: _Place, rest: float, sizes: Sizes, constants: Mapping[str, np.ndarray],
+           changed: Mapping[str, Node], width: int, factor: float) -> float:
+    """What roundings add, relative to the tensors that they add it to, squared: of what the function reads and gives,
+    and of the weights."""
+    def rounded(magnitude: float, scale: float, size: float) -> float:
+        step = 2.0 ** (math.ceil(math.log2(magnitude * scale)) - width + 1) / scale if magnitude else 0.0
+        return (step / size) ** 2 / 12 if size else 0.0
+
+    total = sum(rounded(sizes[name][0], scale, sizes[name][1]) for name, scale in (
+        (place.function.input(0), factor), (place.function.output, factor / abs(rest))))
+    for node in _convolutions(place):
+        weights = constants[changed.get(node.output, node).input(1)]
+        scale = factor if node is place.maker else abs(rest) / factor
+        taps, made = weights[0].size, sizes[node.output][1]
+        read = sizes[node.input(0)][1]
+        total += taps * rounded(float(np.abs(weights).max()), scale, made / read) if read and made else 0.0
+    return total
+
+
+# -- how ---------------------------------------------------------------------------------------------------------------
+def _times(conv: Node, factor: float, biased: bool, constants: dict[str, np.ndarray]) -> Node:
+    """A convolution with ``factor`` in its weights, and in its bias."""
+    inputs = [conv.input(0), *conv.inputs[1:]]
+    for number in (1, 2)[:1 + biased]:
+        name = f"{conv.output}/scaled.{number}"
+        constants[name] = (constants[inputs[number]].astype(np.float64) * factor).astype(np.float32)
+        inputs[number] = name
+    return conv.replace(inputs=tuple(inputs))
+
+
+def _scaled(steps: tuple[Step, ...], before: float, behind: float) -> tuple[Step, ...]:
+    """The function of ``before`` times the argument, ``behind`` times."""
+    moved: list[Step] = [("Mul", (0, before), ())]
+    moved += [(op, tuple(entry + 1 if isinstance(entry, int) else entry for entry in arguments), attributes)
+              for op, arguments, attributes in steps]
+    return *moved, ("Mul", (len(moved), behind), ())

@@ -1,0 +1,21 @@
+"""How large tensors are, for passes that ask before the layers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.quantize.calibrate import HEADROOM, Range, Samples, widened
+from weft.runtime.onnx_engine import runner
+
+
+def tensor_sizes(graph: Graph, samples: Samples, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
+    """Of some tensors: the magnitude that their binary points make room for, and the root of their mean square."""
+    given = {port.tensor for port in graph.inputs}
+    run = runner(to_onnx(graph, [name for name in names if name not in given]))
+    found: dict[str, Range] = {}
+    for _, inputs in samples.fed(graph):
+        values = {**inputs, **run(inputs)}
+        found |= {name: widened(found.get(name), values[name]) for name in names}
+    return {name: (entry.expected(HEADROOM), entry.root_mean_square) for name, entry in found.items()}
