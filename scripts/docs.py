@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DATA = DOCS / "data" / "bench.json"
 SHARED = DOCS / "data" / "networks.json"
+WALK = DOCS / "data" / "walkthrough.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -245,6 +246,16 @@ def unit_cycles() -> str:
     return origin("units") + table(("machine", "case", "cycles", "least possible", "of it", "most allowed"), rows)
 
 
+def walkthrough() -> str:
+    if not WALK.exists():
+        return "No walk is committed. `scripts/walkthrough.py` walks.\n"
+    found = json.loads(WALK.read_text())
+    rows = [(row["part"], f"`{row['command']}`".replace("|", "\\|"), row["seconds"], row["cpu_seconds"],
+             row["exit_code"]) for row in found["rows"]]
+    return f"Commit `{found['commit'][:12]}`, {found['date']}.\n\n" + table(
+        ("from", "command", "seconds", "CPU seconds", "exit code"), rows)
+
+
 def bitstreams() -> str:
     if not board_pages.reports():
         return ("No numbers are committed. `make bitstream BOARD=` makes a bitstream, `make docs MEASURED=1` brings "
@@ -295,7 +306,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parameters": parameters, "presets": preset_table, "layout": layout, "operations": operations, "flows": flows,
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
-    "bitstreams": bitstreams,
+    "bitstreams": bitstreams, "walkthrough": walkthrough,
     "shared_networks": shared_networks,
 }
 

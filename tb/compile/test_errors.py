@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "constant per pixel": (lambda maker: maker.node("Add", maker.node("Tile", "x", maker.constant(np.array(
         [1, 1, 8, 8]))), maker.normal(1, 1, 72, 64)), ["shape of a constant", "[1, 6, 72, 64]", "at most 4096 pixels"]),
     "for the host": (lambda maker: maker.node("ArgMax", maker.node("Relu", maker.conv("x", 6, 5, (1, 1)))),
-                     ["node 'argmax2', operator ArgMax: found not supported", "--host-fallback", "--output"]),
+                     ["node 'argmax2', operator ArgMax: found not supported", "--host-fallback", "--end"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(
         np.array([1, 6, 9, 4, 2], np.int64))), maker.normal(2, 6, 3, 1, 1)), ["operator Conv, shape of input 0"]),
 }
