@@ -3,8 +3,8 @@ alone. Writes docs/data/walkthrough.json, from which `make docs` makes the table
 
     python scripts/walkthrough.py [--folder DIR] [--only clone|wheel]
 
-What needs a board, another tool's files or many minutes (the suite, searches) is left out. A command that fails is a row
-with its exit code, and the script's own is 1 then.
+What needs a board, another tool's files or many minutes (the suite, searches) is left out. A command that fails is a
+row with its exit code, and the script's own is 1 then.
 """
 
 from __future__ import annotations

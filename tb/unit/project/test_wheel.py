@@ -75,6 +75,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     program = folder / "env" / "bin"
     own = ("PYTHONPATH", "WEFT_CACHE")  # the cache is the user's, not the checkout's
     given = {name: value for name, value in os.environ.items() if name not in own}
+    tools = {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}  # of the packages: yosys
     subprocess.run([program / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
                     "--disable-pip-version-check", str(wheel)], env=given, check=True)
     packages, = (folder / "env" / "lib").glob("python*/site-packages")
@@ -82,7 +83,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
     def run(*arguments: object, program: Path = program / "weft") -> str:
         done = subprocess.run([program, *map(str, arguments)], cwd=folder, text=True, capture_output=True, check=False,
-                              env={**given, "XDG_CACHE_HOME": str(folder / "cache")})
+                              env={**given, **tools, "XDG_CACHE_HOME": str(folder / "cache")})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -93,7 +94,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 def test_installed_wheel_knows_its_machines_and_what_it_lacks(installed: Installed) -> None:
     assert set(json.loads(installed("archs", "--json"))["archs"]) == set(presets())
-    assert json.loads(installed("resources", "-a", "arty", "--json"))["fits"]
+    assert json.loads(installed("resources", "-a", "pynq", "--json"))["fits"]
     found = json.loads(installed("doctor", "--json"))["findings"]
     assert {row["what"]: row["state"] for row in found}["packages"] == "ok"
 
