@@ -25,7 +25,7 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,report,docs,notebook]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,docs,notebook]'
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
@@ -38,7 +38,7 @@ pnr: $(READY)  ## ARCH placed and routed on an ECP5-85 for MHZ (CHIP=, SEED=), e
 	@$(PY) scripts/pnr.py --arch "$(ARCH)" --mhz $(MHZ) $(if $(CHIP),--chip $(CHIP)) $(if $(SEED),--seed $(SEED)) $(if $(PLACED),--placed)
 
 demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardware
-	@$(PY) scripts/demo.py --arch "$(DEMO_ARCH)"
+	@$(PY) -m weft.cli.main demo -a "$(DEMO_ARCH)"
 
 test: $(READY)  ## the honest suite, on all cores (JOBS=1: on one)
 	@$(SUITE) -m "not long and not wide"

@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build,
 
 BUILT = Path("build/boards")
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
-FolderOption = Annotated[Path, typer.Option("-o", "--folder", "--output", metavar="DIR",
+FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
                                             help="Folder of folders, one a board.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -56,10 +56,11 @@ def list_command(as_json: JsonOption = False) -> None:
 def build(
     board: BoardArgument,
     arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH",
-                                             help="Another machine than the board's preset.")] = None,
-    mhz: Annotated[float | None, typer.Option("--mhz", min=1, max=400, help="Clock of the machine in MHz; "
+                                             help="Another machine; default: the board's preset.")] = None,
+    mhz: Annotated[float | None, typer.Option("--mhz", min=1, max=400, metavar="MHZ", help="Clock of the machine; "
                                               "default: the board's.")] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many placements may be tried.")] = 4,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, metavar="COUNT", help="How many placements may "
+                                             "be tried.")] = 4,
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:

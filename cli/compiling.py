@@ -36,8 +36,9 @@ def compile_command(
                                                 "build/NAME.")] = None,
     output: EndOption = "",
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
-                                                   "the values' ranges; without it random ones.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of the files written; default: the model's.")] = None,
+                                                   "the values' ranges; default: random ones.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Of the files written; "
+                                              "default: the model's.")] = None,
     ranges: Annotated[str, typer.Option("--ranges", metavar="HOW", help="Of eight-bit numbers: minmax (what was seen), "
                                         "percentile or error (a few values saturate).")] = "minmax",
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
@@ -46,11 +47,14 @@ def compile_command(
     shape: ShapeOption = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
-                                                     "write range, point, saturations, SNR of layers.")] = None,
+                                                     "write range, point, saturations, SNR (dB) of layers; "
+                                                     "default: not run.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", metavar="PAGE.html", help="The same as a page to look at, "
-                                                   "with timeline, roofline and memory (see weft report).")] = None,
+                                                   "with timeline, roofline and memory (see weft report); default: "
+                                                   "not written.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
-                                                  help="Write what every step leaves there.")] = None,
+                                                  help="Write what every step leaves there; default: not "
+                                                  "written.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
                                         "changes the result (exit code 2).")] = False,
     as_json: JsonOption = False,

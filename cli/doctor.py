@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -85,7 +86,7 @@ def _packages(pinned: dict[str, list[Requirement]], needed: Sequence[str]) -> It
                    if _installed(package) != pin]
         must = name == BASE or name in needed
         state = FINE if not lacking else LACKING if must else NOT_NEEDED
-        mend = f"{sys.executable} -m pip install {_source()}{f'[{name}]' if name else ''}" if lacking else ""
+        mend = f"{sys.executable} -m pip install {_source(name)}" if lacking else ""
         yield Finding(f"extra {name}" if name else "packages", state,
                       "; ".join(lacking) or f"{len(wanted)} packages", mend)
 
@@ -119,9 +120,17 @@ def _project() -> Path | None:
     return root if (root / "pyproject.toml").is_file() else None
 
 
-def _source() -> str:
-    project = _project()
-    return f"-e {project}" if project else "weft"
+def _source(extra: str) -> str:
+    """What pip is to install again for an extra: the checkout, or the wheel where it came from."""
+    project, ending = _project(), f"[{extra}]" if extra else ""
+    return f"-e '{project}{ending}'" if project else f"'{_wheel()}{ending}'"
+
+
+def _wheel() -> str:
+    """The file that pip says it installed; else what pip calls such a file."""
+    place = metadata.distribution("weft").read_text("direct_url.json")
+    address = urlsplit(json.loads(place)["url"] if place else "")
+    return unquote(address.path) if address.scheme == "file" else f"weft-{version()}-py3-none-any.whl"
 
 
 def requirements() -> dict[str, list[Requirement]]:

@@ -11,6 +11,7 @@ EXAMPLES = {
     "explore": "weft explore model.onnx --part xc7a100t --output my.tarch",
     "report": "weft report build/model/model.tmodel -o build/model/model.html",
     "doctor": "weft doctor --extra synth",
+    "demo": "weft demo --images 20",
     "verilog": "weft verilog -a pynq -o build/pynq",
     "run": "weft run build/model/model.tmodel --on rtl --input samples.npz --images 1",
     "estimate": "weft estimate build/model/model.tmodel --latency 50",

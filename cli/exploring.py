@@ -13,7 +13,7 @@ import typer
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
-from weft.cli.options import INTEGER, JsonOption, SetOption, ShapeOption, input_shapes, override
+from weft.cli.options import INTEGER, JsonOption, LatencyOption, SetOption, ShapeOption, input_shapes, override
 from weft.cli.resources import USED, around, part_named
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
@@ -37,31 +37,34 @@ ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="
 
 def explore_command(
     models: ModelsArgument,
-    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="The chip, such as xc7a35t.")] = None,
+    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="The chip, such as xc7a35t; default: the "
+                                             "board's.")] = None,
     board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`: its chip, "
-                                              "clock and DRAM ports.")] = None,
+                                              "clock and DRAM ports; default: none.")] = None,
     arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="Where keys come from that are not "
                                              "searched; default: the board's preset, without a board arty.")] = None,
     axis: Annotated[list[str] | None, typer.Option("--axis", metavar="KEY=V,V,..", help="Values to look at of an "
-                                                   "architecture key; may be repeated. One value settles it.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE.tarch", help="Write the fastest machine that "
-                                                "fits.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front (.svg, .png).")] = None,
+                                                   "architecture key; one value settles it; may be repeated; "
+                                                   "default: those of docs/explore.md.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.tarch", help="Write the fastest "
+                                                "machine that fits; default: not written.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front (.svg, .png); "
+                                              "default: not drawn.")] = None,
     results: Annotated[Path, typer.Option("--results", metavar="FILE", help="What was measured; a search that was "
                                           "broken off goes on from there.")] = Path("build/explore.jsonl"),
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) of the one "
-                                                   "model; without it random ones.")] = None,
+                                                   "model; default: random ones.")] = None,
     host_fallback: Annotated[bool, typer.Option("--host-fallback", help="The host runs what the machine does not; its "
                                                 "time is not counted.")] = False,
-    least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="Of a data type's outputs "
-                                         "against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
-    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads and "
-                                         "write responses alike.")] = EXPECTED_DRAM_LATENCY,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, max=1024, help="Worker processes; default: one a core.",
-                                             )] = None,
+    least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="SNR of a data type's "
+                                         "outputs against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
+    latency: LatencyOption = EXPECTED_DRAM_LATENCY,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, max=1024, metavar="COUNT", help="Worker processes; "
+                                             "default: one a core.")] = None,
     dask: Annotated[bool, typer.Option("--dask", help="Workers of a Dask cluster on this machine.")] = False,
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Workers of a Dask scheduler, "
-                                                  "on many machines; they read the models at the same paths.")] = None,
+                                                  "on many machines, which read the models at the same paths; "
+                                                  "default: none.")] = None,
     shape: ShapeOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,

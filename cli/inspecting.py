@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def inspect_command(
     model: ModelArgument,
     arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file; "
-                                             "without it only operators decide.")] = None,
+                                             "default: only operators decide.")] = None,
     output: EndOption = "",
     shape: ShapeOption = None,
     as_json: JsonOption = False,

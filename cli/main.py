@@ -23,6 +23,7 @@ from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has n
 from weft.cli import board, console, streams
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
+from weft.cli.demo import demo_command
 from weft.cli.doctor import doctor_command
 from weft.cli.examples import add_examples
 from weft.cli.exploring import explore_command
@@ -30,6 +31,8 @@ from weft.cli.inspecting import inspect_command
 from weft.cli.options import (
     ArchOption,
     FolderOption,
+    LatencyOption,
+    PartOption,
     SetOption,
     TraceOption,
     load,
@@ -65,6 +68,7 @@ app.command("archs")(archs_command)
 app.command("report")(report_command)
 app.command("explore")(explore_command)
 app.command("doctor")(doctor_command)
+app.command("demo")(demo_command)
 
 
 @app.callback()
@@ -116,19 +120,22 @@ def run(
                                          "[N, ...] runs N times.")],
     on: Annotated[str, typer.Option("--on", metavar="golden|rtl|DEVICE", help="The numpy machine, the simulated "
                                     "hardware, or a device: sim, serial:PORT, udp:HOST, mmio:BOARD.")] = "golden",
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the outputs as .npz.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the outputs as .npz; "
+                                               "default: not written.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Fixed-point vectors [size, array_size] in and out.")] = False,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
-    images: Annotated[int | None, typer.Option("--images", min=1, help="At most the first so many images.")] = None,
+    images: Annotated[int | None, typer.Option("--images", min=1, metavar="COUNT", help="At most the first so many "
+                                               "images; default: all.")] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not run golden too and compare.")] = False,
     state: Annotated[list[str] | None, typer.Option("--state", metavar="OUTPUT:INPUT", help="An output that the next "
-                                                    "step reads as this input, at first 0; may be repeated.")] = None,
+                                                    "step reads as this input, at first 0; may be repeated; "
+                                                    "default: none.")] = None,
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
     samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
-                                         "units every so many cycles, and tell what they did.")] = 0,
+                                         "units every so many cycles, and tell what they did; 0: never.")] = 0,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM0 must be equal (else exit code 2); on a
     device every word of the outputs."""
@@ -189,8 +196,7 @@ def run(
 def estimate(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     trace: TraceOption = None,
-    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads "
-                                         "and write responses alike.")] = SIMULATED_DRAM_LATENCY,
+    latency: LatencyOption = SIMULATED_DRAM_LATENCY,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
@@ -216,8 +222,7 @@ def estimate(
 @app.command("resources")
 def resources_command(
     arch: ArchOption,
-    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that of "
-                                             "the preset's board.")] = None,
+    part: PartOption = None,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:

@@ -27,17 +27,23 @@ MOST_SIZES = 32
 """Of --shape."""
 
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
-FolderOption = Annotated[Path, typer.Option("-o", "--folder", "--output", metavar="DIR", help="Folder to write into.")]
+FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")]
 TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "
-                                                  "for Perfetto; 1 us is 1 cycle (run: on rtl).")]
+                                                  "for Perfetto; 1 us is 1 cycle (run: on rtl); default: not "
+                                                  "written.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
-                                                     help="Override an architecture key; may be repeated.")]
+                                                     help="Override an architecture key; may be repeated; "
+                                                          "default: none.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, a frozen TensorFlow graph (.pb) or "
                                                "a TensorFlow Lite file (.tflite).", show_default=False)]
-EndOption = Annotated[str, typer.Option("--output", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
-                                        "network ends at; needed for a .pb.")]
+EndOption = Annotated[str, typer.Option("--end", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
+                                        "network ends at; default: its own outputs; needed for a .pb.")]
 ShapeOption = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME:N,N,..", help="Sizes of an input that "
-                                                       "the file leaves open; may be repeated.")]
+                                                       "the file leaves open; may be repeated; default: none.")]
+LatencyOption = Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="How long DRAM "
+                                            "takes to answer, reads and write responses alike.")]
+PartOption = Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that "
+                                                "of the preset's board.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -82,7 +88,6 @@ def verilog_of(arch: Arch) -> str:
     return verilog_text(arch)
 
 
-
 def load(path: Path) -> Network:
     """A compiled network. Raises ModelError; a network that is not compiled is told so."""
     from weft.runtime import Network
@@ -104,10 +109,10 @@ def version() -> str:
 
 
 def ends(output: str) -> tuple[str, ...]:
-    """The names of --output. Raises WeftError."""
+    """The names of --end. Raises WeftError."""
     outputs = tuple(filter(None, map(str.strip, output.split(","))))
     if output and not outputs:
-        raise WeftError(explain("--output", repr(output), "NAME[,NAME]", "name a tensor, or leave --output out"))
+        raise WeftError(explain("--end", repr(output), "NAME[,NAME]", "name a tensor, or leave --end out"))
     return outputs
 
 

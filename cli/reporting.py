@@ -11,7 +11,7 @@ import typer
 
 from weft.boards import clock_hz
 from weft.cli import console
-from weft.cli.options import SetOption, load, override
+from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
 from weft.cli.resources import predicted
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
@@ -27,10 +27,8 @@ OWN = "a machine of its own"
 def report_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
-    part: Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that of "
-                                             "the preset's board.")] = None,
-    latency: Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="Of DRAM, reads "
-                                         "and write responses alike.")] = SIMULATED_DRAM_LATENCY,
+    part: PartOption = None,
+    latency: LatencyOption = SIMULATED_DRAM_LATENCY,
     overrides: SetOption = None,
 ) -> None:
     """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
@@ -48,10 +46,9 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
     from weft.compiler.estimator.machine import DramTiming
     from weft.report.collect import Machine
     from weft.report.operations import Ran
-    from weft.report.page import page, plot_library
+    from weft.report.page import page
     from weft.runtime.session import Session
 
-    plot_library()  # said before anything takes long
     arch = arch or network.arch
     name = preset_of(arch)
     machine = Machine(name or OWN, clock_hz(name or ""), bool(name), _resources(arch, name, part))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from weft.hw.contract.errors import WeftError, explain
 
-ON_HOST = "run it on the host (--host-fallback), or end the network before it (--output)"
+ON_HOST = "run it on the host (--host-fallback), or end the network before it (--end)"
 USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.errors import WeftError, explain
 from weft.report.collect import Machine, Rows, page_data
 from weft.report.columns import packed
 from weft.report.operations import Ran
@@ -20,7 +18,8 @@ from weft.report.texts import in_html, script_json
 from weft.runtime.network import Network
 
 FOLDER = Path(__file__).with_name("page")
-SCRIPTS = ("numbers.js", "timeline.js", "plots.js", "picture.js", "page.js")
+LIBRARY = Path(__file__).with_name("library") / "plotly-cartesian.min.js"
+SCRIPTS = ("numbers.js", "timeline.js", "plots.js", "picture.js", "views.js", "page.js")
 """In the order in which they run; each uses only those before it."""
 
 
@@ -51,10 +50,5 @@ def _checksum(script: str) -> str:
 
 
 def plot_library() -> str:
-    """plotly.js, as its Python package ships it. Raises WeftError without that package."""
-    try:
-        file = resources.files("plotly") / "package_data" / "plotly.min.js"
-    except ModuleNotFoundError:
-        raise WeftError(explain("the report", "no Python package plotly", "an installation with the extra report",
-                                "pip install 'weft[report]'")) from None
-    return file.read_text()
+    """The part of plotly.js that draws charts with axes."""
+    return LIBRARY.read_text()

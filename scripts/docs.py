@@ -38,6 +38,7 @@ DATA = DOCS / "data" / "bench.json"
 SHARED = DOCS / "data" / "networks.json"
 LAUNCH = DOCS / "data" / "launch.json"
 FRONT = DOCS / "data" / "front.json"
+WALK = DOCS / "data" / "walkthrough.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -255,6 +256,16 @@ def launch_times() -> str:
                  [(f"`{device}`", *(f"{times[phase]:.2f}" for phase in phases)) for device, times in found.items()])
 
 
+def walkthrough() -> str:
+    if not WALK.exists():
+        return "No walk is committed. `scripts/walkthrough.py` walks.\n"
+    found = json.loads(WALK.read_text())
+    rows = [(row["part"], f"`{row['command']}`".replace("|", "\\|"), row["seconds"], row["cpu_seconds"],
+             row["exit_code"]) for row in found["rows"]]
+    return f"Commit `{found['commit'][:12]}`, {found['date']}.\n\n" + table(
+        ("from", "command", "seconds", "CPU seconds", "exit code"), rows)
+
+
 def bitstreams() -> str:
     if not board_pages.reports():
         return ("No numbers are committed. `make bitstream BOARD=` makes a bitstream, `make docs MEASURED=1` brings "
@@ -320,7 +331,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parameters": parameters, "presets": preset_table, "layout": layout, "operations": operations, "flows": flows,
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
-    "bitstreams": bitstreams, "launch": launch_times, "front": front,
+    "bitstreams": bitstreams, "launch": launch_times, "front": front, "walkthrough": walkthrough,
     "shared_networks": shared_networks,
 }
 

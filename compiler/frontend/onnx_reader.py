@@ -134,7 +134,7 @@ def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
 def unknown_output(name: str, ends: Sequence[str], names: Sequence[str]) -> CompileError:
     """The error for an output that a network with these ``ends`` and other ``names`` has not."""
     near = difflib.get_close_matches(name, names, 1, 0.6)
-    return refuse("--output", repr(name), f"a tensor of the network, such as its ends {', '.join(map(repr, ends))}",
+    return refuse("--end", repr(name), f"a tensor of the network, such as its ends {', '.join(map(repr, ends))}",
                   f"did you mean {near[0]!r}?" if near else "choose one of them")
 
 

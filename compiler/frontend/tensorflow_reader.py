@@ -121,7 +121,7 @@ def _check_outputs(path: Path, nodes: Mapping[str, Any], outputs: Sequence[str])
     ends = [name for name, node in nodes.items() if name not in read and node.op not in NO_END]
     if not outputs:
         raise refuse(f"outputs of {path}", "none named", f"names of nodes, such as {', '.join(map(repr, ends))}",
-                     f"add --output {','.join(ends)}")
+                     f"add --end {','.join(ends)}")
     for name in outputs:
         if _node(name) not in nodes:
             raise unknown_output(name, ends, list(nodes))
@@ -163,7 +163,7 @@ def _check_converted(path: Path, model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
             raise refuse(f"node {node.name!r} of {path}, operator {node.op_type}", "no ONNX operator for it",
-                         "operators that tf2onnx converts", "end the network before it with --output")
+                         "operators that tf2onnx converts", "end the network before it with --end")
 
 
 def _round_scales_up(graph: onnx.GraphProto) -> None:

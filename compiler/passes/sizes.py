@@ -25,5 +25,5 @@ def check_sizes(graph: Graph, arch: Arch) -> Graph:
             if size > MARGIN * most:
                 raise refuse_node(node, f"output {name!r}", f"shape {list(graph.shapes[name])}, {size} elements",
                                   f"at most {MARGIN * most}: {MARGIN} times what DRAM0 of this machine holds",
-                                  "raise dram0_depth, or end the network before it with --output")
+                                  "raise dram0_depth, or end the network before it with --end")
     return graph

@@ -1,9 +1,9 @@
 "use strict";
-// The page: reads the data, draws everything, and keeps one layer chosen in all pictures.
+// The page: reads the data, says it in words, draws what comes into view, and keeps one layer chosen in all pictures.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (name) => document.getElementById(name);
-const state = { chosen: null, inPercent: false, tables: [], lines: null, from: 0, to: Math.max(data.cycles, LEAST_CYCLES), drawing: false };
+const state = { chosen: null, inPercent: false, tables: [], lines: null, from: 0, to: Math.max(data.cycles, LEAST_CYCLES), drawing: false, pointed: [-1, -1] };
 
 function element(kind, text, parent, className) {
   const made = document.createElement(kind);
@@ -128,13 +128,25 @@ async function unzipped(name) {
   return new Response(new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
+// What is packed is unpacked when it is first needed.
+function once(make) {
+  let made = null;
+  return () => { made = made || make(); return made; };
+}
+const readTables = once(async () => { state.tables = unitTables(new Int32Array(await unzipped("columns")), data.timeline); });
+const readTexts = once(async () => { state.lines = new TextDecoder().decode(await unzipped("texts")).split("\n"); });
+
 function lineOf(number) { return state.lines ? state.lines[number] : ""; }
 
-function drawTimeline() {
+async function drawTimeline() {
+  await readTables();
+  if (operationsWithin(state.tables, state.from, state.to) <= MOST_BARS) await readTexts();
   const { from, to, tables, chosen } = state;
   state.drawing = true;
-  return Plotly.react("timeline-plot", timelineTraces(tables, from, to, chosen, lineOf), timelineLayout(tables, from, to),
-    { ...CONFIG, scrollZoom: true }).then(() => { state.drawing = false; });
+  await plot("timeline-plot", timelineTraces(tables, from, to, chosen, lineOf), timelineLayout(tables.map(unitLabel), from, to),
+    { ...CONFIG, scrollZoom: true }, { plotly_relayout: zoomed, plotly_hover: hovered, plotly_click: clicked,
+      plotly_doubleclick: () => show(0, data.cycles) });
+  state.drawing = false;
 }
 
 let waiting = false;
@@ -142,7 +154,7 @@ function show(from, to) {
   [state.from, state.to] = clamped(from, to, data.cycles);
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; drawTimeline(); });
+  requestAnimationFrame(() => { waiting = false; views.changed("timeline-plot"); });
 }
 
 function zoomed(change) {
@@ -174,9 +186,12 @@ function describe(number, index) {
   return `${unitLabel(table)}, cycles ${count(table.begin[index])}..${count(table.end[index] - 1)} (${count(table.end[index] - table.begin[index])}), ${named}\n${text}\n${addresses || ""}`;
 }
 
-function hovered(event) {
+async function hovered(event) {
   const [number, index] = operationUnder(event);
-  if (number >= 0) at("operation").textContent = describe(number, index);
+  state.pointed = [number, index];
+  if (number < 0) return;
+  await readTexts();
+  if (state.pointed[0] === number && state.pointed[1] === index) at("operation").textContent = describe(number, index);
 }
 
 function clicked(event) {
@@ -184,8 +199,31 @@ function clicked(event) {
   if (number >= 0 && index >= 0 && state.tables[number].layer[index] >= 0) select(state.tables[number].layer[index], true);
 }
 
+// -- the other plots ----------------------------------------------------------------------------------------------------
+// `acts`: event of plotly -> what it does.
+function plot(name, traces, layout, config, acts) {
+  const place = at(name), first = !place.on;
+  const drawn = Plotly.react(place, traces, layout, config);
+  if (first) for (const [event, act] of Object.entries(acts)) place.on(event, act);
+  return drawn;
+}
+
+function drawLayers() {
+  const mark = state.chosen === null ? [] : [{ type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below",
+    x0: state.chosen + 0.5, x1: state.chosen + 1.5, fillcolor: "#fdf0d5", line: { width: 0 } }];
+  return plot("layers-plot", layerTraces(data.layers), { ...layerLayout(state.inPercent), shapes: mark }, CONFIG,
+    { plotly_click: (event) => select(event.points[0].x - 1) });
+}
+
+function drawRoof() {
+  return plot("roof-plot", roofTraces(data, state.chosen), roofLayout(), CONFIG,
+    { plotly_click: (event) => { if (Number.isInteger(event.points[0].customdata)) select(event.points[0].customdata); } });
+}
+
+function drawMemory() { return plot("memory-plot", memoryTraces(data), memoryLayout(), CONFIG, {}); }
+
 // -- one layer is chosen ------------------------------------------------------------------------------------------------
-let boxes = [], lines = [];
+let boxes = [], lines = [], views = null;
 
 function select(number, stay) {
   const old = state.chosen;
@@ -194,15 +232,8 @@ function select(number, stay) {
   if (old !== null) lines[old].classList.remove("chosen");
   lines[number].classList.add("chosen");
   writeChosen();
-  markLayer();
-  drawRoof();
+  views.changed("layers-plot", "roof-plot");
   if (stay === true) show(state.from, state.to); else zoomToChosen();
-}
-
-function markLayer() {
-  const mark = state.chosen === null ? [] : [{ type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below",
-    x0: state.chosen + 0.5, x1: state.chosen + 1.5, fillcolor: "#fdf0d5", line: { width: 0 } }];
-  Plotly.react("layers-plot", layerTraces(data.layers), { ...layerLayout(state.inPercent), shapes: mark }, CONFIG);
 }
 
 function zoomToChosen() {
@@ -214,42 +245,25 @@ function zoomToChosen() {
 }
 
 // -- begin --------------------------------------------------------------------------------------------------------------
-async function begin() {
+function reserve(name, layout) { at(name).style.minHeight = `${layout.height}px`; }
+
+function begin() {
   writeHead();
   boxes = drawNetwork(at("picture"), data.nodes, select);
   lines = writeTable();
   writeMachine();
-  markLayer();
-  at("layers-plot").on("plotly_click", (event) => select(event.points[0].x - 1));
+  for (const [name, layout] of [["layers-plot", layerLayout(false)], ["roof-plot", roofLayout()], ["memory-plot", memoryLayout()],
+    ["timeline-plot", timelineLayout(data.timeline.units, 0, 1)]]) reserve(name, layout);
   at("share").addEventListener("click", () => {
     state.inPercent = !state.inPercent;
     at("share").textContent = state.inPercent ? "show cycles" : "show percent";
-    markLayer();
+    views.changed("layers-plot");
   });
-  state.tables = unitTables(new Int32Array(await unzipped("columns")), data.timeline);
-  await drawTimeline();
-  const plot = at("timeline-plot");
-  for (const [name, act] of [["plotly_relayout", zoomed], ["plotly_hover", hovered], ["plotly_click", clicked]]) plot.on(name, act);
-  plot.on("plotly_doubleclick", () => show(0, data.cycles));
   for (const [name, act] of [["zoom-in", () => zoomBy(0.5)], ["zoom-out", () => zoomBy(2)],
     ["zoom-all", () => show(0, data.cycles)], ["zoom-layer", zoomToChosen]]) at(name).addEventListener("click", act);
-  state.lines = new TextDecoder().decode(await unzipped("texts")).split("\n");
-  if (state.to - state.from < data.cycles) show(state.from, state.to);
+  views = makeViews({ "layers-plot": drawLayers, "timeline-plot": drawTimeline, "roof-plot": drawRoof, "memory-plot": drawMemory });
+  window.addEventListener("beforeprint", () => views.drawAll());
   document.body.dataset.ready = "yes";
-  await drawRest();
 }
-
-// What stands further below, when the page can be used already.
-async function drawRest() {
-  const pause = () => new Promise((go) => { setTimeout(go, 0); });
-  await pause();
-  drawRoof();
-  at("roof-plot").on("plotly_click", (event) => { if (Number.isInteger(event.points[0].customdata)) select(event.points[0].customdata); });
-  await pause();
-  Plotly.newPlot("memory-plot", memoryTraces(data), memoryLayout(), CONFIG);
-  document.body.dataset.complete = "yes";
-}
-
-function drawRoof() { Plotly.react("roof-plot", roofTraces(data, state.chosen), roofLayout(), CONFIG); }
 
 begin();

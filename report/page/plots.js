@@ -1,11 +1,11 @@
 "use strict";
-// What plotly draws. Colours are Okabe and Ito's, which colour-blind people tell apart.
+// What plotly draws. Colours are Okabe and Ito's, which colour-blind people tell apart; of so many some need stripes.
 
-const PARTS = [["useful", "useful", "#0072B2"], ["idle", "idle lanes", "#56B4E9"]];
-const CAUSES = [["weights", "wait: weights", "#E69F00"], ["dram_read", "wait: DRAM read", "#D55E00"],
-  ["dram_write", "wait: DRAM write", "#CC79A7"], ["moves", "wait: moves", "#F0E442"], ["simd", "wait: SIMD", "#009E73"],
-  ["hazard", "wait: sums", "#999999"], ["issue", "wait: issue", "#000000"]];
-const UNIT_COLOURS = { read0: "#56B4E9", write0: "#E69F00", read1: "#009E73", write1: "#CC79A7" };
+const PARTS = [["useful", "useful", "#0072B2", ""], ["idle", "idle lanes", "#56B4E9", ""]];
+const CAUSES = [["weights", "wait: weights", "#E69F00", ""], ["dram_read", "wait: DRAM read", "#D55E00", ""],
+  ["dram_write", "wait: DRAM write", "#CC79A7", "/"], ["moves", "wait: moves", "#F0E442", ""],
+  ["simd", "wait: SIMD", "#009E73", ""], ["hazard", "wait: sums", "#999999", "x"], ["issue", "wait: issue", "#000000", ""]];
+const UNIT_LOOKS = { read0: ["#56B4E9", "solid"], write0: ["#E69F00", "solid"], read1: ["#009E73", "solid"], write1: ["#CC79A7", "dot"] };
 const CHOSEN = "#E69F00";
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"] };
 const FONT = { family: 'system-ui, "DejaVu Sans", sans-serif', size: 12, color: "#1b1f24" };
@@ -23,10 +23,11 @@ function layerLabel(layer, number) { return `${number + 1} ${plain(layer.name)}`
 // -- layers -----------------------------------------------------------------------------------------------------------
 function layerTraces(layers) {
   const numbers = layers.map((_, number) => number + 1);
-  const trace = (values, name, color) => ({ type: "bar", x: numbers, y: values, name, marker: { color },
+  const trace = (values, name, color, shape) => ({ type: "bar", x: numbers, y: values, name,
+    marker: { color, pattern: { shape, fillmode: "overlay", fgcolor: "#fff", size: 6 } },
     customdata: layers.map(layerLabel), hovertemplate: `%{customdata}<br>${name}: %{y:,.0f}<extra></extra>` });
-  const parts = PARTS.map(([key, name, color]) => trace(layers.map((layer) => layer[key]), name, color));
-  const waits = CAUSES.map(([key, name, color]) => trace(layers.map((layer) => layer.waits[key] || 0), name, color));
+  const parts = PARTS.map(([key, ...look]) => trace(layers.map((layer) => layer[key]), ...look));
+  const waits = CAUSES.map(([key, ...look]) => trace(layers.map((layer) => layer.waits[key] || 0), ...look));
   return [...parts, ...waits.filter((found) => found.y.some((cycles) => cycles > 0))];
 }
 
@@ -88,9 +89,11 @@ function memoryTraces(data) {
   { customdata: joined(data, (memory) => memory.live[name]), line: { color, width: 1.6, shape: "hv", dash } });
   const names = Object.keys(data.memory[0] ? data.memory[0].traffic : {})
     .filter((name) => data.memory.some((memory) => memory.traffic[name].some((rate) => rate > 0)));
-  const traffic = names.map((name, index) => line(joined(data, (memory) => memory.traffic[name]), name.replace("_", " "),
-    UNIT_COLOURS[`${name.includes("read") ? "read" : "write"}${name.includes("1") ? 1 : 0}`], "y",
-    "%{y:.1f} B per cycle", { legendrank: 10 + index }));
+  const traffic = names.map((name, index) => {
+    const [color, dash] = UNIT_LOOKS[`${name.includes("read") ? "read" : "write"}${name.includes("1") ? 1 : 0}`];
+    return line(joined(data, (memory) => memory.traffic[name]), name.replace("_", " "), color, "y", "%{y:.1f} B per cycle",
+      { legendrank: 10 + index, line: { color, width: 1.6, shape: "hv", dash } });
+  });
   return [share("local", "#0072B2", "solid"), share("accumulators", "#D55E00", "dot"),
     line(joined(data, (memory) => memory.live.dram0.map((vectors) => vectors * data.vector_bytes / 1024)), "DRAM0 in use",
       "#000000", "y2", "%{y:,.0f} KB"), ...traffic];
@@ -113,9 +116,8 @@ function unitLabel(table) { return table.name.replace("_", " "); }
 
 // Bars where few operations are in sight, else how busy each unit is.
 function timelineTraces(tables, from, to, chosen, textOf) {
-  const ranges = tables.map((table) => within(table, from, to));
-  const seen = ranges.reduce((sum, [first, behind]) => sum + Math.max(behind - first, 0), 0);
-  return seen <= MOST_BARS ? barTraces(tables, ranges, [from, to], chosen, textOf) : heatTraces(tables, from, to, chosen);
+  return operationsWithin(tables, from, to) <= MOST_BARS ? barTraces(tables, [from, to], chosen, textOf)
+    : heatTraces(tables, from, to, chosen);
 }
 
 function heatTraces(tables, from, to, chosen) {
@@ -127,8 +129,8 @@ function heatTraces(tables, from, to, chosen) {
 }
 
 // Bars end where the picture does, so that their names stand in what is seen of them.
-function barTraces(tables, ranges, [from, to], chosen, textOf) {
-  const few = ranges.reduce((sum, [first, behind]) => sum + Math.max(behind - first, 0), 0) <= MOST_BARS / 4;
+function barTraces(tables, [from, to], chosen, textOf) {
+  const ranges = tables.map((table) => within(table, from, to)), few = operationsWithin(tables, from, to) <= MOST_BARS / 4;
   const bars = { type: "bar", orientation: "h", name: "operations", x: [], base: [], y: [], text: [], customdata: [],
     marker: { color: [], line: { color: "#fff", width: few ? 1 : 0 } }, hoverinfo: "none", textposition: "inside",
     insidetextanchor: "middle", textangle: 0, insidetextfont: { color: [], size: 11 }, cliponaxis: true };
@@ -151,10 +153,13 @@ function barTraces(tables, ranges, [from, to], chosen, textOf) {
   return [rows, bars];
 }
 
-function timelineLayout(tables, from, to) {
-  return layout({ height: 90 + 26 * tables.length, showlegend: false, dragmode: "zoom", hovermode: "closest", bargap: 0.2,
+// Near, a cycle is a number of its own; from far millions are enough.
+const CYCLES = [{ dtickrange: [null, 99999], value: ",d" }, { dtickrange: [100000, null], value: "~s" }];
+
+function timelineLayout(names, from, to) {
+  return layout({ height: 90 + 26 * names.length, showlegend: false, dragmode: "zoom", hovermode: "closest", bargap: 0.2,
     uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 60, r: 12, t: 28, b: 44 },
-    xaxis: { ...AXIS, title: { text: "cycle" }, range: [from, to], tickformat: ",.6~g" },
+    xaxis: { ...AXIS, title: { text: "cycle" }, range: [from, to], tickformatstops: CYCLES },
     yaxis: { ...AXIS, autorange: "reversed", type: "category", fixedrange: true, categoryorder: "array",
-      categoryarray: tables.map(unitLabel) } });
+      categoryarray: names } });
 }

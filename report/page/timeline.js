@@ -54,6 +54,10 @@ function busyShares(table, from, to, bins) {
 // [first, behind the last] of the operations that touch from..to.
 function within(table, from, to) { return [firstAbove(table.end, from), firstAbove(table.begin, to)]; }
 
+function operationsWithin(tables, from, to) {
+  return tables.reduce((sum, table) => { const [first, behind] = within(table, from, to); return sum + Math.max(behind - first, 0); }, 0);
+}
+
 // The operation at a cycle or, when the unit rests there, the next one that begins within `reach`; -1 for none.
 function operationAt(table, cycle, reach) {
   const index = firstAbove(table.end, cycle);

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "infinite choice": (lambda maker: maker.node("Where", maker.constant(np.arange(8) < 5), "x", maker.constant(
         np.float32(-np.inf))), ["node 'where0', operator Where, constant", "finite numbers", "Softmax 20 below"]),
     "for the host": (lambda maker: maker.node("ArgMax", maker.node("Relu", maker.conv("x", 6, 5, (1, 1)))),
-                     ["node 'argmax2', operator ArgMax: found not supported", "--host-fallback", "--output"]),
+                     ["node 'argmax2', operator ArgMax: found not supported", "--host-fallback", "--end"]),
     "three dimensions": (lambda maker: maker.node("Conv", maker.node("Reshape", "x", maker.constant(
         np.array([1, 6, 9, 4, 2], np.int64))), maker.normal(2, 6, 3, 1, 1)), ["operator Conv, shape of input 0"]),
 }

@@ -1,4 +1,4 @@
-"""Where a network ends (--output), channels-last inputs, and TensorFlow files on a machine without TensorFlow."""
+"""Where a network ends (--end), channels-last inputs, and TensorFlow files on a machine without TensorFlow."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def test_a_network_may_end_earlier(tmp_path: Path) -> None:
     path = two_steps(tmp_path)
     report = compile_model(path, BASE, tmp_path, outputs=("relu1", "conv0"))
     assert [port.name for port in TModel.load(report.model_path).outputs] == ["relu1", "conv0"]
-    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path / "cli"), "--output", "relu1"]) == 0
+    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path / "cli"), "--end", "relu1"]) == 0
 
 
 def test_unknown_output(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match="--output: found 'relu'; allowed: .* ends 'sin2'; way out: .*'relu1'"):
+    with pytest.raises(CompileError, match="--end: found 'relu'; allowed: .* ends 'sin2'; way out: .*'relu1'"):
         read_model(two_steps(tmp_path), ("relu",))
 
 
@@ -113,7 +113,7 @@ def test_without_the_extra(missing: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, missing, None)
     path = tmp_path / "model.pb"
     path.write_bytes(b"\x0a\x00")
-    assert exit_code(["compile", str(path), "-a", "tiny", "-o", str(tmp_path / "out"), "--output", "logits"]) == 1
+    assert exit_code(["compile", str(path), "-a", "tiny", "-o", str(tmp_path / "out"), "--end", "logits"]) == 1
     text = capsys.readouterr().err
     assert "TensorFlow graph: found no Python package" in text and "pip install 'weft[tensorflow]'" in text
     assert not list((tmp_path / "out").glob("*"))

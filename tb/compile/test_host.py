@@ -170,7 +170,7 @@ def test_little_on_the_machine_is_a_warning(tmp_path: Path, capsys: pytest.Captu
     assert "% of the network's multiply-accumulates run on the machine; the first node on the host is 'conv2'" in (
         shown.err)
     assert "conv2" in shown.out and "operator" in shown.out
-    assert exit_code([*command, "--output", "reshape1"]) == 0, "the other way out"
+    assert exit_code([*command, "--end", "reshape1"]) == 0, "the other way out"
 
 
 def test_nothing_with_work_left_for_the_machine(tmp_path: Path) -> None:
@@ -205,12 +205,12 @@ def test_the_first_node_that_stops_it_is_named(tmp_path: Path, capsys: pytest.Ca
     assert exit_code(command) == 1
     refused = capsys.readouterr().err
     assert "node 'cos2', operator Cos: found not supported" in refused and "argmax3" not in refused
-    assert "--host-fallback" in refused and "--output" in refused
+    assert "--host-fallback" in refused and "--end" in refused
     assert exit_code([*command, "--host-fallback"]) == 0
     assert "argmax3" in capsys.readouterr().out
     found = Session(Network.load(tmp_path / "model.tmodel")).run({"x": np.ones((1, 6, 9, 8), np.float32)})
     assert next(iter(found.outputs.values())).dtype == np.int64, "the network's own type"
-    assert exit_code([*command, "--output", "flatten1"]) == 0
+    assert exit_code([*command, "--end", "flatten1"]) == 0
     assert "host" not in capsys.readouterr().out
 
 

@@ -147,9 +147,9 @@ def test_open_batch(tf: Any, tmp_path: Path) -> None:
 def test_command_line(tf: Any, tmp_path: Path) -> None:
     path = freeze(tf, conv, tmp_path / "model.pb")
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((3, *SHAPE[1:])).astype(np.float32))
-    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--output", "y", "--calibrate",
+    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--end", "y", "--calibrate",
                       str(tmp_path / "x.npz")]) == 0
-    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--output", "y", "--check"]) == 0
+    assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path), "--end", "y", "--check"]) == 0
     assert exit_code(["run", str(tmp_path / "model.tmodel"), "--input", str(tmp_path / "x.npz")]) == 0
 
 
@@ -164,8 +164,8 @@ def refusal(path: Path, outputs: tuple[str, ...] = ("y",)) -> str:
 def test_outputs_that_are_missing_or_unknown(tf: Any, tmp_path: Path) -> None:
     path = freeze(tf, conv, tmp_path / "model.pb")
     text = refusal(path, ())
-    assert "found none named; allowed: names of nodes, such as 'y'; way out: add --output y" in text
-    assert "--output: found 'z'" in refusal(path, ("z",)) and "its ends 'y'" in refusal(path, ("z",))
+    assert "found none named; allowed: names of nodes, such as 'y'; way out: add --end y" in text
+    assert "--end: found 'z'" in refusal(path, ("z",)) and "its ends 'y'" in refusal(path, ("z",))
 
 
 @pytest.mark.parametrize("content", [b"", b"no protobuf at all"])

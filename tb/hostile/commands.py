@@ -87,7 +87,7 @@ WRITERS: dict[str, tuple[list[str], int]] = {
 
 def cases() -> list[Case]:
     found = [Case(f"name: {name}", "--name", good_and([*COMPILE, "--name", text])) for name, text in NAMES.items()]
-    found += [Case(f"output: {name}", "--output", good_and([*COMPILE, "--output", text])) for name,
+    found += [Case(f"end: {name}", "--end", good_and([*COMPILE, "--end", text])) for name,
               text in OUTPUTS.items()]
     found += [Case(f"option: {name}", "options", good_and(arguments)) for name, arguments in OPTIONS.items()]
     for name, (place, change) in FOLDERS.items():
@@ -115,7 +115,7 @@ def cases() -> list[Case]:
                    good_and(["verilog", "-a", "tiny", "-o", "/dev/null/x"]),
                    cache="/dev/null/x")]
     found += [Case(f"pb: {name}", ".pb",
-                   good_and(["compile", "net.pb", "-a", "tiny", "-o", "out", "--output", "y"], change))
+                   good_and(["compile", "net.pb", "-a", "tiny", "-o", "out", "--end", "y"], change))
               for name, change in FROZEN.items()]
     return quick(found, "name: up", "name: a surrogate", "name: 5000 letters", "output: an escape",
                  "option: an unknown option", "option: images of 5000 digits", "folder of compile: a link to itself",

@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "resources": ("-a", "tiny", "--part", "moon"), "isa": ("-a", "pink"), "disassemble": ("x.tprog", "-a", "tiny"),
     "compile": ("x.onnx", "-a", "pink"), "inspect": ("x.onnx",), "archs": ("--colour",),
     "report": ("x.tmodel", "-o", "x.html"), "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"),
-    "board list": ("--colour",),
+    "board list": ("--colour",), "demo": ("-a", "pink"),
     "board build": ("moon",), "board flash": ("moon",),
     "board memory": ("serial:/dev/null", "--board", "moon"),
 }

@@ -90,8 +90,8 @@ def test_verilog_writes_three_files(weft: Weft, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_demo_prints_its_table_and_draws_its_picture(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--images", "2", "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "weft.cli.main", "demo", "--images", "2", "-o", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for text in ("accuracy, float", "accuracy, golden", "accuracy, RTL", "RTL equals golden", "cycles an image",
                  "utilization", "frames per second"):

@@ -15,13 +15,13 @@ ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "bo
 """Folders of the project that are links in the package ``weft``."""
 
 CONTRACT = "weft.hw.contract"
-SHIPS = {"arch": "weft.presets", **{room: f"weft.{room}" for room in ROOMS if room != "tb"}}
+SHIPS = {"arch": "weft.presets", "models": "weft.models", **{room: f"weft.{room}" for room in ROOMS if room != "tb"}}
 """Folder of the project -> package of the wheel."""
 
 
 def test_the_package_is_a_link_for_each_room() -> None:
     links = {path.name: os.readlink(path) for path in (ROOT / "weft").iterdir() if path.is_symlink()}
-    assert links == {**{room: f"../{room}" for room in ROOMS}, "presets": "../arch"}
+    assert links == {**{room: f"../{room}" for room in ROOMS}, "presets": "../arch", "models": "../models"}
 
 
 def test_every_room_but_the_test_bench_ships() -> None:

@@ -46,12 +46,13 @@ Opened = Callable[..., Page]
 
 @pytest.fixture
 def opened(browser: Browser, files: dict[str, Path]) -> Iterator[Opened]:
-    """Opens a page at a width; at the end nothing may have been said on its console, and nothing asked of a network."""
+    """Opens a page at a width, ``whole`` with every plot drawn; at the end nothing may have been said on its
+    console, and nothing asked of a network."""
     said: list[str] = []
     asked: list[str] = []
     contexts = []
 
-    def open_page(name: str = "plain", width: int = WIDTHS[0]) -> Page:
+    def open_page(name: str = "plain", width: int = WIDTHS[0], *, whole: bool = True) -> Page:
         contexts.append(browser.new_context(viewport={"width": width, "height": 900}))
         page = contexts[-1].new_page()
         page.set_default_timeout(BUSY_MACHINE)
@@ -60,7 +61,9 @@ def opened(browser: Browser, files: dict[str, Path]) -> Iterator[Opened]:
         page.on("dialog", lambda dialog: said.append(dialog.message))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(files[name].as_uri())
-        page.wait_for_selector("body[data-complete=yes]")
+        page.wait_for_selector("body[data-ready=yes]")
+        if whole:
+            page.evaluate("views.drawAll()")
         return page
 
     yield open_page
@@ -78,9 +81,23 @@ def window(page: Page) -> list[float]:
 def settled(page: Page, what: str) -> None:
     """Waits until ``what`` is so. Not by the page itself: its policy lets no text become a script."""
     until = time.monotonic() + BUSY_MACHINE / 1000
-    while not page.evaluate(what):
+    while not page.evaluate(f"(() => {{ try {{ return {what}; }} catch {{ return false; }} }})()"):
         assert time.monotonic() < until, what
         page.wait_for_timeout(50)
+
+
+def test_what_is_out_of_sight_is_drawn_when_it_comes_into_view(opened: Opened) -> None:
+    page = opened(whole=False)
+    assert page.locator("#memory-plot .main-svg").count() == 0
+    assert page.evaluate("state.tables.length") == 0 and page.evaluate("state.lines") is None
+    tall = page.evaluate("document.documentElement.scrollHeight")
+    page.locator("#memory-plot").scroll_into_view_if_needed()
+    page.wait_for_selector("#memory-plot .main-svg")
+    page.click("#layer-table tbody tr:nth-child(2)")
+    page.locator("#timeline-plot").scroll_into_view_if_needed()
+    settled(page, "document.getElementById('timeline-plot')._fullLayout.xaxis.range[0] > 0")
+    page.evaluate("views.drawAll()")
+    assert page.evaluate("document.documentElement.scrollHeight") == pytest.approx(tall, abs=120)
 
 
 def test_timeline_zooms_to_single_operations_and_back(opened: Opened) -> None:
@@ -133,6 +150,7 @@ def test_pointing_says_the_operation_and_a_click_selects_its_layer(opened: Opene
 def test_selecting_a_layer_shows_it_everywhere(opened: Opened) -> None:
     page = opened()
     page.locator("#picture .node.machine").nth(2).click()
+    page.locator("#timeline-plot").scroll_into_view_if_needed()
     name = page.evaluate("data.layers[2].name")
     assert page.locator("#selected-name").text_content() == f"3 {name}"
     assert page.locator("#picture .chosen").count() == page.locator("#layer-table tr.chosen").count() == 1

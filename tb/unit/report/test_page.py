@@ -21,7 +21,7 @@ from weft.report.collect import lanes_used
 from weft.report.columns import packed
 from weft.report.live import SAMPLES, memory_over_time
 from weft.report.operations import Ran
-from weft.report.page import plot_library
+from weft.report.page import LIBRARY, plot_library
 from weft.report.picture import nodes
 from weft.report.texts import LONGEST, in_html, script_json, shown
 from weft.runtime.manifest import TModel
@@ -225,9 +225,8 @@ def test_wrong_arguments_of_report(network: Network, wrong: list[str], said: str
     assert not page.exists()
 
 
-def test_report_without_the_library_says_what_brings_it(network: Network, tmp_path: Path,
-                                                        monkeypatch: pytest.MonkeyPatch,
-                                                        capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "plotly", None)
-    assert exit_code(["report", str(network.folder / f"{network.name}.tmodel"), "-o", str(tmp_path / "p.html")]) == 1
-    assert "pip install 'weft[report]'" in capsys.readouterr().err
+def test_library_is_the_part_that_draws_charts_with_axes() -> None:
+    library = plot_library()
+    assert "plotly.js (cartesian - minified) v4.1.1" in library[:100] and len(library) < 1_600_000
+    assert "</script" not in library.lower() and "<!--" not in library
+    assert "MIT License" in (LIBRARY.parent / "LICENSE-plotly.js").read_text()

@@ -1,29 +1,26 @@
-"""The demo: handwritten digits, from the ONNX file to the generated hardware in simulation. Run it with `make demo`.
+"""``weft demo``: handwritten digits, from the ONNX file to the generated hardware in simulation.
 
-Prints what was measured and draws build/demo/digits.png: every digit with what the machine said.
+Prints what was measured and draws digits.png: every digit with what the machine said.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
+from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+import typer
 
 from weft.boards import clock_hz
 from weft.cli.console import print_table, progress
-from weft.cli.main import need_simulation
-from weft.compiler.pipeline import compile_model
+from weft.cli.options import FolderOption, make_folder, need_simulation
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
-from weft.runtime.errors import Mismatch
-from weft.runtime.manifest import TModel
-from weft.runtime.session import GOLDEN, RTL, RunResult, Session
 
-ROOT = Path(__file__).resolve().parents[1]
-MODEL = ROOT / "models" / "digits"
+if TYPE_CHECKING:
+    from weft.runtime.session import RunResult
+
 COLUMNS = 24
 HEADLINE, GAP = 4, 2
 """Pixels over each digit for the answer, and between digits."""
@@ -31,33 +28,34 @@ IMAGE_MAX = 16
 RIGHT, WRONG = "#1a7f37", "#cf222e"
 
 
-def main() -> int:
-    """Exit code as the command line's: 1 for a mistake, 2 for a mismatch."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="pynq", help="a preset or a .tarch file (default: pynq)")
-    parser.add_argument("--images", type=int, default=None, help="run only the first so many")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "demo", help="folder (default: build/demo)")
-    arguments = parser.parse_args()
-    try:
-        demo(arguments.arch, arguments.output, arguments.images)
-    except WeftError as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except Mismatch as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 2
-    return 0
+def demo_command(
+    arch: Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch "
+                                      "file.")] = "pynq",
+    images: Annotated[int | None, typer.Option("--images", min=1, metavar="COUNT", help="At most the first so many "
+                                               "images; default: all 360.", show_default=False)] = None,
+    output: FolderOption = Path("build/demo"),
+) -> None:
+    """Handwritten digits, from an ONNX file to the simulated hardware: accuracy, speed, and a picture of them."""
+    demo(arch, output, images)
 
 
 def demo(name: str, output: Path, most: int | None) -> None:
+    """Raises WeftError, and Mismatch where RTL and golden machine differ."""
+    from weft.compiler.pipeline import compile_model
+    from weft.runtime.manifest import TModel
+    from weft.runtime.session import GOLDEN, RTL, Session
+
     began = time.monotonic()
-    need_simulation()
     arch = Arch.load(name)
-    held_out = np.load(MODEL / "held_out.npz")
+    need_simulation()
+    make_folder(output)
+    shipped = resources.files("weft.models") / "digits"
+    with resources.as_file(shipped / "held_out.npz") as file:
+        held_out = dict(np.load(file))
     image, label, logits = (held_out[key][:most] for key in ("image", "label", "logits"))
     title = f"{len(image)} handwritten digits on {Path(name).stem}, {arch.array_size} x {arch.array_size} multipliers"
-    with progress() as tell:
-        compile_model(MODEL / "digits.onnx", arch, output, name="digits",
+    with progress() as tell, resources.as_file(shipped / "digits.onnx") as model:
+        compile_model(model, arch, output, name="digits",
                       calibration={"image": held_out["calibration"]}, progress=lambda step: tell(step, 0, 0))
         session = Session(TModel.load(output / "digits.tmodel"))
         golden = session.run({"image": image}, on=GOLDEN, progress=tell)
@@ -112,7 +110,3 @@ def draw(image: np.ndarray, label: np.ndarray, said: np.ndarray, path: Path) -> 
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
     return path
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Trained networks that ship, as data: digits/."""
