@@ -26,7 +26,7 @@ ASSUMED_HZ = 100e6
 
 def board_of(arch: str | Path) -> Board | None:
     """The board that a preset, by its name, is made for; None for any other machine."""
-    return next((board for board in BOARDS.values() if board.arch == str(arch)), None)
+    return next((board for board in BOARDS.values() if str(arch) in (board.arch, *board.others)), None)
 
 
 def clock_hz(arch: str | Path) -> float:

@@ -53,7 +53,8 @@ class Processor:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it.
+    """``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it;
+    ``others``: presets made for the same chip.
     ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with ``speed_grade`` as the manufacturer writes it.
     ``clock_hz``: the clock that the machine is meant for, not the oscillator's."""
 
@@ -72,6 +73,7 @@ class Board:
     shell: Shell | None = None
     """Around the machine on boards without a processor."""
     processor: Processor | None = None
+    others: tuple[str, ...] = ()
     flash_name: str | None = None
     """The board in openFPGALoader's list."""
 

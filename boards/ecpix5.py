@@ -3,7 +3,8 @@
 from weft.boards.board import Board, Memory, Shell
 
 BOARD = Board(
-    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5", part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
+    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5", others=("ecpix5_int8",),
+    part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
     clock_hz=90e6, platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
     plug="Micro-USB (JTAG and UART of the FT2232); Ethernet if wanted, the board is 192.168.1.50.",
     shell=Shell(

@@ -15,6 +15,8 @@ from amaranth.lib import data, stream, wiring
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.multiplier import Multiplier
+from weft.hw.array.paired_element import PairedElement
+from weft.hw.array.paired_multiplier import PairedMultiplier
 from weft.hw.array.processing_element import ProcessingElement
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.bus.csr_slave import CsrSlave
@@ -49,7 +51,8 @@ FILE = Path(__file__).parents[1] / "docs" / "blocks.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, BiasEnterer, LoadWeightUnit, MatMulUnit),
+    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasEnterer,
+                       LoadWeightUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
                  ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD": (SimdUnit, Alu),

@@ -74,6 +74,8 @@ MEANINGS = {
     "dram_ports": "`separate`: an AXI port for each DRAM window; `shared`: one for both, for less logic",
     "deep_queues": "1 lets each unit have 4 operations outstanding, not 2 (MatMul and SIMD 8, not 4)",
     "sampler": "0 leaves performance samples out: `m_axis_sample` stays silent",
+    "dsp_packing": "`none`, or the DSP block of a Xilinx chip that makes two products of `INT8`: `DSP48E1` (7 series), "
+                   "`DSP48E2` (UltraScale)",
 }
 """What each architecture key says."""
 

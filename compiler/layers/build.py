@@ -121,9 +121,11 @@ give."""
 
 
 def _no_tables(arch: Arch, node: Node) -> CompileError:
-    """Names all keys at once, and the presets that have tables."""
+    """Names all keys at once, and the presets of the same numbers that have tables."""
     keys = [f"{key} {getattr(arch, key)}" for key in TABLE_KEYS]
-    having = [name for name in presets() if Arch.load(name).lut_count >= TABLE_KEYS["lut_count"]]
+    alike = {name: preset for name in presets()
+             if (preset := Arch.load(name)).numbers.has_scales == arch.numbers.has_scales}
+    having = [name for name, preset in alike.items() if preset.lut_count >= TABLE_KEYS["lut_count"]]
     return refuse_node(node.replace(op=node.origin or node.op), "architecture keys", ", ".join(keys),
                        ", ".join(f"{key} at least {least}" for key, least in TABLE_KEYS.items()),
                        f"compile for {' or '.join(having)}, which have value tables, or give this machine some "

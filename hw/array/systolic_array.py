@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.array.paired_element import PairedElement, taken_apart
 from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, column_groups
 from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
@@ -21,7 +22,7 @@ from weft.hw.parts.ports import activation_layout, sum_layout, vector_layout
 
 class SystolicArray(wiring.Component):
     """bias + activation @ weights, for a vector every cycle; free running, without back-pressure. Where numbers
-    have scales there is no bias: it comes on leaving.
+    have scales there is no bias: it comes on leaving. Columns whose products share DSP blocks act in pairs.
 
     * ``activation`` counts where ``activation_valid`` is high. The vector's sums are ``result``, ``latency``
       (``timing.array_latency``) cycles later; ``result_coming`` says so ACCUMULATE_DATA_LATENCY cycles ahead.
@@ -51,25 +52,28 @@ class SystolicArray(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         # activations skewed by lane -> rows of elements, top to bottom -> sums deskewed by column -> result
         m = Module()
-        size = self._arch.array_size
-        # Row r of column j acts r + j cycles after the wave's start, the bias row together with row 0.
-        shifts = DelayLine(m, self.shift, 2 * size - 2, name="shift_wave", reset=True)
-        swaps = DelayLine(m, self.swap & self.activation_valid, 2 * size - 2, name="swap_wave", reset=True)
+        size, groups = self._arch.array_size, column_groups(self._arch)
+        each, width = size // groups, size // groups * self._arch.number.width  # columns of a group, bits of a weight
+        element_of = PairedElement if self._arch.packing else ProcessingElement
+        # Row r of column j, or pair j, acts r + j cycles after the wave's start, the bias row together with row 0.
+        shifts = DelayLine(m, self.shift, size + groups - 2, name="shift_wave", reset=True)
+        swaps = DelayLine(m, self.swap & self.activation_valid, size + groups - 2, name="swap_wave", reset=True)
         m.d.comb += self.result_coming.eq(delayed(
             m, self.activation_valid, self.latency - ACCUMULATE_DATA_LATENCY, name="valid_wave", reset=True))
 
         activations: list[Value] = [delayed(m, self.activation[r], r, name=f"activation_skew_{r}") for r in range(size)]
         columns, biases = [], []
-        for j in range(size):
-            m.submodules[f"bias_{j}"] = bias = ShadowWeight(self._arch.number.width)
+        for j in range(groups):
+            m.submodules[f"bias_{j}"] = bias = ShadowWeight(width)
+            weight = Cat(circuits(self._arch).weight(self.weight[k]) for k in range(j * each, (j + 1) * each))
             m.d.comb += [
-                bias.link_i.eq(delayed(m, circuits(self._arch).weight(self.weight[j]), j, name=f"weight_skew_{j}")),
+                bias.link_i.eq(delayed(m, weight, j, name=f"weight_skew_{j}")),
                 bias.shift.eq(shifts.tap(j)),
             ]
-            active_bias = Signal(signed(self._arch.number.width), reset_less=True, name=f"active_bias_{j}")
+            active_bias = Signal(signed(width), reset_less=True, name=f"active_bias_{j}")
             with m.If(swaps.tap(j)):
                 m.d.sync += active_bias.eq(bias.shadow)
-            column = [ProcessingElement(self._arch, r) for r in range(size)]
+            column = [element_of(self._arch, r) for r in range(size)]
             for r, element in enumerate(column):
                 m.submodules[f"pe_{r}_{j}"] = element
                 m.d.comb += [
@@ -82,10 +86,14 @@ class SystolicArray(wiring.Component):
                 m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
             columns.append(column)
             biases.append(active_bias)
-        totals = circuits(self._arch).add_biases(
-            m, biases, self.enter_bias & self.activation_valid, self.enter_shift, columns)
+        if self._arch.packing:
+            totals = [total for j, column in enumerate(columns)
+                      for total in taken_apart(m, self._arch, column[-1].partial_sum_o, str(j))]
+        else:
+            totals = circuits(self._arch).add_biases(
+                m, biases, self.enter_bias & self.activation_valid, self.enter_shift, columns)
         for j, total in enumerate(totals):
-            m.d.comb += self.result[j].eq(delayed(m, total, size - 1 - j, name=f"deskew_{j}").as_signed())
+            m.d.comb += self.result[j].eq(delayed(m, total, groups - 1 - j // each, name=f"deskew_{j}").as_signed())
         return m
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft.hw.contract.errors import ArchError, WeftError, explain
 from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnce, NumberSystem, system_of
 from weft.hw.contract.numerics import DataType
+from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.strict_json import read_object
 
 SEPARATE, SHARED = "separate", "shared"
@@ -73,7 +74,7 @@ class Arch:
     operation that waits for another one. ``dram_ports`` "shared": one AXI port, with one read and one write engine, for
     both DRAM windows.
     operation that waits for another one. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
-    ``sampler`` 0 leaves performance samples out.
+    ``sampler`` 0 leaves performance samples out. ``dsp_packing``: the DSP block that makes two products.
     """
 
     data_type: str
@@ -103,6 +104,7 @@ class Arch:
     dram_ports: str = SEPARATE
     deep_queues: int = 0
     sampler: int = 1
+    dsp_packing: str = NO_PACKING
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up
@@ -111,6 +113,9 @@ class Arch:
         if self.dram_ports not in (SEPARATE, SHARED):
             raise ArchError("dram_ports", self.dram_ports, f"{SEPARATE} or {SHARED}",
                             f"use {SHARED} where the board has one port, else {SEPARATE}")
+        if self.dsp_packing not in tuple(PACKINGS):
+            raise ArchError("dsp_packing", self.dsp_packing, " or ".join(PACKINGS),
+                            f"use the block of the chip, or {NO_PACKING}")
         if self.accumulator_width is None:
             width = system_of(self.number, self.mac_rounding).default_accumulator_width(self.number)
             object.__setattr__(self, "accumulator_width", width)
@@ -137,6 +142,7 @@ class Arch:
                                 f"at most {most} vectors behind {self.axi_address_width} address bits",
                                 f"lower {key} or raise axi_address_width")
         self._check_windows_fit()
+        self._check_packing()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
             if banks > depth:
@@ -161,6 +167,18 @@ class Arch:
                             f"at most {most} bytes behind {self.axi_address_width} address bits",
                             f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
 
+    def _check_packing(self) -> None:
+        if self.packing is None:
+            return
+        if self.numbers.largest_product is None:
+            raise ArchError("dsp_packing", f"{self.dsp_packing}, with data_type {self.data_type}",
+                            "a data_type of which two weights fit one DSP block: INT8",
+                            f"set data_type to INT8 or dsp_packing to {NO_PACKING}")
+        if self.array_size % PAIR:
+            raise ArchError("dsp_packing", f"{self.dsp_packing}, with array_size {self.array_size}",
+                            "an even array_size: two columns share a block",
+                            f"set array_size to {self.array_size + 1} or dsp_packing to {NO_PACKING}")
+
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property
     def number(self) -> DataType:
@@ -171,6 +189,17 @@ class Arch:
     def numbers(self) -> NumberSystem:
         """The arithmetic: scalars, sums and accumulators."""
         return system_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
+
+    @property
+    def packing(self) -> Packing | None:
+        """How two products share a DSP block; None where each has its own."""
+        return PACKINGS[self.dsp_packing]
+
+    @property
+    def residue_bits(self) -> int:
+        """Low bits of the high column's sum that packed columns carry beside the cascade."""
+        assert self.packing is not None and self.numbers.largest_product is not None
+        return self.packing.residue_bits(self.array_size * self.numbers.largest_product)
 
     @property
     def accumulator_bits(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.packing import PAIR
 
 # -- memories ----------------------------------------------------------------------------------------------------------
 LOCAL_READ_LATENCY = 4
@@ -24,16 +25,22 @@ A power of two, more than any walk that goes round the banks comes to."""
 
 
 # -- the array ---------------------------------------------------------------------------------------------------------
+def column_groups(arch: Arch) -> int:
+    """The array's columns, or pairs of columns that share their multipliers: each acts a cycle behind the one before.
+    """
+    return arch.array_size // (PAIR if arch.packing else 1)
+
+
 def weight_latency(arch: Arch) -> int:
     """From a weight row's request taken to the cycle in which the last place of the array shifts for it: local memory,
     then the wave to the last row of the last column."""
-    return LOCAL_READ_LATENCY + 2 * arch.array_size - 2
+    return LOCAL_READ_LATENCY + arch.array_size + column_groups(arch) - 2
 
 
 def array_latency(arch: Arch) -> int:
     """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
-    the bias."""
-    return 2 * arch.array_size + arch.numbers.bias_cycles
+    the bias; where columns share multipliers, a register in which their sums lie apart."""
+    return arch.array_size + column_groups(arch) + arch.numbers.bias_cycles + bool(arch.packing)
 
 
 def product_latency(arch: Arch) -> int:

@@ -49,6 +49,8 @@ class NumberSystem(ABC):
     has_scales: ClassVar[bool] = False
     """Whether scalars have zero points, DataMove multiplies on the way into the accumulators and out of them, and a
     LoadScale says by how much on leaving. If not, it shifts."""
+    largest_product: ClassVar[int | None] = None
+    """Magnitude of a product of the array, where two of them may share a DSP block."""
     order_matters: ClassVar[bool]
     """Whether a sum of products depends on the order of its terms."""
     bias_cycles: ClassVar[int]

@@ -42,6 +42,7 @@ class Int8(NumberSystem):
     name, code = "int8", 0
     has_points, has_scales, order_matters = False, True, False
     bias_cycles = 1
+    largest_product = LARGEST_WEIGHT * ((1 << ACTIVATION_WIDTH - 1) - 1)
 
     @staticmethod
     def default_accumulator_width(scalar: DataType) -> int:

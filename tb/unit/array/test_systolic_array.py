@@ -16,16 +16,21 @@ TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
 
 
-def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once") -> Arch:
-    return Arch.load("tiny").replace(array_size=size, data_type=data_type, mac_rounding=mac_rounding)
+def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once", dsp_packing: str = "none") -> Arch:
+    return Arch.load("tiny").replace(array_size=size, data_type=data_type, mac_rounding=mac_rounding,
+                                     dsp_packing=dsp_packing)
 
 
-def vectors(rng: np.random.Generator, arch: Arch, count: int) -> np.ndarray:
-    """Random rows; every third one holds the ends of the range."""
-    number = arch.number
-    rows = rng.integers(number.minimum, number.maximum + 1, (count, arch.array_size))
-    rows[::3] = rng.choice([number.minimum, number.maximum], rows[::3].shape)
+def vectors(rng: np.random.Generator, arch: Arch, count: int, ends: tuple[int, int] | None = None) -> np.ndarray:
+    """Random rows; every third one holds the ends of the range, the scalars' where nothing is said."""
+    low, high = ends or (arch.number.minimum, arch.number.maximum)
+    rows = rng.integers(low, high + 1, (count, arch.array_size))
+    rows[::3] = rng.choice([low, high], rows[::3].shape)
     return rows
+
+
+LARGEST_BYTE = 255
+"""An activation minus its zero point, in magnitude."""
 
 
 class Schedule:
@@ -33,10 +38,10 @@ class Schedule:
 
     def __init__(self, arch: Arch, cycles: int, seed: int = 0) -> None:
         self.arch, rng = arch, np.random.default_rng(seed)
-        self.activation, self.weight = vectors(rng, arch, cycles), vectors(rng, arch, cycles)
-        point = arch.number.point
-        self.enter_shift = np.full(cycles, point) if arch.numbers.fixed_shift is not None else \
-            rng.integers(0, arch.accumulator_bits, cycles)
+        ends = (-LARGEST_BYTE, LARGEST_BYTE) if arch.numbers.has_scales else None
+        self.activation, self.weight = vectors(rng, arch, cycles, ends), vectors(rng, arch, cycles)
+        self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.numbers.has_points else \
+            np.full(cycles, arch.number.point)
         self.valid, self.swap, self.shift, self.enter = np.zeros((4, cycles), bool)
 
     def settle(self) -> None:
@@ -144,6 +149,37 @@ def test_swap_without_a_vector_is_no_swap() -> None:
     schedule.valid[6:] = True
     schedule.check()
     assert not np.array(list(schedule.expected().values())).any()
+
+
+PACKED = ((2, "DSP48E1"), (4, "DSP48E1"), (6, "DSP48E1"), (4, "DSP48E2"))
+
+
+@pytest.mark.parametrize(("size", "dsp_packing"), [(3, "none"), *PACKED])
+def test_random_waves_of_bytes_match_reference(size: int, dsp_packing: str) -> None:
+    schedule = Schedule(machine(size, "INT8", dsp_packing=dsp_packing), 60 + 20 * size, seed=size)
+    rng = np.random.default_rng(seed=size + 200)
+    schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
+    schedule.swap = rng.random(len(schedule.valid)) < 0.3
+    schedule.check()
+
+
+@pytest.mark.parametrize(("size", "dsp_packing"), PACKED)
+def test_largest_sums_of_two_columns_come_apart(size: int, dsp_packing: str) -> None:
+    """Columns of weights all at one end, of every two signs side by side, against rows of activations at theirs."""
+    rows = [np.full(size, value) for value in (LARGEST_BYTE, -LARGEST_BYTE, 1, -1, 0)]
+    step = size + 1 + len(rows)
+    schedule = Schedule(machine(size, "INT8", dsp_packing=dsp_packing), 4 * step)
+    for load in range(4):
+        start = load * step
+        columns = np.where(np.arange(size) % 2, load & 1, load >> 1)
+        schedule.weight[start:start + size + 1] = np.where(columns, 127, -128)  # which counts as -127
+        schedule.shift[start:start + size + 1] = True
+        schedule.activation[start + size + 1:start + step] = rows
+        schedule.valid[start + size + 1:start + step] = True
+        schedule.swap[start + size + 1] = True
+    schedule.check()
+    most = size * 127 * LARGEST_BYTE
+    assert {abs(total) for row in schedule.expected().values() for total in row} == {most, size * 127, 0}
 
 
 @pytest.mark.parametrize("sign", (-1, 1))

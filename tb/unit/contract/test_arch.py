@@ -18,7 +18,8 @@ SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "d
 
 
 @pytest.mark.parametrize(("name", "lanes"), [
-    ("arty", 8), ("ecpix5", 8), ("pynq", 12), ("ultra96", 16), ("zcu104", 32), ("tiny", 2)])
+    ("arty", 8), ("ecpix5", 8), ("pynq", 12), ("ultra96", 16), ("zcu104", 32), ("tiny", 2),
+    ("arty_int8", 8), ("ecpix5_int8", 8), ("pynq_int8", 16), ("ultra96_int8", 22), ("zcu104_int8", 48)])
 def test_preset_loads(name: str, lanes: int) -> None:
     assert name in presets()
     assert Arch.load(name).array_size == lanes
@@ -103,6 +104,10 @@ def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
     ({"data_type": "INT8", "mac_rounding": EVERY_STEP}, ["mac_rounding", "once with data_type INT8"]),
     ({"data_type": "INT8", "accumulator_width": 33}, ["accumulator_width", "24..32 with data_type INT8"]),
     ({"data_type": "INT8", "accumulator_width": 23}, ["accumulator_width", "found 23"]),
+    ({"dsp_packing": "DSP58"}, ["dsp_packing", "found DSP58", "none or DSP48E1 or DSP48E2"]),
+    ({"dsp_packing": "DSP48E1"}, ["dsp_packing", "DSP48E1, with data_type FP16BP8", "set data_type to INT8"]),
+    ({"dsp_packing": "DSP48E2", "data_type": "INT8", "array_size": 7}, [
+        "dsp_packing", "with array_size 7", "an even array_size", "set array_size to 8"]),
     ({"data_type": "FP33BP8"}, ["data_type", "width 4..32"]), ({"data_type": "FP16BP15"}, ["point 1..width-2"]),
     ({"data_type": 16}, ["data_type", "found 16"]),
     ({"array_sise": 8}, ["architecture key array_sise: found an unknown key", "did you mean array_size?"]),

@@ -14,7 +14,8 @@ SIMULATED = {"tiny"}
 
 
 def test_every_preset_for_a_board_has_one() -> None:
-    assert {board.arch for board in BOARDS.values()} == set(presets()) - SIMULATED
+    made = {arch for board in BOARDS.values() for arch in (board.arch, *board.others)}
+    assert made == set(presets()) - SIMULATED
 
 
 def test_every_file_of_a_board_is_listed() -> None:
@@ -37,3 +38,4 @@ def test_the_clock_is_the_board_s_or_assumed(tmp_path: Path) -> None:
     assert clock_hz("pynq") == BOARDS["pynq_z1"].clock_hz == 150e6
     assert clock_hz("tiny") == clock_hz(tmp_path / "pynq.tarch") == ASSUMED_HZ
     assert board_of("tiny") is None
+    assert board_of("pynq_int8") is BOARDS["pynq_z1"]

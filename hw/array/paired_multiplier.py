@@ -1,0 +1,49 @@
+"""Two multipliers and their sum's register: what one DSP block of a Xilinx chip holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from weft.hw.contract.packing import PAIR, Packing
+
+SUM_WIDTH = 48
+"""Bits of a block's sum, and of the cascade that gives it to the next block."""
+
+
+class PairedMultiplier(wiring.Component):
+    """``sum_o`` = ``sum_i`` + (high x 2^distance + low) x ``activation``, 3 cycles behind the activation and 1 behind
+    ``sum_i``. ``weights``, low in the lower half, count from the last cycle in which ``take`` was high. Sums go from
+    block to block by the cascade: the ``first`` one has no ``sum_i``, and the ``last`` one's sum is for logic.
+
+    A component of its own because yosys does not find it: the flow replaces it by name (``xilinx.paired_multipliers``).
+    Nothing here resets.
+    """
+
+    def __init__(self, packing: Packing, weight_width: int, activation_width: int, *, first: bool,
+                 last: bool) -> None:
+        self._packing, self._first, self._last = packing, first, last
+        super().__init__({
+            "activation": In(signed(activation_width)),
+            "weights": In(PAIR * weight_width), "take": In(1),
+            **({} if first else {"sum_i": In(SUM_WIDTH)}), "sum_o": Out(SUM_WIDTH),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        activation = Signal.like(self.activation, reset_less=True, name="activation_taken")
+        weights = Signal.like(self.weights, reset_less=True, name="weights_taken")
+        half = len(weights) // PAIR
+        word = (weights[half:].as_signed() << self._packing.distance) + weights[:half].as_signed()
+        product = Signal(signed(len(activation) + half + self._packing.distance), reset_less=True)
+        # Its name becomes that of the module's output: the flow asks it where the sum goes.
+        total = Signal(signed(SUM_WIDTH), reset_less=True, name="total" if self._last else "cascade")
+        with m.If(self.take):
+            m.d.sync += weights.eq(self.weights)
+        m.d.sync += [activation.eq(self.activation), product.eq(word * activation),
+                     total.eq(product if self._first else self.sum_i.as_signed() + product)]
+        m.d.comb += self.sum_o.eq(total)
+        return m
