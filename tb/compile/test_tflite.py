@@ -113,7 +113,7 @@ def test_command_line(files: dict[str, Path], tmp_path: Path, capsys: pytest.Cap
     options = ["-a", "arty", "--set", "data_type=INT8", "--set", "lut_count=1", "--set", "lut_depth=256",
                "--set", "simd_registers_depth=2", "--check"]
     assert exit_code(["compile", str(files["int8"]), *options, "-o", str(tmp_path)]) == 0
-    assert exit_code(["compile", str(files["int8"]), *options, "-o", str(tmp_path), "--output", "nowhere"]) == 1
+    assert exit_code(["compile", str(files["int8"]), *options, "-o", str(tmp_path), "--end", "nowhere"]) == 1
     assert "--output: found 'nowhere'" in capsys.readouterr().err
 
 

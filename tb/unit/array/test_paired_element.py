@@ -52,9 +52,11 @@ def test_sums_come_apart(block: str, rows: int) -> None:
     arch, rng = machine(block, rows), np.random.default_rng(seed=rows)
     assert arch.packing is not None
     most = rows * LARGEST_PRODUCT
+    assert arch.packing is not None
+    distance = arch.packing.distance
     edges = [sign * (most - less) for sign in (-1, 1) for less in (0, 1)] + [-1, 0, 1]
-    edges += [sign * (1 << arch.packing.distance - 1) - less for sign in (-1, 1) for less in (0, 1)
-              if most > 1 << arch.packing.distance]
+    edges += [sign * (1 << distance - 1) - less for sign in (-1, 1) for less in (0, 1)
+              if most > 1 << distance]
     pairs = [*product(edges, edges), *rng.integers(-most, most + 1, (50, 2)).tolist()]
     dut, width = Apart(arch), partial_sum_width(arch)
 
@@ -62,7 +64,7 @@ def test_sums_come_apart(block: str, rows: int) -> None:
         for cycle in range(len(pairs) + 1):
             residue = pairs[cycle][1] if cycle < len(pairs) else 0
             low, high = pairs[cycle - 1] if cycle else (0, 0)
-            ctx.set(dut.sums, {"cascade": ((high << arch.packing.distance) + low) % (1 << 48),
+            ctx.set(dut.sums, {"cascade": ((high << distance) + low) % (1 << 48),
                                "residue": residue % (1 << arch.residue_bits)})
             await ctx.tick()
             assert (ctx.get(dut.low), ctx.get(dut.high)) == (low % (1 << width), high % (1 << width)), cycle

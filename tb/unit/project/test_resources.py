@@ -86,7 +86,7 @@ def test_a_fit_finds_the_numbers_that_made_the_counts() -> None:
     """Blocks that are sums of their terms, on the script's own machines; left out one by one as well."""
     script = load_script("fit_resources")
     machines = {name: arch for name, arch in script.FITTED.items() if arch.array_size < 6}
-    made = {column: {kind: np.linspace(1, 3, len(terms)) for kind, terms in resources.BLOCKS.items()}
+    made = {column: {kind: np.linspace(1, 3, len(terms)).tolist() for kind, terms in resources.BLOCKS.items()}
             for column in resources.FITTED}
     counts = {name: {kind: {**dict.fromkeys(resources.COLUMNS, 0), **{
         column: round(1000 * resources.of_block(arch, kind, made[column][kind])) for column in resources.FITTED}}
@@ -103,7 +103,8 @@ def test_a_fit_finds_the_numbers_that_made_the_counts() -> None:
 
 
 def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script, asked = load_script("fit_resources"), []
+    script = load_script("fit_resources")
+    asked: list[tuple[str, str]] = []
     monkeypatch.setattr(script, "commit", lambda: "1234567")
     monkeypatch.setattr(script, "block_texts", lambda arch: {
         "csr": "the same everywhere", "dram0_read": f"core.dram0_read, {arch.array_size} lanes",
