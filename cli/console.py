@@ -212,11 +212,52 @@ def _held(row: Mapping[str, Any]) -> str:
     return "{:.4g}, {}".format(*row["scales"]["output"]) if "scales" in row else str(row["points"]["output"])
 
 
-def print_columns(table: Sequence[Sequence[str]]) -> None:
-    """Rows of as many columns each, each column as wide as its widest."""
+GAP, LEAST_TEXT = 2, 20
+"""Of tables: spaces between columns, and room in which the last column's text is broken into lines."""
+
+
+def table_width() -> int:
+    """Of the terminal; of a file or a pipe no limit."""
+    return max(shutil.get_terminal_size((100_000, 24)).columns, 40)
+
+
+def say(text: str) -> None:
+    """A sentence, in lines that the terminal has room for."""
+    print(textwrap.fill(text, table_width(), subsequent_indent=" " * GAP, break_on_hyphens=False))
+
+
+def print_columns(table: Sequence[Sequence[str]], *, right: bool = False) -> None:
+    """Rows of as many columns each, each column as wide as its widest; all but the first to the ``right``, for numbers.
+    Where the terminal has no room for all columns, the others stand below, behind the first again."""
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line in table:
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    for number, block in enumerate(_blocks(widths, table_width())):
+        if number:
+            print()
+        for line in table:
+            _print_line([line[column] for column in block], [widths[column] for column in block], right)
+
+
+def _blocks(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Columns that stand side by side, the first in each. A long text in the last column is no reason for another."""
+    blocks = [[0]]
+    for column in range(1, len(widths)):
+        room = width - sum(widths[other] + GAP for other in blocks[-1])
+        wraps = column == len(widths) - 1 and widths[column] > 2 * LEAST_TEXT and room >= LEAST_TEXT
+        if widths[column] > room and not wraps and len(blocks[-1]) > 1:
+            blocks.append([0])
+        blocks[-1].append(column)
+    return blocks
+
+
+def _print_line(texts: Sequence[str], widths: Sequence[int], right: bool) -> None:
+    *first, last = (text.rjust(width) if right and column else text.ljust(width)
+                    for column, (text, width) in enumerate(zip(texts, widths, strict=True)))
+    indent = sum(widths[:-1]) + GAP * len(first)
+    room = max(table_width() - indent, LEAST_TEXT)
+    lines = textwrap.wrap(last, room) if len(last.rstrip()) > room else [last]
+    print((" " * GAP).join([*first, lines[0]]).rstrip())
+    for line in lines[1:]:
+        print(" " * indent + line)
 
 
 def print_check(verdicts: Sequence[Verdict]) -> None:

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from weft.cli.console import plain_console
+from weft.cli.console import print_columns, say
 from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.waits import CAUSES, NO_LAYER, Waits, analyse
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
-
-TABLE_WIDTH = 150
-"""Of a table that goes to a file."""
 
 
 def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
@@ -74,14 +70,12 @@ def print_cycles(found: dict[str, Any]) -> None:
     """A row for each layer, in percent of all cycles what is waiting; the last row is the sum."""
     total = max(found["cycles"], 1)
     causes = [cause for cause, cycles in found["waits"].items() if cycles]
-    table = Table(box=None, pad_edge=False, header_style="")
-    for name in ("layer", "cycles", "MACs", "util %", *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB",
-                 "DRAM1 KB"):
-        table.add_column(name, justify="left" if name == "layer" else "right")
+    table = [("layer", "cycles", "MACs", "util %", *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB",
+              "DRAM1 KB")]
     for row in (*found["layers"], {**found, "name": "all"}):
         share = [f"{100 * row['waits'][cause] / total:.2f}" if row["waits"][cause] else "" for cause in causes]
-        table.add_row(row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
+        table.append((row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
                       "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
-                      *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes")))
-    plain_console(TABLE_WIDTH).print(table)
-    print(f"tail {found['tail']:,} cycles, program {found['program_bytes']:,} bytes")
+                      *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes"))))
+    print_columns(table, right=True)
+    say(f"tail {found['tail']:,} cycles, program {found['program_bytes']:,} bytes")

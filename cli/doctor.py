@@ -88,7 +88,7 @@ def _packages(pinned: dict[str, list[Requirement]], needed: Sequence[str]) -> It
         state = FINE if not lacking else LACKING if must else NOT_NEEDED
         mend = f"{sys.executable} -m pip install {_source(name)}" if lacking else ""
         yield Finding(f"extra {name}" if name else "packages", state,
-                      "; ".join(lacking) or f"{len(wanted)} packages", mend)
+                      "; ".join(lacking) or f"{len(wanted)} package{'s' * (len(wanted) != 1)}", mend)
 
 
 def _places() -> Iterator[Finding]:

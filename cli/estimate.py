@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.cli.console import NO_CHECKSUMS, preload_text
+from weft.cli.console import NO_CHECKSUMS, preload_text, say
 from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import Estimate
@@ -46,6 +46,6 @@ def print_estimate(where: dict[str, Any]) -> None:
     """The same for a person."""
     print_cycles(where)
     if where["preload"]:
-        print("preload:", preload_text(where["preload"]["instructions"], where["preload"]["cycles"]))
+        say(f"preload: {preload_text(where['preload']['instructions'], where['preload']['cycles'])}")
     if not where["checksums"]:
-        print("files:", NO_CHECKSUMS)
+        say(f"files: {NO_CHECKSUMS}")

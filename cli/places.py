@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -34,7 +35,7 @@ def print_places(division: Division) -> None:
         print_rich(("part", "node", "operator", "where", "why"), rows[:MOST_ROWS])
         if len(rows) > MOST_ROWS:
             print(f"and {len(rows) - MOST_ROWS} more rows (--json has every node)")
-    print(share_text(division))
+    print(textwrap.fill(share_text(division), max(shutil.get_terminal_size((100_000, 24)).columns, NARROWEST)))
 
 
 def share_text(division: Division) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from weft.boards import Board, board_of
-from weft.cli.console import plain_console
+from weft.cli.console import plain_console, say
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.parts import PARTS, Part
@@ -58,11 +58,11 @@ def print_predicted(found: dict[str, Any]) -> None:
         table.add_row(name, *(f"{counts.get(column, 0):,}" if counts.get(column) else "" for column in COLUMNS))
     plain_console().print(table)
     for column, (machine, rest, part) in found["of_part"].items():
-        print(f"{USED[column]}: {machine:,} of {part:,} ({machine / part:.0%}), a board's rest about {rest:,}")
+        say(f"{USED[column]}: {machine:,} of {part:,} ({machine / part:.0%}), a board's rest about {rest:,}")
     error = found["error_percent"]
     short = " and ".join(USED[column] for column in found["short"])
     verdict = "fits, with room for the rest" if found["fits"] else f"does not fit with the rest: too many {short}"
     within = f"within {error['lut']} % of LUTs and {error['ff']} % of flip-flops" if error else "error not measured"
-    print(f"{found['part']}: {verdict}; predicted, {within}")
+    say(f"{found['part']}: {verdict}; predicted, {within}")
     if found["unknown"]:
-        print(f"Not counted on any machine, so not in it: {', '.join(found['unknown'])}.")
+        say(f"Not counted on any machine, so not in it: {', '.join(found['unknown'])}.")

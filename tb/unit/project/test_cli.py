@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.cli.console import print_columns
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
@@ -77,6 +78,19 @@ def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypat
     assert answer.out.startswith("echo on golden") and max(map(len, answer.out.splitlines())) <= 60
     for command in ("verilog", "compile", "run", "isa", "disassemble"):
         assert max(map(len, weft(command, "--help").out.splitlines())) <= 60
+    for arguments in (("archs",), ("estimate", echo), ("resources", "-a", "pynq"), ("board", "list")):
+        assert max(map(len, weft(*arguments).out.splitlines())) <= 60, arguments
+
+
+def test_columns_without_room_stand_below(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_columns([("name", "a" * 17, "b" * 17), ("x", "1", "2"), ("y", "3", "4")], right=True)
+    assert capsys.readouterr().out.splitlines() == [
+        f"name  {'a' * 17}", f"x     {'1':>17}", f"y     {'3':>17}", "",
+        f"name  {'b' * 17}", f"x     {'2':>17}", f"y     {'4':>17}"]
+    print_columns([("what", "found"), ("it", "word " * 12)])
+    assert capsys.readouterr().out.splitlines() == ["what  found", "it    word word word word word word word",
+                                                    "      word word word word word"]
 
 
 def test_set_changes_the_machine(weft: Weft, echo: Path, tmp_path: Path) -> None:
