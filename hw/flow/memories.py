@@ -43,7 +43,7 @@ def rams(arch: Arch) -> Iterator[Ram]:
     """Those that may become block RAM; queues and registers never do."""
     yield Ram("local", arch.local_banks, -(-arch.local_depth // arch.local_banks), arch.array_size * arch.number.width)
     yield Ram("accumulators", arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
-              arch.array_size * arch.accumulator_bits)
+              arch.array_size * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
     yield Ram("simd", arch.array_size * arch.lut_count, arch.lut_depth, arch.number.width)
 
 

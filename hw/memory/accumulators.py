@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.banks import Interleave, block_ram
-from weft.hw.memory.local import respond, served
+from weft.hw.memory.local import served
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.fixed_point import resize, saturate
+from weft.hw.parts.fixed_point import resize
 from weft.hw.parts.ports import (
     AccumulatePort,
     accumulator_layout,
@@ -79,8 +79,11 @@ class Accumulators(wiring.Component):
         valid, number = served(m, name, grants, ACCUMULATOR_READ_LATENCY - 2)
         chosen = Cat(valid, pick(number, [bank.in_result for bank in banks]), number)
         chosen = delayed(m, chosen, 1, name=f"{name}_chosen", reset=True)
-        rows = [row.as_value() for bank in banks for row in (bank.fetched, bank.result)]
-        respond(m, port, chosen[0], chosen[1:], rows)
+        rows = [row for bank in banks for row in (Cat(bank.fetched, Const(0, len(bank.at_top))),
+                                                  Cat(bank.result, bank.at_top))]
+        row = Signal(accumulator_layout(self._arch), reset_less=True, name=f"{name}_row")
+        m.d.comb += port.response.payload.eq(row)
+        m.d.sync += [port.response.valid.eq(chosen[0]), row.eq(filled(self._arch, pick(chosen[1:], rows)))]
 
     def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list,
                    rows: list):
@@ -118,11 +121,11 @@ class Accumulators(wiring.Component):
         read_row = select(grant, [interleave.row(port.request.payload) for port in readers])
         source = delayed(m, chosen, ACCUMULATE_DATA_LATENCY, name=f"source{index}")
         register = {name: Signal.like(getattr(bank, name), reset_less=True, name=f"{name}{index}")
-                    for name in ("w_accumulate", "w_addr", "r_addr", "w_complement")}
+                    for name in ("w_accumulate", "w_addr", "r_addr", "w_row")}
         m.d.comb += [getattr(bank, name).eq(value) for name, value in register.items()]
         m.d.sync += [
             bank.w_en.eq(chosen.any()), register["w_accumulate"].eq(adds), register["w_addr"].eq(row),
-            register["w_complement"].as_value().eq(~select(source, rows)),
+            register["w_row"].as_value().eq(select(source, rows)),
             register["r_addr"].eq(Mux(adds, row, read_row)),
         ]
         return grant
@@ -136,30 +139,34 @@ def widened(row: data.View, layout: data.ArrayLayout) -> Value:
 
 class AccumulatorBank(wiring.Component):
     """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it; ``w_complement``, its scalars complemented, ACCUMULATE_DATA_LATENCY cycles later.
+    it; ``w_row``, its scalars, ACCUMULATE_DATA_LATENCY cycles later.
 
     The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
     ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
+
+    A scalar at the upper end of its range may stand in ``result``, and in the block RAM, as zero with its bit of
+    ``at_top`` set (:func:`filled`): a flip-flop that is cleared or set costs no table, as a choice for each bit would.
     """
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
         self._arch, self._rows = arch, rows
         super().__init__({
             "r_addr": In(row_width), "in_result": Out(1),
-            "result": Out(accumulator_layout(arch)), "fetched": Out(accumulator_layout(arch)),
-            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_complement": In(wide_layout(arch)),
+            "result": Out(accumulator_layout(arch)), "at_top": Out(arch.array_size),
+            "fetched": Out(accumulator_layout(arch)),
+            "w_en": In(1), "w_accumulate": In(1), "w_addr": In(row_width), "w_row": In(wide_layout(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        read, stored, write = block_ram(m, "ram", self._rows, self.result.shape().size)
+        read, stored, write = block_ram(m, "ram", self._rows, word_width(self._arch))
         m.d.comb += read.addr.eq(self.r_addr)
         place = data.StructLayout({"en": 1, "addr": len(self.w_addr)})
         stages = [Signal(place, name=f"write{age}") for age in range(FORWARDING_DEPTH + 1)]
         m.d.comb += [stages[0].en.eq(self.w_en), stages[0].addr.eq(self.w_addr)]
         m.d.sync += [later.eq(stage) for stage, later in pairwise(stages)]
         m.d.comb += [
-            write.en.eq(stages[-1].en), write.addr.eq(stages[-1].addr), write.data.eq(self.result.as_value()),
+            write.en.eq(stages[-1].en), write.addr.eq(stages[-1].addr), write.data.eq(Cat(self.result, self.at_top)),
         ]
         # Whether the write 1, 2, ... cycles before this read is to its row; from the next cycle on.
         hits = [Signal(name=f"hit{age}") for age in range(1, len(stages))]
@@ -172,32 +179,49 @@ class AccumulatorBank(wiring.Component):
 
     def _fetch(self, m: Module, stored, hits: list) -> None:
         """The row as the block RAM gave it, or as the newest of the older writes that it did not show leaves it."""
-        past = DelayLine(m, self.result, len(hits) - 1, name="past")
-        age, fetched = Signal(range(len(hits) + 1)), Signal(self.result.shape(), reset_less=True)
+        past = DelayLine(m, Cat(self.result, self.at_top), len(hits) - 1, name="past")
+        age, fetched = Signal(range(len(hits) + 1)), Signal(self.fetched.shape(), reset_less=True)
         m.d.sync += [
             age.eq(Mux(hits[0], 1, Mux(hits[1], 2, Mux(hits[2], 3, 0)))),
-            fetched.eq(pick(age, [stored, *(past.tap(cycles) for cycles in range(len(hits)))])),
+            fetched.eq(filled(self._arch, pick(age, [stored, *(past.tap(cycles) for cycles in range(len(hits)))]))),
         ]
         m.d.comb += self.fetched.eq(fetched)
 
     def _add(self, m: Module) -> None:
         """Add to what was read, or replace it; saturate.
 
-        a + b is written ~(~a - b): yosys puts the left side of a difference on the carry chain's direct input, where a
-        register is free, and takes the choice of what to add into the chain's own tables.
+        The left side of a sum gets the carry chain's direct input, where a register is free; the choice of what to add
+        goes into the chain's own tables.
         """
         add_result, add_fetched = Signal(), Signal()
         accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
         m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
-        result = Signal(self.result.shape(), reset_less=True)
+        below = self._arch.accumulator_bits - 1  # bits below the sign
+        result, at_top = Signal(self.result.shape(), reset_less=True), Signal.like(self.at_top, reset_less=True)
+        newest = data.View(result.shape(), filled(self._arch, Cat(result, at_top)))
         for lane in range(self._arch.array_size):
-            rows = [row[lane].as_unsigned() for row in (self.result, self.fetched)]
+            rows = [row[lane].as_unsigned() for row in (newest, self.fetched)]
             old = select(Cat(add_result, add_fetched), rows).as_signed()
-            difference = self.w_complement[lane] - old
-            total = Signal(difference.shape(), name=f"total{lane}")  # else written out for each bit that saturates
-            m.d.comb += total.eq(~difference)
-            m.d.sync += result[lane].eq(saturate(total, self._arch.accumulator_bits))
-        m.d.comb += self.result.eq(result)
+            both = self.w_row[lane] + old
+            total, over = Signal(both.shape(), name=f"total{lane}"), Signal(name=f"over{lane}")
+            sign = total[-1]
+            m.d.comb += [total.eq(both), over.eq(total[below:] != sign.replicate(len(total) - below))]
+            m.d.sync += [result[lane].eq(Cat(Mux(over, 0, total[:below]), sign)), at_top[lane].eq(over & ~sign)]
+        m.d.comb += [self.result.eq(result), self.at_top.eq(at_top)]
+
+
+def word_width(arch: Arch) -> int:
+    """Bits of a row of a bank: its scalars, and which of them are at the top."""
+    return arch.array_size * (arch.accumulator_bits + 1)
+
+
+def filled(arch: Arch, word: Value) -> Value:
+    """A bank's word -> its row: all bits below the sign set in the scalars that are at the top."""
+    size, bits = arch.array_size, arch.accumulator_bits
+    row, at_top = word[:size * bits], word[size * bits:]
+    ones = Const((1 << bits - 1) - 1, bits - 1)
+    return Cat(*(Cat(Mux(at_top[lane], ones, scalar[:-1]), scalar[-1])
+                 for lane, scalar in enumerate(row.word_select(lane, bits) for lane in range(size))))
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:

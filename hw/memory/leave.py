@@ -1,11 +1,11 @@
-"""The way out of the accumulators, one for all units that read them: rows rounded off to the data type's width; as they
-are for the move-out unit where numbers have scales."""
+"""The way out of the accumulators, one for all units that read them: rows rounded off to scalars, with ReLU when asked;
+as they are for the move-out unit where numbers have scales."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -22,8 +22,8 @@ from weft.hw.parts.select import select
 class Leave(wiring.Component):
     """``readers`` name the units, each with a port of its name; they take turns. One row a cycle.
 
-    The last step, ``fixed_point.clip``, is left to the receiver. Numbers without points of their own ignore the shift.
-    A port that is a plain :class:`ReadPort` (``ports.leave_port``) gets its rows as they are.
+    Numbers without points of their own ignore the shift. A port that is a plain :class:`ReadPort`
+    (``ports.leave_port``) gets its rows as they are.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...]) -> None:
@@ -47,10 +47,11 @@ class Leave(wiring.Component):
         ]
         taken = turns.grant & read.request.ready.replicate(len(ports))
         answers = DelayLine(m, taken, ROUNDED_READ_LATENCY, name="answered", reset=True)
-        shifts = [port.request.payload.leave_shift for port in ports if self._rounds(port)]
+        ways = [Cat(port.request.payload.relu, port.request.payload.leave_shift) for port in ports
+                if self._rounds(port)]
         grants = Cat(turn for turn, port in zip(turns.grant, ports, strict=True) if self._rounds(port))
-        shift = select(grants, shifts)
-        rows = self._rounded(m, delayed(m, shift, ACCUMULATOR_READ_LATENCY - 1, name="coming_shift"))
+        way = delayed(m, select(grants, ways), ACCUMULATOR_READ_LATENCY - 1, name="coming_way")
+        rows = self._rounded(m, way[1:], way[0])
         for index, port in enumerate(ports):
             if self._rounds(port):
                 valid, given = answers.tap(ROUNDED_READ_LATENCY)[index], rows
@@ -66,19 +67,21 @@ class Leave(wiring.Component):
     def _address(self, port) -> Value:
         return port.request.payload.address if self._rounds(port) else port.request.payload
 
-    def _rounded(self, m: Module, coming_shift: Value) -> list[Value]:
-        """Two steps, each with a register. ``coming_shift``: the row's, a cycle before it."""
+    def _rounded(self, m: Module, coming_shift: Value, coming_relu: Value) -> list[Value]:
+        """Two steps, each with a register. ``coming_*``: the row's, a cycle before it."""
         width, bits = self._arch.number.width, self._arch.accumulator_bits
         shift, fine_shift = (Signal(len(coming_shift), reset_less=True, name=name) for name in ("shift", "fine_shift"))
-        from_shift = Signal(bits, reset_less=True)
-        m.d.sync += [shift.eq(coming_shift), fine_shift.eq(shift),
+        from_shift, relu = Signal(bits, reset_less=True), Signal(reset_less=True)
+        m.d.sync += [shift.eq(coming_shift), fine_shift.eq(shift), relu.eq(coming_relu),
                      from_shift.eq(fixed_point.reached(coming_shift, bits))]
         coarse, fine, reached = circuits(self._arch).leave_shifts(shift, fine_shift, from_shift)
         rows: list[Value] = []
         for lane, value in enumerate(self.accumulator_read.response.payload):
             step = fixed_point.cut(value, coarse, reached, width)
             cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")
-            rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
-            m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, fine, width))]
+            kept = Signal(width + 1, name=f"kept_{lane}")
+            rounded = Signal(signed(width), reset_less=True, name=f"rounded_{lane}")
+            m.d.comb += kept.eq(fixed_point.round_off(cut, fine, width))
+            m.d.sync += [cut.eq(Mux(relu & value[-1], 0, step)), rounded.eq(fixed_point.add_up(kept))]
             rows.append(rounded)
         return rows

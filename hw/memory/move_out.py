@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ROUNDED_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.delay import delayed
-from weft.hw.parts.fixed_point import clip
 from weft.hw.parts.operations import move_out_layout
 from weft.hw.parts.ports import LeavePort, ReadPort, local_write_port, vector_layout
 from weft.hw.parts.slices import sliced, stage
@@ -35,7 +33,6 @@ class MoveOutUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, move_out_layout(self._arch)
-        # Rows are clipped on their way into the FIFO, which then holds scalars.
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
         tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
         m.submodules.walker = walker = Walker(layout, ("accumulator", "local"))
@@ -49,13 +46,10 @@ class MoveOutUnit(wiring.Component):
             rows.i.payload.tag.last.eq(at.last),
             read.request.valid.eq(rows.port.request.valid), rows.port.request.ready.eq(read.request.ready),
             read.request.payload.address.eq(rows.port.request.payload),
-            read.request.payload.leave_shift.eq(at.operation.leave_shift),
-            rows.port.response.valid.eq(read.response.valid),
+            *(read.request.payload[name].eq(at.operation[name]) for name in ("leave_shift", "relu")),
+            rows.port.response.valid.eq(read.response.valid), rows.port.response.payload.eq(read.response.payload),
+            self.done.eq(write_rows(m, arch, rows.o, self.local_write)),
         ]
-        relu = delayed(m, at.operation.relu, ROUNDED_READ_LATENCY, name="relu")  # it comes as late as its row
-        m.d.comb += [rows.port.response.payload[lane].eq(Mux(relu & rounded[-1], 0, clip(rounded, arch.number.width)))
-                     for lane, rounded in enumerate(read.response.payload)]
-        m.d.comb += self.done.eq(write_rows(m, arch, rows.o, self.local_write))
         return m
 
 

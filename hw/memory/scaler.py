@@ -91,8 +91,10 @@ class Scaler(wiring.Component):
         width = self._arch.number.width + 1
         step = fixed_point.cut(product, shifts[0], reached, width)
         cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")
-        rounded = Signal(width + 2, reset_less=True, name=f"rounded_{lane}")
-        clipped = Signal(signed(width), reset_less=True, name=f"clipped_{lane}")
-        m.d.sync += [cut.eq(step), rounded.eq(fixed_point.round_off(cut, shifts[1], width)),
-                     clipped.eq(Mux(relu & rounded[-1], 0, fixed_point.clip(rounded, width)))]
+        kept = Signal(width + 1, name=f"kept_{lane}")
+        rounded, clipped = (Signal(signed(width), reset_less=True, name=f"{name}_{lane}")
+                            for name in ("rounded", "clipped"))
+        m.d.comb += kept.eq(fixed_point.round_off(cut, shifts[1], width))
+        m.d.sync += [cut.eq(step), rounded.eq(fixed_point.add_up(kept)),
+                     clipped.eq(Mux(relu & rounded[-1], 0, rounded))]
         return clipped

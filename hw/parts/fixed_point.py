@@ -53,7 +53,7 @@ def _end(sign: Value, width: int) -> Value:
     return Cat((~sign).replicate(width - 1), sign)
 
 
-# -- leaving the accumulators, in three steps --------------------------------------------------------------------------
+# -- leaving the accumulators, in two steps ----------------------------------------------------------------------------
 FINE_BITS = 3
 """Bits of a leave shift that its second step takes; the first takes those above."""
 
@@ -76,32 +76,28 @@ def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
 
 
 def round_off(cut_value: Value, shift: Value, width: int) -> Value:
-    """Second step of :func:`leave`: the fine shift and HALF_EVEN, for :func:`clip`. Zero for zero."""
+    """Second step of :func:`leave`: the fine shift, for :func:`add_up`: what remains, saturated, above the bit that has
+    to be added to it, HALF_EVEN. Zero for zero."""
     window, sticky, over, sign = cut_value[:-3], cut_value[-3], cut_value[-2], cut_value[-1]
     shifted = (window >> shift[:FINE_BITS])[:width + 1]
     kept, half = shifted[1:], shifted[0]
-    return Cat((kept + (half & (sticky | kept[0])))[:width], over, sign)
+    return Cat(half & (sticky | kept[0]) & ~over, Mux(over, _end(sign, width), kept))
 
 
-def limits(rounded: Value, width: int) -> tuple[Value, Value]:
-    """Whether what :func:`round_off` gives has to be clipped, and to which number.
-
-    Rounding up may carry the largest scalar over the end.
-    """
-    value, over, sign = rounded[:width], rounded[width], rounded[width + 1]
-    return over | (value[-1] & ~sign), _end(sign, width)
-
-
-def clip(rounded: Value, width: int) -> Value:
-    """Last step of :func:`leave`."""
-    over, limit = limits(rounded, width)
-    return Mux(over, limit, rounded[:width]).as_signed()
+def add_up(kept: Value) -> Value:
+    """Last step of :func:`leave`, in the cycle of the second one: the value above bit 0 plus that bit, saturated. For a
+    register, which is set where the largest scalar would rise: that costs no table, as a choice for each bit would."""
+    value = kept[1:]
+    total = (value + kept[0])[:len(value)]
+    rises = total[-1] & ~value[-1]
+    return Cat(Mux(rises, Const((1 << len(value) - 1) - 1, len(value) - 1), total[:-1]),
+               total[-1] & value[-1]).as_signed()
 
 
 def leave(value: Value, shift: Value, width: int) -> Value:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
     value, shift = Value.cast(value), Value.cast(shift)
-    return clip(round_off(cut(value, shift, reached(shift, len(value)), width), shift, width), width)
+    return add_up(round_off(cut(value, shift, reached(shift, len(value)), width), shift, width))
 
 
 # -- entering the accumulators, in two steps ---------------------------------------------------------------------------

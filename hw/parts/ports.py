@@ -2,7 +2,8 @@
 
 A request is a stream: it is taken in the cycle where valid and ready are high. Memories answer reads in order, a fixed
 number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept; while it
-is not valid its payload is zero. A write, once taken, is seen by every read taken in a later cycle.
+is not valid its payload is zero from local memory, anything from the accumulators. A write, once taken, is seen by
+every read taken in a later cycle.
 """
 
 from __future__ import annotations
@@ -28,11 +29,6 @@ def activation_layout(arch: Arch) -> data.ArrayLayout:
 def accumulator_layout(arch: Arch) -> data.ArrayLayout:
     """A row of the accumulators: array_size scalars of accumulator_width bits."""
     return data.ArrayLayout(signed(arch.accumulator_bits), arch.array_size)
-
-
-def rounded_layout(arch: Arch) -> data.ArrayLayout:
-    """A row that still has to be clipped (``fixed_point.clip``), a LUT's work for who takes it."""
-    return data.ArrayLayout(unsigned(arch.number.width + 2), arch.array_size)
 
 
 def partial_sum_width(arch: Arch) -> int:
@@ -76,14 +72,14 @@ class AccumulatePort(wiring.Signature):
 
 
 class LeavePort(wiring.Signature):
-    """A unit's reads of the accumulators. ``request``: address and leave shift; ``response``: the row rounded off
-    (:func:`rounded_layout`), ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
+    """A unit's reads of the accumulators. ``request``: address, leave shift, and ``relu``: negative scalars leave as
+    zero; ``response``: the row of scalars, ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout(
-                {"address": arch.accumulator_address_width, "leave_shift": shift_width(arch)}))),
-            "response": In(stream.Signature(rounded_layout(arch), always_ready=True)),
+                {"address": arch.accumulator_address_width, "leave_shift": shift_width(arch), "relu": 1}))),
+            "response": In(stream.Signature(vector_layout(arch), always_ready=True)),
         })
 
 

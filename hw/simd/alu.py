@@ -102,15 +102,17 @@ class Alu(wiring.Component):
         m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(width)
         simple, result = register("simple"), register("result")
         multiply, shift = self._multiply, Const(point)
-        rounded = Signal(width + 2, name=f"rounded_{lane}")
-        over, limit = fixed_point.limits(rounded, width)
-        m.d.comb += rounded.eq(fixed_point.round_off(fixed_point.cut(
-            wide, shift, fixed_point.reached(shift, len(wide)), width), shift, width))
+        rounded, kept = (Signal(width + 1, name=f"{name}_{lane}") for name in ("rounded", "kept"))
+        m.d.comb += [
+            rounded.eq(fixed_point.round_off(fixed_point.cut(
+                wide, shift, fixed_point.reached(shift, len(wide)), width), shift, width)),
+            kept.eq(Mux(multiply, rounded, Cat(Const(0, 1), simple))),  # through the same carry chain
+        ]
         m.d.sync += [
             left.eq(self.left[lane]), right.eq(self.right[lane]),
             wide.eq(multiplier.product),  # stage 3 of the DSP block too
             simple.eq(self._simple(m, lane, left, right)),
-            result.eq(Mux(multiply & over, limit, Mux(multiply, rounded[:width], simple))),
+            result.eq(fixed_point.add_up(kept)),
         ]
         m.d.comb += [
             multiplier.left.eq(self.left[lane]), multiplier.right.eq(self.right[lane]), multiplier.take_right.eq(1),

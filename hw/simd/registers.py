@@ -10,15 +10,14 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.parts import fixed_point
-from weft.hw.parts.ports import rounded_layout, vector_layout
+from weft.hw.parts.ports import vector_layout
 from weft.hw.simd.lut import values_layout
 from weft.hw.simd.micro import Source, register_width, slot_count
 
 
 class Registers(wiring.Component):
     """``left`` and ``right`` each take a source, a register's number and its slot. The vector comes out in the next
-    cycle: a register, that cycle's ``input``, clipped, or constants. Two sides that read one register read one slot.
+    cycle: a register, that cycle's ``input``, or constants. Two sides that read one register read one slot.
 
     ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup tables,
     ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; 0 then writes those only.
@@ -30,7 +29,7 @@ class Registers(wiring.Component):
         number, slot, vector = (unsigned(register_width(arch)), unsigned(bits_to_count(slot_count(arch))),
                                 vector_layout(arch))
         members: dict[str, Any] = {
-            "input": In(rounded_layout(arch)), "left_source": In(Source), "right_source": In(Source),
+            "input": In(vector), "left_source": In(Source), "right_source": In(Source),
             "left_number": In(number), "left_slot": In(slot), "left": Out(vector),
             "right_number": In(number), "right_slot": In(slot), "right": Out(vector),
             "write": In(1), "write_number": In(number), "write_slot": In(slot), "result": In(vector),
@@ -47,7 +46,7 @@ class Registers(wiring.Component):
         return m
 
     def _read(self, m: Module, side: str, registers: list[tuple[Value, Value]]) -> None:
-        """The choice of one side: a multiplexer of four that saturates its input, a 6-input table a bit."""
+        """The choice of one side: a multiplexer of four."""
         number, slot, vector = getattr(self, f"{side}_number"), getattr(self, f"{side}_slot"), getattr(self, side)
         width, one = self._arch.number.width, self._arch.number.one
         value, chosen = Signal(len(vector.as_value()), name=f"{side}_value"), Signal.like(number, name=f"{side}_chosen")
@@ -61,12 +60,10 @@ class Registers(wiring.Component):
             chosen.eq(number),
             source.eq(Mux((asked == Source.REGISTER.value) & ~written, Source.ZERO.value, asked)),
         ]
-        for lane, rounded in enumerate(self.input):
-            over, limit = fixed_point.limits(rounded, width)
-            constant = Mux(source[1], Mux(source[0], one, 0), limit)
-            register, scalar = value.word_select(lane, width), rounded[:width]
+        for lane, scalar in enumerate(self.input):
+            register = value.word_select(lane, width)
             m.d.comb += vector[lane].eq(
-                Mux(source[1] | (over & ~source[0]), constant, Mux(source[0], register, scalar)))
+                Mux(source[1], Mux(source[0], one, 0), Mux(source[0], register, scalar.as_unsigned())))
 
     def _register(self, m: Module, number: int) -> tuple[Value, Value]:
         """The vector read, and whether its slot 0 will have been written since reset, by the next cycle."""

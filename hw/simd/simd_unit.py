@@ -74,7 +74,8 @@ class SimdUnit(wiring.Component):
         m.d.comb += [
             read.request.valid.eq(issue.request.valid), issue.request.ready.eq(read.request.ready),
             read.request.payload.address.eq(issue.request.payload),
-            read.request.payload.leave_shift.eq(issue.o.leave_shift), registers.input.eq(read.response.payload),
+            read.request.payload.leave_shift.eq(issue.o.leave_shift), read.request.payload.relu.eq(0),
+            registers.input.eq(read.response.payload),
         ]
         result = self._execute(m, registers, stages[ROUNDED_READ_LATENCY - 1], stages[ROUNDED_READ_LATENCY], stages[-1])
         m.d.comb += issue.retired.eq(self._write_back(m, result, *stages[-1]))

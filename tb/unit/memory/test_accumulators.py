@@ -67,7 +67,8 @@ class Clients:
         self.clients[name] = kind(name, items, lambda raw: self.apply(from_bits(layout, raw)), self.rng, rate)
 
     def reads(self, name: str, addresses: list[int], rate: float = 1.0) -> None:
-        self.clients[name] = PortReader(name, self.memory, addresses, ACCUMULATOR_READ_LATENCY, self.rng, rate)
+        self.clients[name] = PortReader(name, self.memory, addresses, ACCUMULATOR_READ_LATENCY, self.rng, rate,
+                                        anything_between=True)
 
     def apply(self, request: dict) -> None:
         layout, bits = accumulator_layout(self.arch), self.arch.accumulator_bits
