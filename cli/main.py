@@ -44,6 +44,7 @@ from weft.cli.options import (
     version,
 )
 from weft.cli.reporting import report_command
+from weft.cli.values import insist_on_values
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, explain
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
@@ -313,6 +314,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: Sequence[str] | None) -> int:
     """What typer says of a wrong option or argument becomes a message as all others."""
+    insist_on_values(app, sys.argv[1:] if arguments is None else arguments)
     try:
         return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
                        standalone_mode=False) or FINE)

@@ -81,6 +81,18 @@ def test_wrong_options(fails: Fails, arguments: list[str]) -> None:
     assert message.startswith("weft: command weft") and message.endswith("--help")
 
 
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["compile", "x.onnx", "-a", "tiny", "--report", "--html", "page.html"], "--report: found no value, but the option "
+     "--html; allowed: --report FILE.json; way out: give it a value; one that looks like an option: --report=--html"),
+    (["board", "build", "ecpix5", "-o", "--json"], "-o: found no value, but the option --json; allowed: -o DIR"),
+])
+def test_an_option_is_no_value(fails: Fails, arguments: list[str], text: str, tmp_path: Path,
+                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert text in fails(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
 WRONG: dict[str, tuple[object, ...]] = {
     "verilog": ("-a", "pink", "-o", "x"), "run": ("x.tmodel", "--input", "x.npz"), "estimate": ("x.tmodel",),
     "resources": ("-a", "tiny", "--part", "moon"), "isa": ("-a", "pink"), "disassemble": ("x.tprog", "-a", "tiny"),

@@ -1,0 +1,22 @@
+"""An option that was given no value does not take the next option for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from weft.hw.contract.errors import WeftError, explain
+
+
+def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """Typer takes ``--report --html`` as a file of the name ``--html``. Raises WeftError."""
+    command, words = typer.main.get_command(app), list(arguments)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+    options = {name: each for each in command.params if each.param_type_name == "option" for name in each.opts}
+    for name, value in zip(words, words[1:], strict=False):
+        takes = name in options and not options[name].is_flag  # type: ignore[attr-defined]
+        if takes and value in options:
+            raise WeftError(explain(name, f"no value, but the option {value}", f"{name} {options[name].metavar}",
+                                    f"give it a value; one that looks like an option: {name}={value}"))
