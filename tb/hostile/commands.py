@@ -117,7 +117,7 @@ def cases() -> list[Case]:
     found += [Case(f"pb: {name}", ".pb",
                    good_and(["compile", "net.pb", "-a", "tiny", "-o", "out", "--end", "y"], change))
               for name, change in FROZEN.items()]
-    return quick(found, "name: up", "name: a surrogate", "name: 5000 letters", "output: an escape",
+    return quick(found, "name: up", "name: a surrogate", "name: 5000 letters", "end: an escape",
                  "option: an unknown option", "option: images of 5000 digits", "folder of compile: a link to itself",
                  "file of run: a device", "file of estimate: of 5000 letters", "full output: isa",
                  "full output: run to JSON",
