@@ -90,6 +90,19 @@ def test_commands_of_the_readme_run_in_rtl_too(tmp_path: Path) -> None:
                                    *readme_commands(True)]), given)
 
 
+def test_a_walk_types_what_the_readme_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import walkthrough
+
+    clone = [command for command, _ in walkthrough.from_clone(README, tmp_path)]
+    assert clone[0].startswith("git clone ") and clone[1] == "make demo"
+    assert clone.index(".venv/bin/weft archs") > clone.index(walkthrough.GIVEN[-1]) > clone.index("make setup")
+    assert not [command for command in clone if "serial:" in command or "make test" in command]
+    alone = [command for command, where in walkthrough.from_wheel(README, tmp_path) if where.endswith("alone")]
+    assert [command.split()[-2:] for command in alone[1:]] == [["env/bin/weft", "doctor"], ["env/bin/weft", "demo"]]
+    assert alone[0].startswith("python3 -m venv env && env/bin/pip install") and "[sim]" in alone[0]
+
+
 # -- the notebook ------------------------------------------------------------------------------------------------------
 def run_notebook(folder: Path, with_rtl: bool, monkeypatch: pytest.MonkeyPatch) -> str:
     """What it printed."""
