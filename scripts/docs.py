@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DATA = DOCS / "data" / "bench.json"
 SHARED = DOCS / "data" / "networks.json"
+TWINS = DOCS / "data" / "twins.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -226,6 +227,13 @@ def shared_networks() -> str:
         ("network", "on the machine", "on the host", "dB", "answers", "compile s", "cycles"), rows)
 
 
+def twins() -> str:
+    rows = [(row["network"], number(row["bytes"]), number(row["off"]), f"{100 - 100 * row['off'] / row['bytes']:.3f} %",
+             row["most"], "" if row["equal"] is None else f"{row['equal']} of {row['images']}",
+             "equal" if row["decibels"] is None else f"{row['decibels']:.1f}") for row in json.loads(TWINS.read_text())]
+    return table(("network", "bytes of layers", "off", "equal", "off by at most", "top-1 equal", "dB"), rows)
+
+
 def scaling() -> str:
     rows: dict[str, list[tuple[int, str]]] = {}
     for row in data()["scaling"]["rows"]:
@@ -296,7 +304,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "simd": simd, "configure": configure, "control": control, "causes": causes, "units": units, "cycles": cycles,
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
     "bitstreams": bitstreams,
-    "shared_networks": shared_networks,
+    "shared_networks": shared_networks, "twins": twins,
 }
 
 

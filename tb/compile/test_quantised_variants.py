@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,7 +41,7 @@ class Maker:
         self.values[name] = value
         return name
 
-    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: object) -> str:
+    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         names = [f"{op}{len(self.nodes)}" + f"_{number}" * (number > 0) for number in range(outputs)]
         self.nodes.append(helper.make_node(op, inputs, names, name=names[0], **attributes))
         return names[0]
@@ -54,18 +55,16 @@ class Maker:
     def of_weights(self, axis: int, *shape: int) -> str:
         info = np.iinfo(self.weights_kind)
         count = shape[axis] if self.per_channel else 1
-        scales = self.random.uniform(0.002, 0.004, count).astype(np.float32)
-        zeros = np.full(count, 0 if info.min else 121, self.weights_kind)
-        steps = self.random.integers(info.min + 1, info.max + 1, shape).astype(self.weights_kind)
-        if not self.per_channel:
-            scales, zeros = scales.reshape(()), zeros.reshape(())
+        numbers = [self.random.uniform(0.002, 0.004, count).astype(np.float32),
+                   np.full(count, 0 if info.min else 121).astype(self.weights_kind)]
+        steps: np.ndarray = self.random.integers(info.min + 1, info.max + 1, shape).astype(self.weights_kind)
+        scales, zeros = (entry if self.per_channel else entry.reshape(()) for entry in numbers)
         attributes = {"axis": axis} if self.per_channel else {}
         return self.node("DequantizeLinear", self.value(steps), self.value(scales), self.value(zeros), **attributes)
 
-    def conv(self, source: str, channels: int, made: int, kernel: int = 3, **attributes: object) -> str:
-        group = attributes.get("group", 1)
-        assert isinstance(group, int)
-        return self.node("Conv", source, self.of_weights(0, made, channels // group, kernel, kernel), **attributes)
+    def conv(self, source: str, channels: int, made: int, kernel: int = 3, group: int = 1, **attributes: Any) -> str:
+        weights = self.of_weights(0, made, channels // group, kernel, kernel)
+        return self.node("Conv", source, weights, group=group, **attributes)
 
     def save(self, path: Path, output: str) -> Path:
         graph = helper.make_graph(
