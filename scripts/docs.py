@@ -39,6 +39,7 @@ SHARED = DOCS / "data" / "networks.json"
 LAUNCH = DOCS / "data" / "launch.json"
 FRONT = DOCS / "data" / "front.json"
 WALK = DOCS / "data" / "walkthrough.json"
+TWINS = DOCS / "data" / "twins.json"
 BENCH = ROOT / "build" / "bench"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
@@ -231,6 +232,13 @@ def shared_networks() -> str:
         ("network", "on the machine", "on the host", "dB", "answers", "compile s", "cycles"), rows)
 
 
+def twins() -> str:
+    rows = [(row["network"], number(row["bytes"]), number(row["off"]), f"{100 - 100 * row['off'] / row['bytes']:.3f} %",
+             row["most"], "" if row["equal"] is None else f"{row['equal']} of {row['images']}",
+             "equal" if row["decibels"] is None else f"{row['decibels']:.1f}") for row in json.loads(TWINS.read_text())]
+    return table(("network", "bytes of layers", "off", "equal", "off by at most", "top-1 equal", "dB"), rows)
+
+
 def scaling() -> str:
     rows: dict[str, list[tuple[int, str]]] = {}
     for row in data()["scaling"]["rows"]:
@@ -335,6 +343,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
     "bitstreams": bitstreams, "launch": launch_times, "front": front, "walkthrough": walkthrough,
     "shared_networks": shared_networks,
+    "twins": twins,
 }
 
 

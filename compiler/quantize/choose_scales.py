@@ -51,6 +51,9 @@ NEAR_BIAS = 1e-2
 FIRST_WEIGHTS = 24
 """So many weights of a channel tell for most scales that they do not fit."""
 
+SPREAD = 4
+"""Of a layer's multipliers, which share a shift: so much smaller than the largest one they still have 15 bits."""
+
 COPY_STEP = 2.0 ** -8
 """Of the output's step: what a channel without weights rounds its bias to."""
 
@@ -221,7 +224,18 @@ def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: 
         if steps > MOST_WEIGHT:
             left = np.setdiff1d(left, fits, assume_unique=True)
         left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
-    return found
+    return found / _finer(found, magnitude, least)
+
+
+def _finer(scales: np.ndarray, magnitude: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """By how much scales are divided, so that the largest does not leave few bits of the multipliers of small ones: a
+    power of two, by which weights are still of the machine."""
+    if scales.max() <= SPREAD * scales.min():
+        return np.ones(len(scales))
+    steps = np.maximum(np.rint(magnitude / scales), 1)
+    room = np.maximum(np.minimum(MOST_WEIGHT // steps, scales // np.maximum(least, np.finfo(float).tiny)), 1)
+    wanted = scales / (scales / room).max()
+    return np.asarray(2.0 ** np.floor(np.log2(np.clip(2 * wanted, 1, room))))
 
 
 def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | None:

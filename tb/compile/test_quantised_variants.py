@@ -55,18 +55,16 @@ class Maker:
     def of_weights(self, axis: int, *shape: int) -> str:
         info = np.iinfo(self.weights_kind)
         count = shape[axis] if self.per_channel else 1
-        scales: np.ndarray = self.random.uniform(0.002, 0.004, count).astype(np.float32)
-        zeros: np.ndarray = np.full(count, 0 if info.min else 121, self.weights_kind)
+        numbers = [self.random.uniform(0.002, 0.004, count).astype(np.float32),
+                   np.full(count, 0 if info.min else 121).astype(self.weights_kind)]
         steps: np.ndarray = self.random.integers(info.min + 1, info.max + 1, shape).astype(self.weights_kind)
-        if not self.per_channel:
-            scales, zeros = scales.reshape(()), zeros.reshape(())
+        scales, zeros = (entry if self.per_channel else entry.reshape(()) for entry in numbers)
         attributes = {"axis": axis} if self.per_channel else {}
         return self.node("DequantizeLinear", self.value(steps), self.value(scales), self.value(zeros), **attributes)
 
-    def conv(self, source: str, channels: int, made: int, kernel: int = 3, **attributes: Any) -> str:
-        group = attributes.get("group", 1)
-        assert isinstance(group, int)
-        return self.node("Conv", source, self.of_weights(0, made, channels // group, kernel, kernel), **attributes)
+    def conv(self, source: str, channels: int, made: int, kernel: int = 3, group: int = 1, **attributes: Any) -> str:
+        weights = self.of_weights(0, made, channels // group, kernel, kernel)
+        return self.node("Conv", source, weights, group=group, **attributes)
 
     def save(self, path: Path, output: str) -> Path:
         graph = helper.make_graph(
