@@ -31,6 +31,9 @@ CONSTANT = 2.0 ** -17
 UNSEEN = 2.0 ** -16
 """Of a function's largest value: so much more error is a range worth that was not seen, half a step of 16 bits."""
 
+HOPELESS = 4.0
+"""Where keys of a spacing miss so much more than is enough, for they no longer reach all bends, closer ones do too."""
+
 EVEN_POINTS, POINTS_OF_A_SCALE = 2001, 400
 """Arguments at which pieces are judged: evenly over the range, and closer and closer to its ends and to zero."""
 
@@ -120,15 +123,20 @@ def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTabl
                      f"{inside[1]:.6g}", "a range in which it is finite", "calibrate with inputs that keep it there")
     largest = float(np.abs(wanted[0]).max()) or 1.0
     slope_point = math.floor(math.log2(number.maximum / largest / MOST_HEADROOM)) - point + number.point
-    found = []
-    for first, spacing in _all_keys(wide, inside, point, depth):
-        with np.errstate(invalid="ignore", over="ignore"):
-            pieces = _pieces(function, wide, table, point, depth, first, spacing)
-            rounded = replace(pieces, slopes=np.rint(pieces.slopes * 2.0 ** slope_point) * 2.0 ** -slope_point)
-            errors = [float(np.nan_to_num(np.abs(_evaluated(rounded, entry, point) - values), nan=np.inf).max())
-                      for entry, values in zip(arguments, wanted, strict=True)]
-        found.append((replace(pieces, error=errors[0]), errors[1]))
-    enough = 1.5 * min(pieces.error for pieces, _ in found) + UNSEEN * largest
+    found: list[tuple[Pieces, float]] = []
+    for spacing, firsts in _all_keys(wide, inside, point, depth):
+        tried = []
+        for first in firsts:
+            with np.errstate(invalid="ignore", over="ignore"):
+                pieces = _pieces(function, wide, table, point, depth, first, spacing)
+                rounded = replace(pieces, slopes=np.rint(pieces.slopes * 2.0 ** slope_point) * 2.0 ** -slope_point)
+                errors = [float(np.nan_to_num(np.abs(_evaluated(rounded, entry, point) - values), nan=np.inf).max())
+                          for entry, values in zip(arguments, wanted, strict=True)]
+            tried.append((replace(pieces, error=errors[0]), errors[1]))
+        found += tried
+        enough = 1.5 * min(pieces.error for pieces, _ in found) + UNSEEN * largest
+        if min(pieces.error for pieces, _ in tried) > HOPELESS * enough:
+            break  # keys that lie closer leave out even more
     return min((entry for entry in found if entry[0].error <= enough), key=lambda entry: entry[1])[0]
 
 
@@ -160,13 +168,14 @@ def _evaluated(pieces: Pieces, arguments: np.ndarray, point: int) -> np.ndarray:
     return np.asarray(pieces.values[index] + pieces.slopes[index] * distance)
 
 
-def _all_keys(wide: Span, inside: Span, point: int, depth: int) -> Iterator[tuple[int, int]]:
-    """First keys and log2 of their spacing, from keys that cover all arguments to the closest."""
+def _all_keys(wide: Span, inside: Span, point: int, depth: int) -> Iterator[tuple[int, list[int]]]:
+    """log2 of the keys' spacing and first keys, from keys that cover all arguments to the closest."""
     unit = 2.0 ** -point
     widest = _covering(*wide, unit, depth)
     for spacing in range(widest, 0, -1):
-        for span in dict.fromkeys((wide, inside)):
-            yield from ((first, spacing) for first in _first_keys(*span, unit, spacing, widest, depth))
+        spans = dict.fromkeys((wide, inside))
+        yield spacing, list(dict.fromkeys(first for span in spans for first in _first_keys(
+            *span, unit, spacing, widest, depth)))
 
 
 def _covering(low: float, high: float, unit: float, depth: int) -> int:
