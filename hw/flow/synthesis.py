@@ -18,7 +18,8 @@ from amaranth.back import rtlil
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.flow import ecp5
+from weft.hw.contract.packing import Packing
+from weft.hw.flow import ecp5, xilinx
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.top import with_ports
 
@@ -52,7 +53,7 @@ def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
         elif family == "xc7":
             counts["lut"] += number * bool(_XC7_LUT.fullmatch(cell))
             counts["ff"] += number * bool(_XC7_FF.match(cell))
-            counts["dsp"] += number * (cell == "DSP48E1")
+            counts["dsp"] += number * (cell in ("DSP48E1", "DSP48E2"))
             counts["bram36"] += number * (cell == "RAMB36E1")
             counts["bram18"] += number * (cell == "RAMB18E1")
         else:  # a carry cell of an ECP5 takes the two look-up tables beside it
@@ -90,9 +91,10 @@ endmodule
 """Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
 each bit where a carry chain takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
-_STEPS = {"xc7": ((), "fine"), "ecp5": (("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
-"""What has to happen to sums before they become carry chains (to lose their unused bits), and the step of yosys's own
-script that makes gates."""
+_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"),
+          "ecp5": ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
+"""The step of yosys's own script before which multipliers are placed: nothing is flattened yet; what has to happen to
+sums before they become carry chains (to lose their unused bits); and the step that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
 """Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
@@ -119,16 +121,23 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
                                 "a script that runs to its end", f"read {folder / name}.log"))
 
 
+def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
+    """Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits."""
+    return ecp5.dsp_multipliers(text, width) if family == "ecp5" else xilinx.paired_multipliers(text, packing)
+
+
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
-              hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",)) -> None:
+              hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",),
+              packing: Packing | None = None) -> None:
     """What ``script`` reads (RTLIL ``text``, scalars of ``width`` bits) into <family>.json and <family>.stat."""
     (folder / "adders.v").write_text(_ADDERS)
-    multipliers = ecp5.dsp_multipliers(text, width) if family == "ecp5" else ""
+    multipliers = dsp_blocks(text, family, width, packing)
     (folder / "multipliers.v").write_text(multipliers)
     place_multipliers = ("proc", "techmap -map multipliers.v") if multipliers else ()  # no processes are mapped
     synth = _SYNTH[family].format(top=top)
-    narrow, fine = _STEPS[family]
-    steps = [*script, f"{synth} -run begin:coarse", *place_multipliers, *narrow, _CARRY_CHAINS,
+    first, narrow, fine = _STEPS[family]
+    steps = [*script, f"{synth} -run begin:{first}", *place_multipliers, *(step.format(synth=synth) for step in narrow),
+             _CARRY_CHAINS,
              f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
              f"{synth} -run map_luts:", *check, f"write_json {family}.json",
              f"tee -o {family}.stat stat -json"]
@@ -154,12 +163,13 @@ def block_texts(arch: Arch) -> dict[str, str]:
             for name in modules if re.fullmatch(_BLOCK, name)}
 
 
-def synthesize_block(text: str, width: int, family: str, folder: Path) -> dict[str, int]:
+def synthesize_block(text: str, width: int, family: str, folder: Path, packing: Packing | None = None,
+                     ) -> dict[str, int]:
     """Counts of one block of :func:`block_texts`, of a machine with scalars of ``width`` bits."""
     folder.mkdir(parents=True, exist_ok=True)
     *_, top = (match[1] for match in _MODULE.finditer(text))
     (folder / f"{family}.il").write_text(text)
-    _run_flow([_AREA, f"read_rtlil {family}.il"], folder, family, top, text, width)
+    _run_flow([_AREA, f"read_rtlil {family}.il"], folder, family, top, text, width, packing=packing)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts: Counter[str] = Counter()
     for found in stat["modules"].values():
@@ -199,7 +209,7 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
-    _run_flow(script, folder, family, top, text, arch.number.width, hide)
+    _run_flow(script, folder, family, top, text, arch.number.width, hide, packing=arch.packing)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
     for name, found in stat["modules"].items():
