@@ -116,7 +116,8 @@ def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Consol
         texts: dict[str, BlockText] = {}
         for block, text in block_texts(arch).items():
             if (kind := resources.kind_of(block)) in resources.BLOCKS:
-                texts.setdefault(kind, BlockText(text.replace(f"core.{block}", f"core.{kind}"), arch.number.width))
+                texts.setdefault(kind, BlockText(text.replace(f"core.{block}", f"core.{kind}"), arch.number.width,
+                                                         arch.packing))
         keys = {kind: digest_of_block(block, family) for kind, block in texts.items()}
         known = counted.by_key()
         counted.put([known[key]._replace(machine=name, arch=digest(arch))

@@ -54,7 +54,7 @@ class SystolicArray(wiring.Component):
         m = Module()
         size, groups = self._arch.array_size, column_groups(self._arch)
         each, width = size // groups, size // groups * self._arch.number.width  # columns of a group, bits of a weight
-        element_of = PairedElement if self._arch.packing else ProcessingElement
+        element_of: type[Any] = PairedElement if self._arch.packing else ProcessingElement
         # Row r of column j, or pair j, acts r + j cycles after the wave's start, the bias row together with row 0.
         shifts = DelayLine(m, self.shift, size + groups - 2, name="shift_wave", reset=True)
         swaps = DelayLine(m, self.swap & self.activation_valid, size + groups - 2, name="swap_wave", reset=True)

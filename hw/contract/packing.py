@@ -26,5 +26,6 @@ class Packing:
 
 
 NO_PACKING = "none"
-PACKINGS = {NO_PACKING: None, **{each.block: each for each in (Packing("DSP48E1", 17), Packing("DSP48E2", 19))}}
+PACKINGS: dict[str, Packing | None] = {
+    NO_PACKING: None, "DSP48E1": Packing("DSP48E1", 17), "DSP48E2": Packing("DSP48E2", 19)}
 """Values of ``dsp_packing``. The wide factor has 25 bits in 7 series and 27 in UltraScale: a weight of 8 on top."""

@@ -21,6 +21,7 @@ from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
+from weft.hw.contract.timing import column_groups
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
 from weft.hw.flow.parts import Part
@@ -247,7 +248,7 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     """Kind of block -> its DSP blocks."""
     width, lanes = arch.number.width, arch.array_size
     wide = width + arch.numbers.has_scales  # an activation less its zero point
-    found = {"array": lanes**2 * multiplier_blocks(wide, width, family),
+    found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
              # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
              "decoder": 2 * multiplier_blocks(arch.local_address_width, arch.local_address_width, family)}

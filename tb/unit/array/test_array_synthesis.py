@@ -1,5 +1,5 @@
 """What synthesis makes of the array: one DSP block per processing element; with Xilinx summed over the column's
-cascade, with the ECP5 all of a multiplier's registers inside."""
+cascade, with the ECP5 all of a multiplier's registers inside; of packed bytes one block per two elements."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from amaranth.sim import Simulator
 
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
-from weft.hw.flow import ecp5
+from weft.hw.flow import ecp5, xilinx
 from weft.hw.parts.delay import delayed
-from weft.tb.bench import ecp5_cells
+from weft.tb.bench import ecp5_cells, xilinx_cells
 
 SIZE = 4
 # Up to the cell mapping: the DSP blocks are placed by then, and no LUT mapper is needed.
@@ -58,6 +59,19 @@ def wires(block: dict, port: str) -> list[int]:
     return [bit for bit in block["connections"].get(port, []) if isinstance(bit, int)]
 
 
+def cascades(blocks: list[dict]) -> list[int]:
+    """Lengths of the chains PCOUT -> PCIN that blocks form."""
+    below = {wires(block, "PCIN")[0]: block for block in blocks if wires(block, "PCIN")}
+    lengths = []
+    for block in (block for block in blocks if not wires(block, "PCIN")):
+        lengths.append(1)
+        while (chained := next((below[bit] for bit in wires(block, "PCOUT")[:1] if bit in below), None)) is not None:
+            assert wires(chained, "PCIN") == wires(block, "PCOUT") and len(wires(block, "PCOUT")) == 48
+            assert "".join(reversed(chained["connections"]["OPMODE"]))[-7:] == "0010101", "PCIN + M"
+            block, lengths[-1] = chained, lengths[-1] + 1
+    return lengths
+
+
 def test_one_dsp_block_per_element(cells: dict[str, dict]) -> None:
     assert len(dsp_blocks(cells)) == SIZE * SIZE
 
@@ -73,18 +87,8 @@ def test_registers_lie_inside_the_dsp_block(cells: dict[str, dict]) -> None:
 def test_columns_are_summed_over_the_cascade(cells: dict[str, dict]) -> None:
     """Each column is one chain PCOUT -> PCIN of as many blocks as rows; no sum goes round over a C port."""
     blocks = dsp_blocks(cells)
-    below = {wires(block, "PCIN")[0]: block for block in blocks if wires(block, "PCIN")}
     assert not any(wires(block, "C") for block in blocks)
-    heads = [block for block in blocks if not wires(block, "PCIN")]
-    assert len(heads) == SIZE
-    for block in heads:
-        length = 1
-        while wires(block, "PCOUT"):
-            chained = below[wires(block, "PCOUT")[0]]
-            assert wires(chained, "PCIN") == wires(block, "PCOUT") and len(wires(block, "PCOUT")) == 48
-            assert "".join(reversed(chained["connections"]["OPMODE"])) == "0010101", "PCIN + M"
-            block, length = chained, length + 1
-        assert length == SIZE
+    assert cascades(blocks) == [SIZE] * SIZE
 
 
 def test_only_the_bias_is_added_in_logic(cells: dict[str, dict]) -> None:
@@ -118,6 +122,20 @@ design -reset
 read_rtlil netlist.il
 read_verilog multiplier_model.v
 read_verilog -nooverwrite +/lattice/cells_sim_ecp5.v
+"""
+# Until the blocks are placed and yosys has looked at them once more: the rest is mapped as everywhere.
+PACKED = """
+read_rtlil array.il
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run begin:prepare
+proc
+techmap -map multipliers.v
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run prepare:coarse
+select top
+write_rtlil -selected netlist.il
+write_json -selected array.json
+design -reset
+read_rtlil netlist.il
+read_verilog -nooverwrite {models}
 """
 SIMULATE = """
 hierarchy -top top
@@ -166,9 +184,9 @@ class Exercise(wiring.Component):
         return m
 
 
-def simulated() -> list[int | None]:
+def simulated(arch: Arch = EXERCISED) -> list[int | None]:
     """What the exercise's results are, cycle by cycle, None where they do not count."""
-    dut, seen = Exercise(EXERCISED), []
+    dut, seen = Exercise(arch), []
 
     async def bench(ctx) -> None:
         for _ in range(CYCLES):
@@ -215,3 +233,28 @@ def test_multipliers_of_an_ecp5_hold_their_registers(tmp_path: Path) -> None:
 
 def test_factors_too_wide_for_a_block_are_left_to_yosys() -> None:
     assert ecp5.dsp_multipliers("module \\a.multiplier\nend\n", 32) == ""
+
+
+@pytest.mark.parametrize(("block", "size"), [("DSP48E1", 4), ("DSP48E2", 2)])
+def test_two_elements_share_a_block_and_its_cascade(block: str, size: int, tmp_path: Path) -> None:
+    """One block for two products, registers inside, and the netlist computes what the array computes."""
+    arch = Arch.load("tiny").replace(data_type="INT8", array_size=size, dsp_packing=block)
+    text = rtlil.convert(Exercise(arch), name="top")
+    (tmp_path / "array.il").write_text(text)
+    (tmp_path / "multipliers.v").write_text(xilinx.paired_multipliers(text, arch.packing))
+    (tmp_path / "dsp48e2.v").write_text(xilinx_cells.DSP48E2)
+    models = {"DSP48E1": "+/xilinx/cells_sim.v", "DSP48E2": "dsp48e2.v +/xilinx/cells_sim.v"}
+    assert of_the_netlist(tmp_path, PACKED.format(models=models[block])) == simulated(arch)
+    cells = json.loads((tmp_path / "array.json").read_text())["modules"]["top"]["cells"]
+    blocks = [cell for cell in cells.values() if cell["type"].startswith("DSP")]
+    assert [cell["type"] for cell in blocks] == [block] * (size * size // 2)
+    assert cascades(blocks) == [size] * (size // 2)
+    for cell in blocks:
+        registers = {name: int(cell["parameters"][f"{name}REG"], 2) for name in ("A", "B", "D", "AD", "M", "P", "C")}
+        assert registers == {"A": 1, "B": 1, "D": 1, "AD": 0, "M": 1, "P": 1, "C": 0}
+
+
+def test_a_paired_multiplier_without_a_signal_is_refused() -> None:
+    arch = Arch.load("tiny").replace(data_type="INT8", dsp_packing="DSP48E1")
+    with pytest.raises(WeftError, match="no input activation, weights, take"):
+        xilinx.paired_multipliers("module \\a.paired_multiplier\n  wire width 1 input 0 \\clk\nend\n", arch.packing)
