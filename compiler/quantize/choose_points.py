@@ -122,8 +122,10 @@ class _Chooser:
                 before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
         for name in names:
             least = HEADROOM if name in computed else 1.0
-            magnitude = max(self.calibration.ranges[name].expected(least), before_slope.get(name, 0.0) * least)
-            self.points[name] = largest_point(min(magnitude, needed.get(name, magnitude)), self.width)
+            magnitude = self.calibration.ranges[name].expected(least)
+            # A function that reads it tells no more apart, but the slope comes before the function.
+            magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
+            self.points[name] = largest_point(magnitude, self.width)
         while True:
             before = dict(self.points)
             numbers = tuple(self._layer(layer) for layer in self.layers)
