@@ -111,8 +111,8 @@ def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pyte
         "dram1_read": f"core.dram1_read, {arch.array_size} lanes", "unheard_of": "not of the model"})
 
     def synthesize(blocks: dict, family: str, folder: Path) -> dict[str, dict[str, int]]:
-        asked.extend((kind, text) for kind, (text, _) in blocks.items())
-        return {kind: dict.fromkeys(resources.COLUMNS, len(text)) for kind, (text, _) in blocks.items()}
+        asked.extend((kind, block.text) for kind, block in blocks.items())
+        return {kind: dict.fromkeys(resources.COLUMNS, len(block.text)) for kind, block in blocks.items()}
 
     monkeypatch.setattr(script, "synthesize_blocks", synthesize)
     machines, file = {name: script.FITTED[name] for name in ("lanes2", "lanes4")}, tmp_path / "blocks.jsonl"

@@ -78,13 +78,15 @@ def test_states_that_do_not_fit_are_refused(states: dict[str, str], said: str, f
 
 
 def test_saturations_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Inputs ten times as large as those of the calibration: more of them, and of the sums, than there is room for."""
+    """Inputs ten times as large as those of the calibration, which has a channel at a time: neither they nor their sums
+    have room."""
     maker = ModelMaker((1, 3, 6, 6))
     maker.conv("x", 3, 4, (3, 3), pads=(1, 1, 1, 1))
     samples = maker.random.uniform(-1, 1, (4, 3, 6, 6)).astype(np.float32)
-    report = compile_network(maker.save(tmp_path / "model.onnx"), BASE, tmp_path, calibrate={"x": samples})
+    channels = samples * np.eye(3, dtype=np.float32)[[0, 1, 2, 0], :, None, None]
+    report = compile_network(maker.save(tmp_path / "model.onnx"), BASE, tmp_path, calibrate={"x": channels})
     session = Session(Network.load(report.model_path))
-    fine, much = (session.run({"x": samples * factor}) for factor in (1, 10))
+    fine, much = (session.run({"x": given}) for given in (channels, samples * 10))
     assert fine.saturated == 0 and not fine.saturated_inputs
     room = 2.0 ** (15 - (session.machines[0].model.input("x").point or 0))
     assert much.saturated and much.saturated_inputs["x"] == int((np.abs(samples * 10) >= room).sum()) > 0
