@@ -38,14 +38,15 @@ def compiled(maker: ModelMaker, tmp_path: Path, arch: Arch) -> Products:
                            maker.random.standard_normal((1, *maker.shape[1:])))
 
 
-def test_average_of_an_image_is_two_mat_muls_a_tile(tmp_path: Path) -> None:
-    """The first with the bias, and all other pixels on the same accumulators."""
+def test_average_of_an_image_is_three_mat_muls_a_tile(tmp_path: Path) -> None:
+    """The first with the bias; all other pixels on the same accumulators, with weights of two sizes a rounding step
+    apart, such that together they are 1."""
     maker = ModelMaker((1, 8, 9, 8))
     maker.node("GlobalAveragePool", maker.conv("x", 8, 24, (1, 1)))
     state = compiled(maker, tmp_path, BASE)
     pool = [operation for operation, layer in zip(state[Schedule].operations, state[Schedule].layers, strict=True)
             if layer == 1 and isinstance(operation, lir.MatMul)]
-    assert [operation.size * operation.rows for operation in pool] == [1, 71] * 3
+    assert [operation.size * operation.rows for operation in pool] == [1, 15, 56] * 3
 
 
 def test_tiles_outlast_the_load_of_the_next_weights(tmp_path: Path) -> None:
