@@ -62,8 +62,10 @@ class Registers(wiring.Component):
         ]
         for lane, scalar in enumerate(self.input):
             register = value.word_select(lane, width)
+            # Constants inside: outside yosys makes a clear of some bits of the registers behind, and the multiplier's
+            # do not move into its DSP block.
             m.d.comb += vector[lane].eq(
-                Mux(source[1], Mux(source[0], one, 0), Mux(source[0], register, scalar.as_unsigned())))
+                Mux(source[0], Mux(source[1], one, register), Mux(source[1], 0, scalar.as_unsigned())))
 
     def _register(self, m: Module, number: int) -> tuple[Value, Value]:
         """The vector read, and whether its slot 0 will have been written since reset, by the next cycle."""
