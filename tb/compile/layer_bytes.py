@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.cli.check.checker import Checker
 from weft.cli.check.evaluate import Tensors
 from weft.cli.check.integers import quantised
 from weft.cli.check.scaled import Scaled
@@ -56,6 +57,18 @@ class Watch:
     def differences(self, sample: Mapping[str, np.ndarray], number: int = 1) -> Differences:
         """Those of a part, of one value for each of its inputs."""
         return differences(self.parts[number], self.rounding[number], sample)
+
+
+class Checked(Watch):
+    """Each step is checked too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checker = Checker()
+
+    def after(self, step: Step, products: Products) -> None:
+        super().after(step, products)
+        self.checker.after(step, products)
 
 
 def with_numbers(path: Path, arch: Arch, samples: Mapping[str, np.ndarray], ranges: str = "minmax",

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.check.checker import Checker
 from weft.compiler.pipeline import compile_model
-from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
 from weft.runtime.network import Network
 from weft.runtime.session import Session
-from weft.tb.compile.layer_bytes import Watch, insist
+from weft.tb.compile.layer_bytes import Checked, insist
 from weft.tb.compile.quantised_twin import KINDS, small_twin
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.shared import shared
@@ -22,18 +20,6 @@ from weft.tb.shared import shared
 ROOT = Path(__file__).resolve().parents[2]
 BYTES = {"data_type": "INT8", "accumulator_width": None, "lut_count": 1, "lut_depth": 256, "simd_registers_depth": 2}
 ARCH, SMALL = Arch.load("pynq").replace(**BYTES), BASE.replace(**BYTES)
-
-
-class Checked(Watch):
-    """Each step is checked too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.checker = Checker()
-
-    def after(self, step: Step, products: Products) -> None:
-        super().after(step, products)
-        self.checker.after(step, products)
 
 
 @pytest.mark.parametrize("kind", KINDS)

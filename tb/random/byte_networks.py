@@ -16,11 +16,10 @@ import numpy as np
 from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model, run_parts
-from weft.compiler.products import Products, Step
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.onnx_engine import session
-from weft.tb.compile.layer_bytes import Watch, together
+from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.quantised_twin import KINDS, quantised_twin
 from weft.tb.compile.run_model import BASE
 from weft.tb.random.network_rule import Verdict, describe, save, with_the_least
@@ -69,18 +68,6 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
 
 
 # -- quantised by onnxruntime ------------------------------------------------------------------------------------------
-class _Both(Watch):
-    """What steps left, each of them checked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.checker = Checker()
-
-    def after(self, step: Step, products: Products) -> None:
-        super().after(step, products)
-        self.checker.after(step, products)
-
-
 def _runs(path: Path) -> bool:
     """Whether onnxruntime runs what its quantiser wrote: it gives QLinearAveragePool dilations, which that has not."""
     try:
@@ -98,7 +85,7 @@ def judge_quantised(seed: int) -> Verdict:
         samples = np.random.default_rng(seed).standard_normal((2, *net.maker.shape[1:])).astype(np.float32)
         path = net.maker.save(Path(folder) / "random.onnx", *sorted(net.unread))
         twin = quantised_twin(path, {"x": samples}, list(KINDS)[seed % len(KINDS)])
-        network, watch = f"{machine}: {describe(twin)}", _Both()
+        network, watch = f"{machine}: {describe(twin)}", Checked()
         if not _runs(twin):
             return Verdict(case, network)
         try:
