@@ -63,7 +63,7 @@ def test_blocks_of_a_page_run_in_rtl_too(name: str, tmp_path: Path) -> None:
 def readme_commands(long: bool) -> list[str]:
     """The README's own lines for a compiled network; those on boards and other tools' files need more than there is."""
     lines = re.findall(r"^ {4}\.venv/bin/(weft [^\n]*)", README, re.M)
-    away = ("serial:", "udp:", "model.pb", "weft board")
+    away = ("serial:", "udp:", "model.pb", "model.tflite", "weft board")
     return [line for line in lines if not any(word in line for word in away)
             and long == bool(re.search(r"--on rtl|weft verilog", line))]
 
