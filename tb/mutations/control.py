@@ -77,7 +77,7 @@ BREAKS = [
           f"{INTERLOCK}::test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so[separate-move_out]"),
     Break("tracker_newest", "hw/control/tracker.py", "(*range(newest, self.depth), *range(newest))",
           "range(self.depth)", "of several hazards an older one is waited for once the ring has gone round",
-          f"{INTERLOCK}::test_each_pair_of_units_in_both_orders[separate-mat_mul]"),
+          f"{INTERLOCK}::test_each_pair_of_units_in_both_orders"),
     Break("loop_hull", "hw/control/interlock.py", "(highest > last[:width])", "(highest < last[:width])",
           "of a loop only the last instruction's end is watched",
           f"{INTERLOCK}::test_a_later_operation_waits_for_the_whole_loop"),

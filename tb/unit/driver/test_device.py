@@ -217,9 +217,11 @@ def test_a_silent_machine_is_named(tmp_path: Path) -> None:
         assert raised.value.program_counter == 0
 
 
-def test_another_machine_is_refused(tmp_path: Path) -> None:
-    says = f"LOCAL_DEPTH of device udp:model: found 0x40; allowed: {TINY.local_depth:#x}"
-    with over("udp", litex_model(TINY.replace(local_depth=64))) as device, pytest.raises(DeviceError, match=says):
+@pytest.mark.parametrize("local_depth", [64, 2 * TINY.local_depth])
+def test_another_machine_is_refused(local_depth: int, tmp_path: Path) -> None:
+    says = f"LOCAL_DEPTH of device udp:model: found {local_depth:#x}; allowed: {TINY.local_depth:#x}"
+    with over("udp", litex_model(TINY.replace(local_depth=local_depth))) as device, \
+            pytest.raises(DeviceError, match=says):
         device.load(echo(tmp_path, arch=TINY))
 
 
