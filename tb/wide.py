@@ -1,6 +1,7 @@
-"""Which cases ``make test`` leaves to ``make test-wide``: more sizes, machines and seeds of a proof that it makes too.
+"""Which cases ``make test`` leaves to ``make test-wide``: more sizes, machines and seeds of what it shows too, and
+whole tests that need a simulator or an installation of their own.
 
-The list is ``wide.txt``. CI runs both. Every test keeps at least one case in ``make test``, and all that the listed
+The list is ``wide.txt``. CI runs both. Every other test keeps a case in ``make test``, and so does each that the listed
 breaks (``tb/mutations``) need.
 """
 
@@ -17,13 +18,16 @@ LIST = Path(__file__).parent / "wide.txt"
 
 @cache
 def patterns() -> dict[str, tuple[str, ...]]:
-    """``file::test``, the file from ``tb/`` -> patterns of its cases' names. ValueError names a line that has none."""
+    """``file::test``, the file from ``tb/`` -> patterns of its cases' names. ValueError names a line that has none,
+    and a test with two lines."""
     found: dict[str, tuple[str, ...]] = {}
     for line in LIST.read_text().splitlines():
         if line and not line.startswith("#"):
             test, _, cases = line.partition("  ")
             if not cases:
                 raise ValueError(f"{LIST.name}: found {line!r}; allowed: file::test, two spaces, patterns of its cases")
+            if test in found:
+                raise ValueError(f"{LIST.name}: found {test} twice; allowed: one line, with all its patterns")
             found[test] = tuple(cases.strip().split("  "))
     return found
 

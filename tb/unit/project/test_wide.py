@@ -48,6 +48,13 @@ def test_list_and_breaks_fit_the_suite(tmp_path: Path) -> None:
         assert any(needed), f"break {entry.id}: make test has no case of {entry.test}"
 
 
+def test_a_test_with_two_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wide.txt").write_text("a::test_b  one\na::test_b  two\n")
+    monkeypatch.setattr(wide, "LIST", tmp_path / "wide.txt")
+    with pytest.raises(ValueError, match="twice"):
+        wide.patterns.__wrapped__()
+
+
 @pytest.mark.parametrize("line", ["unit/test_a.py::test_b", "unit/test_a.py::test_b one"])
 def test_a_line_without_cases_is_refused(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wide.txt").write_text(f"# heading\n{line}\n")
