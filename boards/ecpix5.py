@@ -1,14 +1,14 @@
-"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3, UART and gigabit Ethernet."""
+"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART. Its Ethernet's receive clock of 125 MHz is not met beside the
+machine, and 8 lanes do not route (docs/decisions/boards.md)."""
 
 from weft.boards.board import Board, Memory, Shell
 
 BOARD = Board(
-    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5", others=("ecpix5_int8",),
+    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4", others=("ecpix5", "ecpix5_int8"),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
     clock_hz=90e6, platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
-    plug="Micro-USB (JTAG and UART of the FT2232); Ethernet if wanted, the board is 192.168.1.50.",
+    plug="Micro-USB (JTAG and UART of the FT2232).",
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
         clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,
-        memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2),
-        ethernet="liteeth.phy.ecp5rgmii:LiteEthPHYRGMII", ethernet_options={"rx_delay": 0e-9}))
+        memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2)))
