@@ -66,7 +66,7 @@ UNITS: dict[str, Unit] = {
     "dram0_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0))),
     "dram1_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM1))),
     "dram1_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM1))),
-    "dram_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0), _reads(1, Memory.DRAM1))),
+    "dram_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0), _reads(1, Memory.DRAM1)), Depths(4, 2)),
     "dram_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0), _writes(1, Memory.DRAM1))),
 }
 """Of every machine; one of them has those of ``unit_names``. SIMD's operand 0 is the accumulators it writes, or the
