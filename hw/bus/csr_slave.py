@@ -42,7 +42,7 @@ class CsrSlave(wiring.Component):
     the table answers SLVERR, reads as 0 and writes nothing; writing a READ_ONLY register does nothing and answers OKAY.
     Halves of 64-bit counters are read as they are at that moment: read the high half again to notice a carry.
 
-    ``status``, ``error_cause`` (isa.Cause), ``error_program_counter``, ``program_counter``, ``cycles``,
+    ``status``, ``error_cause`` (``Cause``), ``error_program_counter``, ``program_counter``, ``cycles``,
     ``instructions``: what the read-only registers show, see ``SHOWN``.
     ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``program_address``, ``program_bytes``:
     as written. ``interrupt``: some bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass, a cycle later.

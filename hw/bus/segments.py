@@ -9,8 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.isa import DRAM_OFFSET_BYTES
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.timing import SEGMENTS_WAITING
 from weft.hw.parts.gearbox import StreamFifo
 from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, dram_place, size_width

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.multiplier import Multiplier
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.timing import ALU_LATENCY
 from weft.hw.parts import fixed_point

@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.parts.fixed_point import add_with_carry
 from weft.hw.parts.operations import SimdKind, simd_layout
 from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
