@@ -93,7 +93,8 @@ class Segments(wiring.Component):
         return m
 
     def _addresses(self, m: Module, walker: Walker, segment) -> None:
-        """From vectors to units (a product, registered), then to beats (a sum, into a FIFO: that cuts ready's way)."""
+        """Addresses from vectors to units (a product, registered), then to beats (a sum, into a FIFO, which also keeps
+        ready from reaching back through all of it)."""
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
         place = dram_place(self._arch)
         product = stage(m, self._arch, "product", data.StructLayout({
@@ -134,7 +135,7 @@ def fork(m: Module, source, *sinks) -> None:
 
 
 def count_operations(m: Module, taken, done, most: int) -> Value:
-    """Whether an operation was taken and is not done; at most ``most`` at a time."""
+    """High while an operation was taken and is not done. At most ``most`` may be under way at a time."""
     count = Signal(range(most + 1))
     m.d.sync += count.eq(count + taken - done)
     return count != 0
