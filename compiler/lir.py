@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
-from weft.hw.contract.isa import Register, SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
 

@@ -11,7 +11,7 @@ from weft.compiler.errors import Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.hw.contract.walk import Walk
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.numerics import DataType
 
 Vectors = np.ndarray

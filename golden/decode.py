@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, operand_of
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, operand_of
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
 

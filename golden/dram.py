@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.isa import DRAM_OFFSET_BYTES
 
 MOST_ADDRESS_BITS = 40
 """A larger address space is cut to this many bits: the largest that every kernel maps."""

@@ -13,18 +13,11 @@ import numpy as np
 from weft.golden.check import Checker, MachineStop
 from weft.golden.decode import Decoder
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import (
-    Cause,
-    DataFlow,
-    Instruction,
-    Isa,
-    Opcode,
-    Register,
-    SimdOpcode,
-    flag_bit,
-    simd_argument_count,
-)
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, flag_bit, simd_argument_count
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
 OPCODES = 16

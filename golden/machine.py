@@ -30,9 +30,12 @@ from weft.golden.decode import (
 )
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS, Entering, Leaving
 from weft.hw.contract.numerics import integer_dtype
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
 PROGRESS_INSTRUCTIONS = 1000

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.golden import alu
 from weft.golden.decode import Simd
-from weft.hw.contract.isa import SimdOpcode, simd_argument_count
+from weft.hw.contract.instructions import SimdOpcode, simd_argument_count
 
 if TYPE_CHECKING:
     from weft.golden.machine import Machine

@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, read_program
 from weft.compiler.estimator.waits import NO_LAYER
-from weft.hw.contract.isa import Instruction, Isa
+from weft.hw.contract.instructions import Instruction
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import NEVER, UNIT_NAMES
 from weft.report.texts import shown
 from weft.runtime.manifest import TModel

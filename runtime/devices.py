@@ -14,8 +14,10 @@ import numpy as np
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.isa import Cause, Isa, Register
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime.errors import Mismatch
 from weft.runtime.turn import Turn
 

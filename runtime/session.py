@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.isa import Cause, Isa
+from weft.hw.contract.isa import Isa
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
 from weft.runtime.errors import Mismatch

@@ -23,7 +23,8 @@ from rich.table import Table
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import FixedPointEveryStep
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel

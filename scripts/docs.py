@@ -28,7 +28,8 @@ import units_picture
 from weft.hw.contract import timing
 from weft.hw.contract.arch import LIMITS, POWERS_OF_TWO, Arch, presets
 from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.hw.contract.isa import OPERATIONS, DataFlow, Isa, Kind, Opcode, SimdOpcode, simd_argument_count
+from weft.hw.contract.instructions import OPERATIONS, DataFlow, Kind, Opcode, SimdOpcode, simd_argument_count
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import UNITS
 from weft.hw.flow.reports import summary
 

@@ -20,7 +20,7 @@ import weft.hw.flow.verilog
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.cache import cache_directory
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.causes import Cause
 from weft.simulate import toolchain
 from weft.simulate.build import Simulation
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_job

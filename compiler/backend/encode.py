@@ -10,7 +10,9 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import Space
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Register, SimdSub
+from weft.hw.contract.instructions import DataFlow, Instruction, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 
 FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
     (Space.VARS, True, False): DataFlow.DRAM0_TO_LOCAL,

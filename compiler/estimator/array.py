@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, LOCAL_READS, shares_bank
+from weft.compiler.estimator.memories import (
+    ACCUMULATOR_READS,
+    ACCUMULATOR_WRITES,
+    LOCAL_READS,
+    accumulator_bank,
+    local_bank,
+    shares_bank,
+)
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
 from weft.hw.contract.timing import PATIENCE
 
@@ -20,7 +27,7 @@ def ask(state, machine, now):
         unit = state.units[number]
         operation = state.queued[number, unit.work]
         reads = unit.work != NONE and not unit.bias_row and not operation.zeroes
-        ports.bank[number] = address0(unit, operation) & machine.local_banks_mask if reads else NONE
+        ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
 
@@ -87,7 +94,7 @@ def step_mat_mul(state, machine, now):
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
         if (operation.zeroes and not pauses(state, now)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
-            bank = address1(unit, operation) & machine.accumulator_banks_mask
+            bank = accumulator_bank(machine, address1(unit, operation))
             entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
             if enters(state):
                 state.control.enters_from = now + machine.bias_interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.compiler.estimator.interlock import finish
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, ACCUMULATOR_WRITES, accumulator_bank
 from weft.compiler.estimator.moves import INTO, ready
 from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE, SIMD
 
@@ -21,7 +21,7 @@ def ask(state, machine):
     if gate.whose[0] == SIMD:
         pipeline = state.pipeline
         place = pipeline.retired % DEPTH
-        writes.bank[SIMD] = pipeline.write[place] & machine.accumulator_banks_mask
+        writes.bank[SIMD] = accumulator_bank(machine, pipeline.write[place])
         writes.accumulates[SIMD] = pipeline.accumulates[place]
     else:
         stream = state.streams[INTO]

@@ -11,7 +11,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 
 MACHINE = np.dtype([(name, "i8") for name in (
-    "local_banks_mask", "accumulator_banks_mask", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
+    "local_banks", "accumulator_banks", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency",
@@ -19,7 +19,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
 read from ``timing.py`` where it is used.
 
-``*_banks_mask``: the bits of an address that choose the bank. ``product_latency``: MatMul's request to its sum;
+``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
 1 where both windows share a port."""
@@ -39,7 +39,7 @@ class DramTiming:
 def machine_record(arch: Arch, dram: DramTiming) -> np.void:
     """A record of MACHINE."""
     values = {
-        "local_banks_mask": arch.local_banks - 1, "accumulator_banks_mask": arch.accumulator_banks - 1,
+        "local_banks": arch.local_banks, "accumulator_banks": arch.accumulator_banks,
         "vector_bytes": arch.vector_bytes, "beat_bytes": arch.axi_data_width // 8, "max_burst": arch.axi_max_burst,
         "instruction_bytes": Isa(arch).instruction_bytes, "stream_bytes": arch.stream_width // 8,
         "lut_count": arch.lut_count, "product_latency": timing.product_latency(arch),

@@ -1,4 +1,4 @@
-"""The banks of local memory and accumulators: who is served in a cycle."""
+"""The banks of local memory and accumulators: which one an address lies in, and who is served in a cycle."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from weft.compiler.estimator.state import CLIENTS, MOVE_IN, NONE, SIMD
 
 LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
 """The four kinds of ports. Clients are numbered as their units."""
+
+
+@kernel
+def local_bank(machine, address):
+    """Which bank of local memory an address lies in."""
+    return address & machine.local_banks - 1
+
+
+@kernel
+def accumulator_bank(machine, address):
+    """Which bank of the accumulators an address lies in."""
+    return address & machine.accumulator_banks - 1
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS, LOCAL_WRITES
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS, LOCAL_WRITES, accumulator_bank, local_bank
 from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE
@@ -25,16 +25,16 @@ def ask(state, machine):
     scales = unit.work != NONE and operation.memory1 == NO_MEMORY  # begin when all before them can be read
     drained = stream.pushed == stream.given and (stream.drained or not machine.slices)
     state.ports[LOCAL_READS].bank[MOVE_OUT] = (
-        address0(unit, operation) & machine.local_banks_mask if scales and drained else NONE)
+        local_bank(machine, address0(unit, operation)) if scales and drained else NONE)
     asks = unit.work != NONE and not scales and (
         stream.pushed - stream.popped < machine.move_out_latency + READ_STREAM_SPARE)
     state.ports[ACCUMULATOR_READS].bank[MOVE_OUT] = (
-        address1(unit, operation) & machine.accumulator_banks_mask if asks else NONE)
+        accumulator_bank(machine, address1(unit, operation)) if asks else NONE)
     state.ports[LOCAL_WRITES].bank[MOVE_OUT] = stream.bank[stream.given % DEPTH] if stream.out else NONE
     unit, stream = state.units[MOVE_IN], state.streams[INTO]
     operation = state.queued[MOVE_IN, unit.work]
     asks = unit.work != NONE and stream.pushed - stream.popped < INTO_DEPTH
-    state.ports[LOCAL_READS].bank[MOVE_IN] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
+    state.ports[LOCAL_READS].bank[MOVE_IN] = local_bank(machine, address0(unit, operation)) if asks else NONE
 
 
 @kernel
@@ -47,7 +47,7 @@ def step_move_out(state, machine, now):
         stream.popped += 1
     if granted:
         operation = state.queued[MOVE_OUT, unit.work]
-        push(stream, address0(unit, operation) & machine.local_banks_mask, is_last(unit, operation), False,
+        push(stream, local_bank(machine, address0(unit, operation)), is_last(unit, operation), False,
              now + machine.move_out_latency + READ_STREAM_LATENCY)
         step(unit, operation)
     if state.ports[LOCAL_READS].grant[MOVE_OUT]:
@@ -64,7 +64,7 @@ def step_move_in(state, machine, now):
     stream, unit = state.streams[INTO], state.units[MOVE_IN]
     if state.ports[LOCAL_READS].grant[MOVE_IN]:
         operation = state.queued[MOVE_IN, unit.work]
-        push(stream, address1(unit, operation) & machine.accumulator_banks_mask, is_last(unit, operation),
+        push(stream, accumulator_bank(machine, address1(unit, operation)), is_last(unit, operation),
              operation.accumulate, now + INTO_LATENCY)
         step(unit, operation)
     begin(state, machine, MOVE_IN, now)

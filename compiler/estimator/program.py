@@ -9,17 +9,10 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import (
-    DataFlow,
-    Isa,
-    Opcode,
-    Register,
-    SimdOpcode,
-    flag_bit,
-    operand_of,
-    simd_argument_count,
-)
+from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.registers import Register
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
 

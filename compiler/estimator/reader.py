@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.compiler.estimator.dram import addresses_take, next_burst
 from weft.compiler.estimator.interlock import address0, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import LOCAL_WRITES
+from weft.compiler.estimator.memories import LOCAL_WRITES, local_bank
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
 from weft.hw.contract.timing import READER_BEATS_WAITING, READER_VECTORS_WAITING
 
@@ -19,7 +19,7 @@ def ask(state, reader, number, machine):
         unit.row = unit.vector = 0
     operation = state.queued[number, unit.work]
     there = unit.work != NONE and reader.vectors > 0
-    state.ports[LOCAL_WRITES].bank[number] = address0(unit, operation) & machine.local_banks_mask if there else NONE
+    state.ports[LOCAL_WRITES].bank[number] = local_bank(machine, address0(unit, operation)) if there else NONE
 
 
 @kernel

@@ -170,13 +170,13 @@ def ask(state, machine, now):
         reader.ask(state, state.readers[1], DRAM1_READ, machine)
         writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
         writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
-    grant_local(state.ports[LOCAL_READS], machine.local_banks_mask + 1, MAT_MUL)
-    grant_local(state.ports[LOCAL_WRITES], machine.local_banks_mask + 1, NONE)
+    grant_local(state.ports[LOCAL_READS], machine.local_banks, MAT_MUL)
+    grant_local(state.ports[LOCAL_WRITES], machine.local_banks, NONE)
     leaving = array.leaving_sum(state, now)
     sum_bank = leaving >> array.BANK_SHIFT if leaving != NONE else NONE
     sum_adds = leaving != NONE and leaving & array.ACCUMULATES != 0
     grant_accumulators(state.ports[ACCUMULATOR_READS], state.ports[ACCUMULATOR_WRITES],
-                       machine.accumulator_banks_mask + 1, sum_bank, sum_adds)
+                       machine.accumulator_banks, sum_bank, sum_adds)
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.compiler.estimator.interlock import offered, take
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS
+from weft.compiler.estimator.memories import ACCUMULATOR_READS, LOCAL_READS, accumulator_bank, local_bank
 from weft.compiler.estimator.program import NO_MEMORY
 from weft.compiler.estimator.state import DEPTH, LATER, NONE, SIMD, SLOTS
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
@@ -20,11 +20,11 @@ def ask(state, machine, now):
     """Requests of this cycle: to read for the operation at the door, to load a table."""
     door, pipeline = state.micro[DOOR], state.pipeline
     reads = door.valid and door.reads and clear(pipeline, now)
-    state.ports[ACCUMULATOR_READS].bank[SIMD] = door.read & machine.accumulator_banks_mask if reads else NONE
+    state.ports[ACCUMULATOR_READS].bank[SIMD] = accumulator_bank(machine, door.read) if reads else NONE
     sequencer, operation = state.sequencer, state.queued[SIMD, state.units[SIMD].taken % SLOTS]
     loads = sequencer.state == LOAD and sequencer.number < operation.size
     table = operation.base0 + sequencer.number * operation.stride0
-    state.ports[LOCAL_READS].bank[SIMD] = table & machine.local_banks_mask if loads else NONE
+    state.ports[LOCAL_READS].bank[SIMD] = local_bank(machine, table) if loads else NONE
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.compiler.estimator.dram import addresses_take, next_burst
 from weft.compiler.estimator.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.memories import LOCAL_READS
+from weft.compiler.estimator.memories import LOCAL_READS, local_bank
 from weft.compiler.estimator.state import DEPTH, NONE, SLOTS
 from weft.hw.contract.timing import (
     BURSTS_BEFORE_DATA,
@@ -22,7 +22,7 @@ def ask(state, writer, number, machine):
     unit = state.units[number]
     operation = state.queued[number, unit.work]
     asks = unit.work != NONE and writer.places > 0
-    state.ports[LOCAL_READS].bank[number] = address0(unit, operation) & machine.local_banks_mask if asks else NONE
+    state.ports[LOCAL_READS].bank[number] = local_bank(machine, address0(unit, operation)) if asks else NONE
 
 
 @kernel

@@ -23,7 +23,11 @@ class Buffers:
         self._held: dict[Key, Buffer] = {}
 
     def claim(self, sizes: Mapping[Key, int]) -> tuple[dict[Key, int], set[Key]]:
-        """Bases of all that a step needs at once, and which of it must be filled. It fits, if need be in one piece."""
+        """Buffers of these sizes (vectors) for one step: their bases, and the keys whose content must be loaded.
+
+        What earlier steps left is kept if there is room for both, else it gives way. The sizes together always fit
+        into the empty pool in one piece.
+        """
         fresh = self._take(sizes)
         if fresh is None:
             self._drop([key for key in self._held if key not in sizes])
@@ -39,7 +43,7 @@ class Buffers:
         return {key: self._held[key].base for key in sizes}, fresh
 
     def _take(self, sizes: Mapping[Key, int]) -> set[Key] | None:
-        """What was not held yet, now is; or nothing is changed, and None."""
+        """Take buffers for the keys that are not held yet, and return these keys. Without room: None, and no change."""
         taken: dict[Key, Buffer] = {}
         for key in [key for key in sizes if key not in self._held]:
             buffer = self._pool.take(sizes[key])
@@ -56,13 +60,13 @@ class Buffers:
             self._pool.release(self._held.pop(key))
 
     def release(self, key: Key) -> None:
-        """No later step needs it, or not soon enough to keep it."""
+        """Give a buffer back: no later step needs its content, or not soon enough to keep it."""
         self._drop([key])
 
 
 def kept(keys: Sequence[Hashable], count: int) -> list[bool]:
-    """Whether each use's content is still there at its next use, in ``count`` buffers that are used in turn: the one
-    unused for longest is taken for a new content."""
+    """For each use in ``keys``: whether its content is still in a buffer at the next use of that content. There are
+    ``count`` buffers, and a new content takes the one that was unused for longest."""
     found = [False] * len(keys)
     recent: dict[Hashable, int] = {}  # content -> its latest use, the longest unused first
     for number, key in enumerate(keys):

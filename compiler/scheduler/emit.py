@@ -59,7 +59,7 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """A few output tiles at a time: what this step computes of them and, where they are complete, their way out."""
+        """What a step computes, a few output tiles at a time. Those that it completes leave at once."""
         step = prepared.step
         if step.begins and step.first:
             taken = self.free.take(self.plan.need.accumulators)
@@ -134,7 +134,7 @@ class LayerEmitter:
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
     def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Operations:
-        """Start with the bias alone, or with zero, where no tap reaches every pixel."""
+        """Set all pixels to the bias, or to zero, before the first tap: needed where no tap reaches every pixel."""
         if block.biased:
             yield lir.LoadWeight(Address(Space.LOCAL, local + block.bias), 1)
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
@@ -153,7 +153,8 @@ class LayerEmitter:
         return [span._replace(near=near + span.near, far=far + span.far) for span in self.walks[key]]
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
-        """The same from the first input tile to the first output tile, padding left out."""
+        """The walks of a tap from the first input tile to the first output tile. Pixels for which the tap falls into
+        padding are left out."""
         core, box = self.layer.core, result.box
         window, size = core.window, core.input.size
         rows, columns = (window.outputs(axis, tap[axis], *span, size[axis])
@@ -197,7 +198,7 @@ class LayerEmitter:
 
     @staticmethod
     def _scaled_alike(prepared: Prepared, tiles: tuple[int, int]) -> Iterator[tuple[int | None, tuple[int, int]]]:
-        """Output tiles (half open) that leave the accumulators together, and what LoadScale reads for them."""
+        """(address of what LoadScale reads, output tiles, half open): tiles that share their scales leave together."""
         for scales, group in itertools.groupby(range(*tiles), prepared.scales.get):
             found = [*group]
             yield scales, (found[0], found[-1] + 1)

@@ -41,8 +41,8 @@ class Prepared:
 
 @dataclass
 class WeightSource:
-    """A layer's weights come from DRAM1, and where DRAM0 has a ``copy`` of all Consts, from the one that has moved less
-    for this layer so far. ``dram0``, ``dram1``: vectors read."""
+    """Which DRAM the weights of a layer are read from: DRAM1. Where DRAM0 holds a ``copy`` of all Consts (its base),
+    each load takes the DRAM that has read less for this layer so far. ``dram0``, ``dram1``: vectors read."""
 
     copy: int | None
     dram0: int = 0
@@ -87,13 +87,13 @@ class Loader:
 
     @property
     def preloads(self) -> bool:
-        """Whether the other Vars come into the accumulators before the core's result. Then nothing waits for them at
-        the end."""
+        """Whether residuals enter the accumulators before the core's result, which is then added to them. So nothing
+        waits for them at the end."""
         return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
-        """For each step the buffers to release after it, whose content no later step finds."""
+        """[steps]: the buffers to release after each step, because no later step would find their content."""
         keys = [[*self._sizes(step)] for step in steps]
         found = [[key for key in own if key.kind not in KEPT] for own in keys]
         counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers

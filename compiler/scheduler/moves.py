@@ -49,8 +49,9 @@ def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch,
 
 
 def _lines(outputs: tuple[int, int], factor: int, near: int, far: int) -> list[tuple[int, Axis]]:
-    """Outputs of one axis as walks, each with its first output: all of them where they are the same pixel, else those
-    at one position among the ``factor`` that a pixel makes."""
+    """The ``outputs`` (half open) of one axis as walks: (first output, walk). A pixel makes ``factor`` outputs side by
+    side. Where all outputs come from one pixel there is one walk. Else there is one for each position within a pixel,
+    which goes from pixel to pixel. ``near``, ``far``: vectors from pixel to pixel and from output to output."""
     low, high = outputs
     if low // factor == (high - 1) // factor:
         return [(low, Axis(high - low, 0, far))]

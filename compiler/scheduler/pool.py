@@ -32,7 +32,7 @@ class Pool:
         self._now = 0
 
     def take(self, size: int) -> Buffer | None:
-        """``size`` vectors in a row; None when there are none. An empty buffer lies anywhere."""
+        """``size`` free vectors in a row, None when there are none so many. A buffer of no vectors lies at 0."""
         if not size:
             return Buffer(0, 0)
         base, best = None, self._now + 1
@@ -48,8 +48,8 @@ class Pool:
         return Buffer(base, size)
 
     def _latest(self, first: int, size: int, bound: int) -> int:
-        """The time at which the last of ``size`` vectors, from a segment on, was freed; ``bound`` where that is not
-        earlier, or where some of them are held or missing."""
+        """When the last of ``size`` vectors was freed, counted from the segment ``first`` on. ``bound`` where that is
+        not earlier than ``bound``, where one of them is held, or where memory ends before."""
         latest = 0
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
@@ -61,7 +61,7 @@ class Pool:
         return bound
 
     def largest(self) -> Buffer:
-        """The most free vectors in a row."""
+        """The longest row of free vectors."""
         best, run = Buffer(0, 0), Buffer(0, 0)
         for segment in self._segments:
             run = Buffer(run.base, run.size + segment.size) if segment.released is not None else Buffer(
@@ -70,7 +70,7 @@ class Pool:
         return best
 
     def hold(self, buffer: Buffer) -> None:
-        """Take just these vectors, which are free."""
+        """Take just these vectors. They must be free."""
         self._mark(buffer, None)
 
     def release(self, buffer: Buffer) -> None:

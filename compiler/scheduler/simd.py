@@ -9,7 +9,7 @@ from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
 from weft.compiler.tiling.spans import View, encodable, groups
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 
 INPUT, REGISTER = 0, 1
 """SIMD sources: what the instruction reads, and the one register used."""

@@ -12,12 +12,12 @@ from weft.compiler.tiling.spans import Box, groups
 
 @dataclass(frozen=True)
 class TileStep:
-    """What is loaded and computed together. ``stage`` numbers the accumulators' content.
+    """What is loaded and computed together. Steps with the same ``stage`` add to the same content of the accumulators.
 
-    ``region`` is in pixels of the layer's output and ``core`` in those of its core's result, both have the output
-    tiles; ``strip`` is what it reads of the core's input; ``inputs`` and ``taps`` are half open. The step that
-    ``begins`` is the first of its core pixels, the ``complete`` one the last; the ``first`` and the ``last`` part of
-    the core pool the first and last of them.
+    ``region``: output tiles and pixels of the layer's output. ``core``: the same tiles, pixels of the core's result.
+    ``strip``: input tiles and pixels that the step reads of the core's input. ``inputs``, ``taps``: input tiles and
+    weight tiles, half open. ``begins``: the first step of these core pixels; ``complete``: the last one, after which
+    they are whole. ``first``, ``last``: these core pixels are the first and last part of the region that are pooled.
     """
 
     stage: int
@@ -33,7 +33,7 @@ class TileStep:
 
 
 def layer_steps(shape: LayerShape, tiling: Tiling) -> list[TileStep]:
-    """All steps in loop order; those without any weights are left out."""
+    """All steps of a layer in the order in which they run. Steps whose weight tiles are all empty are left out."""
     steps: list[TileStep] = []
     for stage, region in enumerate(_stages(shape, tiling)):
         weights = [choice for choice in _weights(shape, tiling, region)

@@ -95,8 +95,9 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
 
 
 def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """Modelled cycles of the layer: of its busiest unit, or of all one after another where one buffer must do for what
-    is loaded and what is used; and what is left at its ends, where units wait for the layer before it or after it."""
+    """Modelled cycles of the layer. With two buffers of everything its busiest unit decides. Where one buffer serves
+    loads and MatMuls, the units run one after another and their cycles add up. To both come the cycles at its ends,
+    where units wait for the layer before it or after it."""
     beats = shape.arch.vector_beats
     array, read, write, weights = _traffic(shape, tilings)
     moved = (read + weights, write) if shape.arch.shared_dram else (read, write, weights)
@@ -109,7 +110,8 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
-    """Cycles until the first strip is there, and from the last MatMul to the last vector that it made."""
+    """Cycles that nothing overlaps: until the first strip is loaded, and from the last MatMul until the last vector
+    that it made is out."""
     first = tilings.strip_largest * tilings.inputs * beats * (not shape.input_is_resident)
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
     last = tilings.core_largest * np.minimum(tilings.outputs, together)
@@ -117,7 +119,7 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
 
 
 def finished_together(pixels: int) -> int:
-    """Output tiles of so many pixels that leave the accumulators together."""
+    """How many output tiles, of ``pixels`` each, leave the accumulators together."""
     return part_count(FINISH_VECTORS, max(1, pixels))
 
 

@@ -84,7 +84,7 @@ class LayerShape:
 
     @property
     def streams(self) -> Hashable:
-        """What goes to DRAM and comes from there: the rest that costs depend on."""
+        """Which tensors go through DRAM. Costs depend on this and on ``structure``, and on nothing else."""
         return (self.input_is_resident, self.weights_are_resident, self.streamed_adds,
                 tuple(save.before_pool for save in self.streamed_outputs))
 
@@ -133,7 +133,8 @@ class LayerShape:
 
     @cached_property
     def scale_vectors(self) -> np.ndarray:
-        """[output tiles + 1]: the most of them that a group of so many output tiles has, 0 for none."""
+        """[output tiles + 1]: entry n is the most vectors that LoadScale reads for any n output tiles side by side;
+        0 where results have no scales."""
         places = np.array(self.consts.scales, np.int64)
         sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + SCALE_VECTORS
                  for size in range(1, len(places) + 1)]
@@ -149,13 +150,14 @@ class LayerShape:
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 
     def written(self, core_pixels: Any, output_pixels: Any) -> Any:
-        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output;
-        of arrays element by element."""
+        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output.
+        Takes numbers, or arrays of any shape."""
         return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
 
     @cached_property
     def weights_are_vars(self) -> bool:
-        """Whether they come from DRAM0, or are resident, instead of from DRAM1."""
+        """Whether the weights are a tensor of the network (a product of two tensors). Then they come from DRAM0 or are
+        resident; constant weights come from DRAM1."""
         return isinstance(self.layer.core, Product)
 
     @cached_property
@@ -184,8 +186,8 @@ class LayerShape:
         return Box(region.tiles, rows, columns)
 
     def core_parts(self, region: Box, part: Size | None) -> list[Box]:
-        """The core's pixels for a region, cut into parts that each have some that the pool reads. Only the region of
-        a single pixel may be cut."""
+        """The core's pixels for a region, cut into parts of at most ``part`` (rows, columns). Parts that the pool does
+        not read are left out. Only the region of a single output pixel may be cut."""
         core, pool = self.core_region(region), self.layer.pool
         if part is None or pool is None:
             return [core]
@@ -196,7 +198,8 @@ class LayerShape:
         return [Box(region.tiles, *spans) for spans in itertools.product(rows, columns)]
 
     def input_region(self, core: Box, inputs: tuple[int, int], taps: tuple[int, int]) -> Box:
-        """Pixels of the core's input that a region of its result needs for some weights."""
+        """Pixels of the core's input that ``core``, a region of its result, needs for the weight tiles ``taps`` (half
+        open) of the input tiles ``inputs`` (half open)."""
         source, window = self.layer.core, self.tiles.window_of(core.tiles, inputs, taps)
         if window is None:
             return Box(inputs, (0, 0), (0, 0))
@@ -211,7 +214,7 @@ class LayerShape:
             yield Box((0, self.output_tiles), rows, columns)
 
     def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
-        """What cutting pixels like this means, for groups of output, input and weight tiles; remembered."""
+        """The sizes that a ``grain`` leads to, where a step takes so many output, input and weight tiles."""
         steps = (0, 0, 0) if self.tiles.is_whole(taps) else (outputs, inputs, taps)
         key = grain, *steps
         if key not in self._cuts:
@@ -228,8 +231,8 @@ class LayerShape:
         return self._cuts[key]
 
     def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
-        """Pixels of the core's input along one axis that a part of the kernel needs: the most of any region, and of all
-        regions; remembered."""
+        """Pixels of the core's input along one axis that the ``taps`` (half open) of the kernel need: (the most of any
+        region, the sum over all regions). Remembered."""
         key = axis, grain.size[axis], grain.part, taps
         if key not in self._strips:
             core = self.layer.core
@@ -260,14 +263,14 @@ class LayerShape:
 
 
 class _Lengths(NamedTuple):
-    """Regions as their heights x widths; each size with how often it comes."""
+    """A grid of regions: ``rows`` counts the heights, ``columns`` the widths. Each is a size in pixels -> how often."""
 
     rows: Counter[int]
     columns: Counter[int]
 
     @classmethod
     def of(cls, rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> _Lengths:
-        """Of half-open ranges."""
+        """From half-open ranges of either axis."""
         return cls(*(Counter(high - low for low, high in axis) for axis in (rows, columns)))
 
     @property
@@ -285,7 +288,7 @@ class _Lengths(NamedTuple):
         return math.prod(sum(size * count for size, count in axis.items()) for axis in self)
 
     def cycles(self, least: int, more: int, alike: int) -> float:
-        """Of the array for one of so many weight tiles: each region its pixels for all of them, ``least`` at least, and
-        ``more``."""
+        """Of the array, over all regions, for one weight tile. ``alike`` weight tiles share a load: so a region takes
+        its pixels that often, but not less than ``least``, the load of the next ones. ``more`` is added to each."""
         return sum((max(height * width * alike, least) + more) * many * often
                    for height, many in self.rows.items() for width, often in self.columns.items()) / alike

@@ -20,8 +20,9 @@ def burst_layout(segment: data.StructLayout) -> data.StructLayout:
 class BurstSplitter(wiring.Component):
     """Cuts segments into bursts at multiples of ``max_burst`` beats (a power of two), so never across 4 KiB.
 
-    All bursts of a segment but its first and last have ``max_burst`` beats. One burst a cycle, also from segment to
-    segment; LATENCY from a segment to its first burst. ``cancel`` drops the segment inside and takes none.
+    All bursts of a segment but its first and last have ``max_burst`` beats. One burst leaves a cycle, also from segment
+    to segment. LATENCY: cycles from a segment taken to its first burst. While ``cancel`` is high the segment inside is
+    dropped and none is taken.
     """
 
     LATENCY = 1

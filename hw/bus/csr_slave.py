@@ -34,15 +34,15 @@ SHOWN = {"error_cause": "cause", "error_program_counter": "error_program_counter
 
 
 class CsrSlave(wiring.Component):
-    """Reads and writes of the register table, independent of each other.
+    """Reads and writes of the register table. Reads do not wait for writes, nor writes for reads.
 
-    ``axil``: 32 bits; the two low address bits are ignored. A read is answered 2 cycles after it is taken; a write, 1
-    cycle after the later of its address and data; one of each at a time. Byte strobes count; of a written register the
-    bits of ``csr.stored_widths`` are kept. An offset that is not in
-    the table answers SLVERR, reads as 0 and writes nothing; writing a READ_ONLY register does nothing and answers OKAY.
-    Halves of 64-bit counters are read as they are at that moment: read the high half again to notice a carry.
+    ``axil``: 32 bits; the two low address bits are ignored. There is one read and one write at a time. A read is
+    answered 2 cycles after it is taken, a write 1 cycle after the later of its address and data. Only bytes with their
+    strobe are written, and of these the bits of ``csr.stored_widths`` are kept. An offset that is not in the table
+    answers SLVERR, reads as 0 and writes nothing. Writing a READ_ONLY register does nothing and answers OKAY. Each half
+    of a 64-bit counter is read as it is at that moment: read the high half again to notice a carry.
 
-    ``status``, ``error_cause`` (isa.Cause), ``error_program_counter``, ``program_counter``, ``cycles``,
+    ``status``, ``error_cause`` (``Cause``), ``error_program_counter``, ``program_counter``, ``cycles``,
     ``instructions``: what the read-only registers show, see ``SHOWN``.
     ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``program_address``, ``program_bytes``:
     as written. ``interrupt``: some bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass, a cycle later.
@@ -100,7 +100,7 @@ class CsrSlave(wiring.Component):
         }
 
     def _reads(self, m: Module, values: dict[str, Value]) -> None:
-        """Address registered, then data registered."""
+        """A read: the first cycle registers its address, the second its data."""
         ar, r = self.axil.ar, self.axil.r
         address, pending = Signal(ADDRESS_WIDTH - 2), Signal()
         m.d.comb += ar.ready.eq(~pending & ~r.valid)
@@ -119,7 +119,7 @@ class CsrSlave(wiring.Component):
             m.d.sync += r.valid.eq(0)
 
     def _writes(self, m: Module) -> tuple[dict[str, Signal], Value, Value]:
-        """For each register whether it is written; which of the word's bytes count, and the word."""
+        """(register's name -> whether it is written in this cycle, byte strobes of the word, the word of 32 bits)."""
         aw, w, b = self.axil.aw, self.axil.w, self.axil.b
         address, has_address = Signal(ADDRESS_WIDTH - 2), Signal()
         word, strobes = Signal(32, reset_less=True), Signal(4, reset_less=True)

@@ -25,7 +25,7 @@ from weft.hw.parts.walker import Walker
 
 
 class DramReader(wiring.Component):
-    """Copies DRAM to local memory, operation after operation, and nothing waits for the data but the data.
+    """Copies DRAM to local memory, operation after operation. Addresses go out without waiting for earlier data.
 
     ``operation``: taken ahead of data; up to ``READER_OPERATIONS_AHEAD`` wait for their data while the addresses of
     later ones go out. Vector a of a window lies at byte window x 65536 + a x vector_bytes. A segment (a row of

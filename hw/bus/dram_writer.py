@@ -71,7 +71,7 @@ class DramWriter(wiring.Component):
         return m
 
     def _bursts(self, m: Module, segments: Segments):
-        """Addresses out; what data and responses must know about each burst, and data about each segment."""
+        """Addresses out. Data and responses are told what they must know of each burst, data also of each segment."""
         arch, segment = self._arch, dram_segment_layout(self._arch)
         m.submodules.splitter = splitter = BurstSplitter(segment, arch.axi_max_burst)
         m.submodules.to_fill = to_fill = StreamFifo(
@@ -92,7 +92,7 @@ class DramWriter(wiring.Component):
         return to_send.o, to_fill.o
 
     def _vectors(self, m: Module, addresses):
-        """Local reads, each with a place kept for its answer."""
+        """Reads of local memory. A vector is requested only when a place is free for its answer."""
         request = self.local_read.request
         m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), WRITER_VECTORS_AHEAD)
         places = Signal(range(WRITER_VECTORS_AHEAD + 1), init=WRITER_VECTORS_AHEAD)
@@ -130,13 +130,13 @@ class DramWriter(wiring.Component):
         return gearbox.o
 
     def _extend(self, m: Module, scalar, lane: int) -> Signal:
-        """A scalar as it lies in DRAM."""
+        """A scalar as it lies in DRAM: sign-extended to whole bytes."""
         stored = Signal(unsigned(8 * self._arch.number.scalar_bytes), name=f"stored{lane}")
         m.d.comb += stored.eq(scalar)
         return stored
 
     def _data(self, m: Module, beats, bursts) -> None:
-        """Beats into bursts, through a FIFO: the gearbox does not wait for the bus's ready."""
+        """Beats into bursts. A FIFO lies between, so that the gearbox does not wait for the ready of the bus."""
         unit_bytes = Geometry(self._arch).unit_bytes
         word = data.StructLayout({"data": len(beats.payload.data), "mask": len(beats.payload.mask), "last": 1})
         m.submodules.words = words = StreamFifo(word, WRITER_BEATS_WAITING)

@@ -9,8 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.isa import DRAM_OFFSET_BYTES
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.timing import SEGMENTS_WAITING
 from weft.hw.parts.gearbox import StreamFifo
 from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, dram_place, size_width
@@ -94,7 +93,8 @@ class Segments(wiring.Component):
         return m
 
     def _addresses(self, m: Module, walker: Walker, segment) -> None:
-        """From vectors to units (a product, registered), then to beats (a sum, into a FIFO: that cuts ready's way)."""
+        """Addresses from vectors to units (a product, registered), then to beats (a sum, into a FIFO, which also keeps
+        ready from reaching back through all of it)."""
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
         place = dram_place(self._arch)
         product = stage(m, self._arch, "product", data.StructLayout({
@@ -135,7 +135,7 @@ def fork(m: Module, source, *sinks) -> None:
 
 
 def count_operations(m: Module, taken, done, most: int) -> Value:
-    """Whether an operation was taken and is not done; at most ``most`` at a time."""
+    """High while an operation was taken and is not done. At most ``most`` may be under way at a time."""
     count = Signal(range(most + 1))
     m.d.sync += count.eq(count + taken - done)
     return count != 0

@@ -1,7 +1,7 @@
 """One frozen description of a machine, read from a ``.tarch`` file (docs/architecture.md, "Parameters").
 
-Everything that follows from the parameters (byte sizes, bank depths, instruction widths) is derived here or in
-``isa.py`` and nowhere else. A machine that cannot be built is refused with what, found, allowed and way out.
+Everything that follows from the parameters (byte sizes, bank depths, instruction widths) is derived here, in
+``isa.py`` or in ``registers.py``. A machine that cannot be built is refused with what, found, allowed and way out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Opcode
+from weft.hw.contract.instructions import DataFlow, Opcode
 
 
 class Memory(enum.Enum):

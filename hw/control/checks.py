@@ -1,23 +1,22 @@
-"""Which instructions are illegal, as expressions: the hardware's statement of ``isa.Cause``."""
+"""Which instructions are illegal, as expressions: the hardware's statement of ``Cause``."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Const, Mux
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import (
-    CAUSE_WIDTH,
+from weft.hw.contract.causes import CAUSE_WIDTH, Cause
+from weft.hw.contract.instructions import (
     SUB_REGISTERS,
-    Cause,
     DataFlow,
-    Isa,
     Opcode,
-    Register,
     SimdOpcode,
     flag_bit,
     operand_of,
     simd_argument_count,
 )
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 
 FORM_CAUSES = (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
                Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY)

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Register, register_table
+from weft.hw.contract.registers import Register, register_table
 
 
 class ConfigRegisters(wiring.Component):

@@ -15,8 +15,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import CAUSE_WIDTH, Cause, DataFlow, Isa, Opcode, Register, operand_of
+from weft.hw.contract.causes import CAUSE_WIDTH, Cause
+from weft.hw.contract.instructions import DataFlow, Opcode, operand_of
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults

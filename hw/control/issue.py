@@ -6,15 +6,8 @@ from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.isa import (
-    MOVE_ACCUMULATE_BIT,
-    OPERATIONS,
-    RELU_BIT,
-    SUB_REGISTERS,
-    Isa,
-    Opcode,
-    flag_bit,
-)
+from weft.hw.contract.instructions import MOVE_ACCUMULATE_BIT, OPERATIONS, RELU_BIT, SUB_REGISTERS, Opcode, flag_bit
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.parts.operations import (
     CACHE_WIDTH,

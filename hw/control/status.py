@@ -5,11 +5,11 @@ from __future__ import annotations
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from weft.hw.contract.isa import CAUSE_WIDTH
+from weft.hw.contract.causes import CAUSE_WIDTH
 
 
 class MachineStatus(wiring.Signature):
-    """``error``: stopped by one, and drained; ``cause`` (isa.Cause) and ``error_program_counter`` say which.
+    """``error``: stopped by one, and drained; ``cause`` (``Cause``) and ``error_program_counter`` say which.
     ``program_counter``: number of the next instruction.
     ``idle``: nothing is under way; ``running``: something is. ``done``: a program ended and drained, until the next
     instruction. ``timed_out``, ``traced``: the timeout and tracepoint flags, kept until reset or start. ``cycles``:

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import CAUSE_WIDTH, Cause
+from weft.hw.contract.causes import CAUSE_WIDTH, Cause
 from weft.hw.contract.units import dram_units
 from weft.hw.control.status import MachineStatus
 from weft.hw.parts.select import lowest_set

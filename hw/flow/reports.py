@@ -1,6 +1,7 @@
 """What a user or a driver reads about a machine: tables of its ISA, a C header, a summary for JSON.
 
-All of it is generated from ``isa.py``, ``csr.py`` and ``samples.py``; nothing here knows a number of its own.
+All of it is generated from ``instructions.py``, ``registers.py``, ``csr.py`` and ``samples.py``; nothing here knows a
+number of its own.
 """
 
 from __future__ import annotations
@@ -10,20 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.hw.contract import csr
-from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import (
-    CAUSE_TEXTS,
-    DRAM_OFFSET_BYTES,
-    OPERATIONS,
-    Cause,
-    DataFlow,
-    Field,
-    Isa,
-    Kind,
-    Opcode,
-    Register,
-    simd_argument_count,
-)
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.causes import CAUSE_TEXTS, Cause
+from weft.hw.contract.instructions import OPERATIONS, DataFlow, Field, Kind, Opcode, simd_argument_count
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.contract.samples import HANDSHAKES
 
 NARROW = 26

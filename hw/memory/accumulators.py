@@ -29,15 +29,16 @@ FORWARDING_DEPTH = 4
 
 
 class Accumulators(wiring.Component):
-    """Clients: ``mat_mul`` writes sums and is taken at once, always (the array cannot wait); ``writers`` write or
+    """Clients: ``mat_mul`` writes sums and is always taken at once, for the array cannot wait. ``writers`` write or
     accumulate scalars of accumulator_width, ``readers`` read.
 
-    An accumulate needs the read and the write port of its bank, an overwrite the write port, a read the read port.
-    After ``mat_mul``, writers take turns; a reader and an accumulating writer that want one read port alternate.
-    ``crowded``: a sum kept another client waiting in this cycle. A row written follows its request
-    ACCUMULATE_DATA_LATENCY cycles later, when its bank has read what it may be added to.
-    Everything taken is seen by everything taken in a later cycle, back to back on one address too. acc' = sat(value)
-    or sat(acc + value). Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
+    A write replaces a row by sat(value), an accumulate by sat(row + value). In its bank an accumulate needs the read
+    and the write port, a write the write port, a read the read port. ``mat_mul`` goes first, then writers take turns.
+    A reader and an accumulating writer that want the same read port alternate.
+    ``crowded``: a sum kept another client waiting in this cycle. The data of a write follow its request
+    ACCUMULATE_DATA_LATENCY cycles later, when its bank has read the row that they may be added to.
+    Whatever is taken sees everything taken in an earlier cycle, even one cycle earlier at the same address. Reads are
+    answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
@@ -178,7 +179,8 @@ class AccumulatorBank(wiring.Component):
         return m
 
     def _fetch(self, m: Module, stored, hits: list) -> None:
-        """The row as the block RAM gave it, or as the newest of the older writes that it did not show leaves it."""
+        """The row as the block RAM gave it. If writes were too late to be seen there, the row as the newest of these
+        leaves it."""
         past = DelayLine(m, Cat(self.result, self.at_top), len(hits) - 1, name="past")
         age, fetched = Signal(range(len(hits) + 1)), Signal(self.fetched.shape(), reset_less=True)
         m.d.sync += [
@@ -190,8 +192,8 @@ class AccumulatorBank(wiring.Component):
     def _add(self, m: Module) -> None:
         """Add to what was read, or replace it; saturate.
 
-        The left side of a sum gets the carry chain's direct input, where a register is free; the choice of what to add
-        goes into the chain's own tables.
+        On the chip the left side of a sum goes straight into the carry chain, so its register costs nothing more. What
+        is added to it is chosen in the chain's own tables.
         """
         add_result, add_fetched = Signal(), Signal()
         accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)

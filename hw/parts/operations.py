@@ -9,7 +9,8 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
-from weft.hw.contract.isa import Isa, Register, register_table
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register, register_table
 
 CACHE_WIDTH = 4
 

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.multiplier import Multiplier
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.timing import ALU_LATENCY
 from weft.hw.parts import fixed_point
@@ -71,7 +71,7 @@ class Alu(wiring.Component):
 
     @staticmethod
     def operands(data_type: DataType, opcode: Op, left: Any, right: Any) -> tuple[Any, Any]:
-        """What to give as ``left`` and ``right`` (numbers or arrays) for an instruction's arguments."""
+        """(left, right) to give the ALU for the arguments of an instruction; numbers, or arrays of any shape."""
         first, second = (right, left) if opcode in SWAPPED else (left, right)
         return (first * 0 if opcode in (Op.ZERO, Op.ABS) else first,
                 second * 0 + data_type.one if opcode in BY_ONE else second)
@@ -120,7 +120,8 @@ class Alu(wiring.Component):
         ]
 
     def _simple(self, m: Module, lane: int, left: Signal, right: Signal) -> Value:
-        """What stage 3 takes for all but Multiply: one adder, and a truth, in stage 2; the choice after it."""
+        """The result of every operation but Multiply, for stage 3. Stage 2 has one adder and one comparison; a choice
+        follows."""
         width, one, add, told = self._data_type.width, self._data_type.one, self._add, self._control
         total = Signal(signed(width + 1), reset_less=True, name=f"total_{lane}")
         logic = Signal(reset_less=True, name=f"logic_{lane}")

@@ -9,7 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import SIMD_IN_FLIGHT
 from weft.hw.simd.micro import micro_layout
 
@@ -68,7 +68,8 @@ class Issue(wiring.Component):
         return m
 
     def _memory_conflicts(self, m: Module) -> Value:
-        """One bit for each operation under way: it will write what the one at the door reads. Looked up on arrival."""
+        """Whether an operation under way will write the address that the waiting operation reads. There is a bit for
+        each of them. Addresses are compared once, when the waiting operation arrives."""
         arriving, waiting = self.i.payload, self._waiting
         addresses = Array(Signal(unsigned(self._arch.accumulator_address_width), reset_less=True, name=f"address_{k}")
                           for k in range(self.IN_FLIGHT))
@@ -89,7 +90,9 @@ class Issue(wiring.Component):
         return conflicts.any()
 
     def _register_conflicts(self, m: Module) -> Value:
-        """Cycles still to wait, as a row of ones: worked out on arrival from the destinations issued lately."""
+        """Whether source registers of the waiting operation are still to be written. The cycles to wait are kept as
+        that many ones from bit 0 up. They are worked out when it arrives, from the destinations of the operations
+        issued last."""
         arriving, waiting, depth = self.i.payload, self._waiting, self._register_latency
         fields = data.StructLayout({"first": waiting.destination.shape(), "last": waiting.destination.shape(),
                                     "slot": waiting.slot.shape(), "live": 1})

@@ -16,11 +16,11 @@ from weft.hw.parts.operations import simd_layout, stride_log2_width
 class LoopOrder(wiring.Component):
     """Sees the instructions of a loop body and says whether its iterations have to run one after another.
 
-    ``clear`` starts a body. ``access``, taken while ``ready`` with ``access_valid``, is an instruction that reads or
-    writes the accumulators, ``iterations_m1`` the loop's. When ``ready`` again, ``in_order`` says whether the address
-    sequences of a write and of a read or write of another instruction so far overlap without being identical: then
-    every iteration has to end before the next one begins. Takes a cycle for each earlier access, at least one; the next
-    access is taken in the last of them.
+    ``clear`` starts a body. ``access`` is an instruction of it that reads or writes the accumulators, taken in a cycle
+    with ``access_valid`` and ``ready``; ``iterations_m1`` is the loop's. An access takes a cycle for each earlier one,
+    at least one, and the next access is taken in the last of them. When ``ready`` is high again, ``in_order`` tells of
+    all accesses so far. It is high where a write of one instruction and a read or write of another go through
+    addresses that overlap without being the same sequence. Then every iteration has to end before the next begins.
     """
 
     def __init__(self, arch: Arch) -> None:

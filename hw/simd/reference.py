@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode, simd_argument_count
+from weft.hw.contract.instructions import SimdOpcode, simd_argument_count
 from weft.hw.contract.numerics import DataType
 
 

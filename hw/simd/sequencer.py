@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.parts.fixed_point import add_with_carry
 from weft.hw.parts.operations import SimdKind, simd_layout
 from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
@@ -76,7 +76,7 @@ class Sequencer(wiring.Component):
 
     # -- instructions ----------------------------------------------------------------------------------------------
     def _instruction(self, m: Module) -> None:
-        """``new``: the instruction offered, with its arguments as the ALU wants them, as a loop keeps it."""
+        """``new``: the instruction offered, as a loop keeps it. Its arguments are in the form that the ALU wants."""
         i, register = self.i.payload, self._micro.left.shape()
         layout = data.StructLayout({
             "read": 1, "write": 1, "accumulate": 1, "hold": 1, "opcode": 5,
@@ -228,10 +228,10 @@ class Sequencer(wiring.Component):
         ]
 
     def _blocks(self, m: Module) -> None:
-        """With ``start`` begins the next block, behind the one under way or, when not ``running``, as the first one: as
-        many iterations as there are slots, or one where order counts, or what is left.
+        """``start`` begins the next block of iterations: the first one, or when ``running`` the one behind the block
+        under way. A block has as many iterations as there are slots, or what is left, or one where order counts.
 
-        What is left for two blocks is halved: a last block of an iteration or two would show the ALU's latency.
+        What fills less than two blocks is halved: in a last block of an iteration or two the ALU's latency would show.
         """
         limit, width, left_m1 = slot_count(self._arch) - 2, len(self._block_m1), Signal.like(self._not_left_m1)
         not_left_m1 = add_with_carry(self._not_left_m1, Cat(self._block_m1, Const(0, len(left_m1)))[:len(left_m1)],

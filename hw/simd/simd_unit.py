@@ -10,7 +10,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import ENTER_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.parts.operations import simd_layout
 from weft.hw.parts.ports import EnterPort, LeavePort, local_read_port

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.contract.errors import explain
-from weft.hw.contract.isa import DRAM_OFFSET_BYTES
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES, LinkError
 from weft.runtime.files import reason

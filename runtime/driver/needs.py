@@ -7,7 +7,9 @@ import numpy as np
 from weft.golden.legality import dram_moves
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.isa import DataFlow, Isa, Opcode, Register
+from weft.hw.contract.instructions import DataFlow, Opcode
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime.driver.memory_map import OFFSETS, Places
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network

@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, board_code, parameter_values
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.isa import Cause, Isa
+from weft.hw.contract.isa import Isa
 from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.memory_map import MemoryMap, place

@@ -18,7 +18,10 @@ from weft.golden.decode import (
     SimdLoop,
 )
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import SimdKind, size_width
 

@@ -6,8 +6,8 @@ from weft.golden.check import MachineStop
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, Access, Command, Status, parameter_values
-from weft.hw.contract.isa import Cause
 from weft.runtime.driver.memory_map import MemoryMap, Region
 
 NAMES = {register.offset: name for name, register in CONTROL_REGISTERS.items()}

@@ -20,7 +20,7 @@ from weft.compiler.scheduler.interleave import interleave, start_cycles
 from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 

@@ -18,7 +18,8 @@ from weft.compiler.memory.layout import Layout
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.isa import Isa, Opcode
+from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.isa import Isa
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 Kind = TypeVar("Kind", bound=lir.Operation)

@@ -13,7 +13,7 @@ from weft.compiler.scheduler.simd import _repeat
 from weft.compiler.tiling.spans import Axis, PairedWalk, encodable, spans
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.walk import Walk
 from weft.tb.compile.run_model import BASE
 

@@ -12,7 +12,7 @@ from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings

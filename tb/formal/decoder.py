@@ -6,7 +6,7 @@ from typing import Any
 
 from amaranth.hdl import Mux, Signal, Value
 
-from weft.hw.contract.isa import Opcode
+from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.units import UNITS, Memory, unit_names
 from weft.hw.control.checks import InstructionView
 from weft.hw.control.decoder import Decoder

@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Isa
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 
 Recipe = Callable[[Path], list[str]]
 """Writes files into a folder; returns the command line to run in it."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
 from weft.tb.hostile.case import ESTIMATE, RUN, RUN_RAW, Case, good_and, quick
 from weft.tb.hostile.onnx_constants import CONSTANTS
 from weft.tb.hostile.onnx_files import GRAPHS, OUTSIDE

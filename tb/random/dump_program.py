@@ -22,13 +22,15 @@ sums do not saturate. SIMD registers and lookup tables are not dumped (register 
 from __future__ import annotations
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers.int8 import (
     MOST_LEAVE_SHIFT,
     MULTIPLIER_WIDTH,
     SCALE_VECTORS,
     SCALED_WIDTH,
 )
+from weft.hw.contract.registers import Register
 from weft.tb.random.program_maker import Program
 
 

@@ -18,7 +18,9 @@ from typing import Any
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine, MachineStop
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
 from weft.simulate.build import Simulation, SimulationError
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, run_job
 from weft.simulate.sim_top import MEMORIES

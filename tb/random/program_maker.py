@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub, simd_argument_count
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub, simd_argument_count
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.registers import Register
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
 """golden/dram.py cuts its address space here."""

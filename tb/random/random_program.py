@@ -13,7 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.tb.random.program_maker import Program, ProgramMaker
 
 PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.LOOP_BODY)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import OPERATIONS, Field, Instruction, Isa, Kind, Opcode, Register
+from weft.hw.contract.instructions import OPERATIONS, Field, Instruction, Kind, Opcode
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 
 PITCHES = (Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH, Register.MOVE_LOCAL_PITCH,
            Register.MOVE_FAR_PITCH)

@@ -9,7 +9,10 @@ import pytest
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Register
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, build_rtl, run_many_on_rtl
 from weft.tb.random.lockstep import Case, run_cases

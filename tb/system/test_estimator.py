@@ -15,7 +15,9 @@ from weft.compiler.estimator.waits import CAUSES, analyse
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Register
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.contract.units import OPERATION
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session

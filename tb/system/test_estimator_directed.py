@@ -12,7 +12,8 @@ import pytest
 from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.golden.dram import Dram
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
 from weft.tb.random.lockstep_archs import lockstep_archs

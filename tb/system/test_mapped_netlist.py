@@ -11,7 +11,9 @@ from amaranth.hdl._ir import PortDirection
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.flow import synthesis
 from weft.hw.top import with_ports
 from weft.simulate import toolchain

@@ -11,7 +11,9 @@ from amaranth.back import rtlil
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_of_flow
 from weft.hw.top import with_ports
 from weft.simulate.job import MemorySettings

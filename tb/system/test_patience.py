@@ -7,7 +7,9 @@ import pytest
 
 from weft.compiler.estimator.replay import estimate
 from weft.golden.dram import Dram
-from weft.hw.contract.isa import DataFlow, Instruction, Isa, Register
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import PATIENCE
 from weft.hw.contract.units import UNIT_NAMES
 from weft.simulate.rtl import run_on_rtl

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from weft.hw.contract.isa import DataFlow, Isa
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 from weft.simulate.rtl import build_rtl
 from weft.tb.random.lockstep import Case, run_cases
 from weft.tb.random.lockstep_archs import lockstep_archs

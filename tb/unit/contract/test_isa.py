@@ -1,4 +1,4 @@
-"""hw/contract/isa.py: layout, round trips, limits, text, and the published program."""
+"""hw/contract/isa.py and the tables beside it: layout, round trips, limits, text, and the published program."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.hw.contract.arch import LIMITS, Arch, presets
+from weft.hw.contract.causes import CAUSE_TEXTS, Cause
 from weft.hw.contract.errors import ArchError, IsaError
-from weft.hw.contract.isa import (
-    CAUSE_TEXTS,
+from weft.hw.contract.instructions import (
     MOVE_ACCUMULATE_BIT,
     OPERATIONS,
     RELU_BIT,
-    Cause,
     DataFlow,
     Instruction,
-    Isa,
     Opcode,
-    Register,
     SimdOpcode,
     SimdSub,
     flag_bit,
-    illegal_register_value,
     operand_of,
 )
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register, illegal_register_value
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 

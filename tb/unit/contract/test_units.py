@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
-from weft.hw.contract.isa import DataFlow
+from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.units import UNITS, Memory, conflict, unit_names, unit_of_flow
 from weft.tb.bench.hazards import CELLS, TOUCHES, conflicts, touches_of, waits_for
 

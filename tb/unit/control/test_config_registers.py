@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from weft.hw.contract.arch import EVERY_STEP, Arch
-from weft.hw.contract.isa import Isa, Register, RegisterSpec, register_table
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register, RegisterSpec, register_table
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.tb.bench.block_bench import Cycles, Ports, simulate
 

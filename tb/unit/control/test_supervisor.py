@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
-from weft.hw.contract.isa import Cause
+from weft.hw.contract.causes import Cause
 from weft.hw.control.supervisor import BUS_CAUSES, Supervisor, bus_causes
 from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports
 

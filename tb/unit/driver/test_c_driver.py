@@ -15,8 +15,10 @@ import pytest
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status
-from weft.hw.contract.isa import Cause, DataFlow, Isa
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.samples import FILLER
 from weft.hw.flow.reports import c_header
 from weft.runtime.driver.simulated import SimulatedTransport

@@ -10,9 +10,12 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status, board_code
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.isa import Cause, DataFlow, Isa, Register
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from weft.golden.check import MachineStop
-from weft.hw.contract.isa import Cause, DataFlow, Isa
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.register_machine import DeviceTimeout
 from weft.runtime.session import Session

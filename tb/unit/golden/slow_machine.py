@@ -10,7 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, Instruction, Isa
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import Instruction
+from weft.hw.contract.isa import Isa
 
 ONE_SOURCE, TWO_SOURCES = {2, 3, 6, 7, 11, 16}, {4, 5, 8, 9, 10, 12, 13, 14, 15}
 ROWS = {1: 0x10, 2: 0x14}  # opcode -> first of its three rows registers

@@ -7,7 +7,8 @@ import pytest
 
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import EVERY_STEP
-from weft.hw.contract.isa import DataFlow, Register
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 WEIGHTS = [[10, 20], [1, 2], [3, 4]]

@@ -9,8 +9,10 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.numbers import SCALE_VECTORS, Int8
+from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 ARCH = make_arch("INT8", 2, 60, 16, 2, lut_count=1, lut_depth=4)

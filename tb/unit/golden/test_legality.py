@@ -9,8 +9,11 @@ from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.errors import IsaError
-from weft.hw.contract.isa import Cause, Instruction, Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import Instruction, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.tb.random.damage import damaged
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
 from weft.tb.unit.golden.machines import MACHINES

@@ -7,7 +7,8 @@ import pytest
 
 from weft.golden import simd as golden_simd
 from weft.golden.machine import Machine
-from weft.hw.contract.isa import Instruction, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import Instruction, SimdOpcode, SimdSub
+from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, run, to_accumulators
 
 S = SimdOpcode

@@ -9,7 +9,9 @@ from weft.golden.check import MachineStop
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, Instruction, Isa, Opcode
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import Instruction, Opcode
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import Int8
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
 from weft.tb.unit.golden.machines import MACHINES

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.golden.machine import Machine
-from weft.hw.contract.isa import Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import SimdOpcode, SimdSub
+from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 S = SimdOpcode

@@ -10,7 +10,10 @@ import pytest
 from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import EVERY_STEP
-from weft.hw.contract.isa import Cause, DataFlow, Instruction, Isa, Opcode, Register, SimdOpcode, SimdSub
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, run
 
 ARCH = make_arch("FP16BP8", 2, local=30, accumulators=15, registers=2, lut_count=1, lut_depth=4,

@@ -9,7 +9,8 @@ import pytest
 
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
 
 SIZE, OUTPUT_BASE = 4, 8
 

@@ -14,7 +14,8 @@ from weft.cli.console import print_columns
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Cause, Isa
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.isa import Isa
 from weft.hw.flow.reports import isa_text
 from weft.simulate.trace import OPERATION
 

@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from weft.hw.contract.arch import Arch, presets
-from weft.hw.contract.isa import Instruction, Isa
+from weft.hw.contract.instructions import Instruction
+from weft.hw.contract.isa import Isa
 
 Weft = Callable[..., Any]
 VECTORS = np.zeros((4, 2), np.int16)

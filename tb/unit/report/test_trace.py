@@ -98,7 +98,7 @@ def test_estimate_and_rtl_stand_in_one_file(tmp_path: Path, network: Network, mo
                 for ended, each in zip(done, found, strict=True)]
 
     monkeypatch.setattr(devices.Simulation, "run", traced)
-    monkeypatch.setattr("weft.cli.main.need_simulation", lambda: None)
+    monkeypatch.setattr("weft.cli.running.need_simulation", lambda: None)
     np.save(tmp_path / "x.npy", np.zeros((2, 3, 9, 8), np.float32))
     assert exit_code(["run", str(network.folder / f"{network.name}.tmodel"), "--on", "rtl", "--input",
                       str(tmp_path / "x.npy"), "--trace", str(tmp_path / "t.json")]) == 0

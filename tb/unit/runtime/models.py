@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import DataFlow, Instruction, Isa
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
 from weft.runtime.manifest import TModel
 from weft.runtime.ports import ConstFile, Port
 

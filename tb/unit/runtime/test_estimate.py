@@ -13,7 +13,9 @@ from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import Isa, Register, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime.devices import no_progress
 from weft.runtime.session import Session
 from weft.tb.random.damage import damaged

@@ -10,7 +10,8 @@ from weft.cli.main import exit_code
 from weft.compiler.estimator.replay import estimate
 from weft.golden.legality import first_stop
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.isa import DataFlow, Isa
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 from weft.runtime.manifest import TModel
 from weft.runtime.programs import preload
 from weft.runtime.session import GOLDEN, RTL, Session

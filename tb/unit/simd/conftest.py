@@ -12,7 +12,7 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 from weft.hw.parts.operations import SimdKind
 from weft.hw.simd.reference import SimdLoop, SimdOperation, SimdProgram, SimdReference, TableLoad

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from weft.hw.contract.isa import SimdOpcode
+from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.numerics import DataType
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.reference import simd_reference

@@ -11,7 +11,7 @@ import pytest
 from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import SIMD_SLOTS
 from weft.hw.simd.loop_order import LoopOrder
 from weft.hw.simd.reference import SimdLoop, SimdOperation, TableLoad

@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from weft.hw.contract.isa import SimdOpcode as Op
+from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.simd.reference import SimdOperation
 from weft.hw.simd.simd_unit import SimdUnit

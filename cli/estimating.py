@@ -1,0 +1,39 @@
+"""``weft estimate``: the cycles of a compiled network without the hardware. What it does: ``estimate.py``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import console
+from weft.cli.options import LatencyOption, SetOption, TraceOption, load, override
+from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+
+
+def estimate_command(
+    model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
+    trace: TraceOption = None,
+    latency: LatencyOption = SIMULATED_DRAM_LATENCY,
+    overrides: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """How many cycles a compiled model takes and where they go, without simulating the hardware."""
+    from weft.cli.estimate import estimated, print_estimate
+    from weft.compiler.estimator.machine import DramTiming
+    from weft.runtime import Session
+
+    loaded = load(model)
+    session = Session(loaded, override(loaded.arch, overrides))
+    with console.progress() as progress:
+        found, where = estimated(session, DramTiming(latency, latency), progress)
+    if trace:
+        from weft.cli.tracing import write_estimates
+
+        write_estimates(trace, session, found)
+    if as_json:
+        print(json.dumps({"schema": console.SCHEMA, **where}))
+    else:
+        print_estimate(where)

@@ -1,0 +1,54 @@
+"""Why a machine stops: the numbers that the status registers show, and their texts."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Cause(enum.IntEnum):
+    """Why the machine stopped. Where several apply to one instruction, the lowest number is reported."""
+
+    NONE = 0
+    OPCODE = 1
+    FLAGS = 2
+    RESERVED_BITS = 3
+    LOCAL_RANGE = 4
+    ACCUMULATOR_RANGE = 5
+    DRAM0_RANGE = 6
+    DRAM1_RANGE = 7
+    REGISTER = 8
+    REGISTER_VALUE = 9
+    SIMD_OPCODE = 10
+    SIMD_REGISTER = 11
+    LUT_TABLE = 12
+    LOOP_BODY = 13
+    DRAM0_READ_RESPONSE = 16
+    DRAM0_WRITE_RESPONSE = 17
+    DRAM1_READ_RESPONSE = 18
+    DRAM1_WRITE_RESPONSE = 19
+    PROGRAM_READ_RESPONSE = 20
+
+
+CAUSE_WIDTH = max(Cause).bit_length()
+
+CAUSE_TEXTS: dict[Cause, str] = {
+    Cause.NONE: "no error",
+    Cause.OPCODE: "no such opcode on this machine",
+    Cause.FLAGS: "flags that this instruction does not have",
+    Cause.RESERVED_BITS: "a bit set that no field names",
+    Cause.LOCAL_RANGE: "a local memory address beyond local_depth",
+    Cause.ACCUMULATOR_RANGE: "an accumulator address beyond accumulator_depth",
+    Cause.DRAM0_RANGE: "a DRAM0 address beyond dram0_depth",
+    Cause.DRAM1_RANGE: "a DRAM1 address beyond dram1_depth",
+    Cause.REGISTER: "no such Configure register",
+    Cause.REGISTER_VALUE: "a value that the Configure register cannot take",
+    Cause.SIMD_OPCODE: "no such SIMD operation on this machine",
+    Cause.SIMD_REGISTER: "a SIMD register that this machine does not have",
+    Cause.LUT_TABLE: "a lookup table that this machine does not have",
+    Cause.LOOP_BODY: "a SIMDLoop body that is too long or holds something other than SIMD",
+    Cause.DRAM0_READ_RESPONSE: "an error response to a DRAM0 read",
+    Cause.DRAM0_WRITE_RESPONSE: "an error response to a DRAM0 write",
+    Cause.DRAM1_READ_RESPONSE: "an error response to a DRAM1 read",
+    Cause.DRAM1_WRITE_RESPONSE: "an error response to a DRAM1 write",
+    Cause.PROGRAM_READ_RESPONSE: "an error response to a program read",
+}

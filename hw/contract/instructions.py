@@ -1,0 +1,176 @@
+"""The instructions, once (docs/architecture.md, "Instructions").
+
+One table, ``OPERATIONS``, says for each opcode its flags and which field lies in which operand. Encoder, decoder,
+disassembler, golden machine, hardware decoder, documentation and C header all read it. How wide the operands of a
+machine are, and its bytes: ``isa.py``.
+
+Field kinds: an ADDRESS has the address at the bottom of its operand and log2(stride) above it; a SIZE is stored as
+n-1; a NUMBER as it is. Bits that no field names must be zero.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cache
+
+
+class Opcode(enum.IntEnum):
+    NO_OP = 0
+    MAT_MUL = 1
+    DATA_MOVE = 2
+    LOAD_WEIGHT = 3
+    SIMD = 4
+    LOAD_LUT = 5
+    SIMD_LOOP = 6
+    LOAD_SCALE = 7
+    CONFIGURE = 15
+
+
+class DataFlow(enum.IntEnum):
+    """The flags of DataMove, read as one number."""
+
+    DRAM0_TO_LOCAL = 0
+    LOCAL_TO_DRAM0 = 1
+    DRAM1_TO_LOCAL = 2
+    LOCAL_TO_DRAM1 = 3
+    ACCUMULATOR_TO_LOCAL = 12
+    LOCAL_TO_ACCUMULATOR = 13
+    ACCUMULATOR_TO_LOCAL_RELU = 14
+    LOCAL_TO_ACCUMULATOR_ACCUMULATE = 15
+
+    @property
+    def far_memory(self) -> str:
+        """The memory that operand 1 addresses: dram0, dram1 or accumulator."""
+        return {0: "dram0", 1: "dram1"}.get(self >> 1, "accumulator")
+
+
+class SimdOpcode(enum.IntEnum):
+    NO_OP = 0
+    ZERO = 1
+    MOVE = 2
+    NOT = 3
+    AND = 4
+    OR = 5
+    INCREMENT = 6
+    DECREMENT = 7
+    ADD = 8
+    SUBTRACT = 9
+    MULTIPLY = 10
+    ABS = 11
+    GREATER_THAN = 12
+    GREATER_THAN_EQUAL = 13
+    MIN = 14
+    MAX = 15
+    LOOKUP = 16
+
+
+SIMD_ARGUMENTS: dict[SimdOpcode, int] = {
+    SimdOpcode.NO_OP: 0, SimdOpcode.ZERO: 0, SimdOpcode.MOVE: 1, SimdOpcode.NOT: 1, SimdOpcode.INCREMENT: 1,
+    SimdOpcode.DECREMENT: 1, SimdOpcode.ABS: 1, SimdOpcode.LOOKUP: 1,
+}
+"""How many sources an operation reads; 2 where it is not listed."""
+
+
+def simd_argument_count(opcode: SimdOpcode) -> int:
+    return SIMD_ARGUMENTS.get(opcode, 2)
+
+
+class Kind(enum.Enum):
+    """How a field is stored: ADDRESS with stride, SIZE as n-1, NUMBER as it is, SUB the SIMD sub-instruction."""
+
+    ADDRESS = "address"
+    SIZE = "size"
+    NUMBER = "number"
+    SUB = "sub-instruction"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named field filling operand ``operand`` (0, 1, 2) from bit 0 up."""
+
+    name: str
+    operand: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class InstructionSpec:
+    """One row of the instruction table. ``flags`` from bit 0 up; DataMove's flags are a DataFlow instead."""
+
+    name: str
+    flags: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+
+OPERATIONS: dict[Opcode, InstructionSpec] = {
+    Opcode.NO_OP: InstructionSpec("NoOp"),
+    Opcode.MAT_MUL: InstructionSpec("MatMul", ("accumulate", "zeroes"), (
+        Field("local", 0, Kind.ADDRESS), Field("accumulator", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
+    Opcode.DATA_MOVE: InstructionSpec("DataMove", (), (
+        Field("local", 0, Kind.ADDRESS), Field("far", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
+    Opcode.LOAD_WEIGHT: InstructionSpec("LoadWeight", ("zeroes", "zero_bias"), (
+        Field("local", 0, Kind.ADDRESS), Field("size", 1, Kind.SIZE))),
+    Opcode.SIMD: InstructionSpec("SIMD", ("read", "write", "accumulate", "hold"), (
+        Field("write_address", 0, Kind.ADDRESS), Field("read_address", 1, Kind.ADDRESS), Field("sub", 2, Kind.SUB))),
+    Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
+    Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
+    Opcode.LOAD_SCALE: InstructionSpec("LoadScale", (), (Field("local", 0, Kind.ADDRESS),)),
+    Opcode.CONFIGURE: InstructionSpec("Configure", (), (
+        Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
+}
+
+
+@cache
+def flag_bit(opcode: int, name: str) -> int:
+    """The bit of a flag within the flags of an instruction. Raises ValueError where the table has no such flag."""
+    return OPERATIONS[Opcode(opcode)].flags.index(name)
+
+
+@cache
+def operand_of(opcode: int, name: str) -> int:
+    """The operand (0, 1, 2) that a field lies in. Raises ValueError where the table has no such field."""
+    fields = OPERATIONS[Opcode(opcode)].fields
+    return fields[[field.name for field in fields].index(name)].operand
+
+
+RELU_BIT = (DataFlow.ACCUMULATOR_TO_LOCAL ^ DataFlow.ACCUMULATOR_TO_LOCAL_RELU).bit_length() - 1
+"""The flag of a DataMove out of the accumulators that asks for max(0, x)."""
+MOVE_ACCUMULATE_BIT = (DataFlow.LOCAL_TO_ACCUMULATOR ^ DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE).bit_length() - 1
+"""The flag of a DataMove into the accumulators that adds instead of replacing."""
+
+SUB_REGISTERS = ("destination", "right", "left")
+"""Registers of a SIMD sub-instruction from bit 0 up, ``simd_register_width`` bits each; the SIMD opcode lies above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction as raw numbers; the constructors of :class:`Isa` fill it with checked fields."""
+
+    opcode: int
+    flags: int = 0
+    operand0: int = 0
+    operand1: int = 0
+    operand2: int = 0
+
+    @property
+    def operands(self) -> tuple[int, int, int]:
+        return self.operand0, self.operand1, self.operand2
+
+    def flag(self, name: str) -> bool:
+        """Whether a flag of this opcode is set."""
+        return bool(self.flags >> flag_bit(self.opcode, name) & 1)
+
+    def raw(self, name: str) -> int:
+        """The operand that a field of this opcode lies in."""
+        return self.operands[operand_of(self.opcode, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class SimdSub:
+    """A SIMD sub-instruction. Sources: 0 the input, n register n. Destination: 0 output only, n register n too."""
+
+    opcode: SimdOpcode
+    left: int = 0
+    right: int = 0
+    destination: int = 0
