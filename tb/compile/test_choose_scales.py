@@ -73,6 +73,18 @@ def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
     assert np.array_equal(tensors.read(layer.output), even)
 
 
+@pytest.mark.parametrize("widest", [7.93, 12.37])
+def test_a_function_of_one_weight_has_the_halves_of_onnxruntime(widest: float, tmp_path: Path) -> None:
+    """min(max(x + 3, 0), 6) in steps of 6 / 255: 0 becomes 127.5 of them. Every byte, and 0 often."""
+    maker = ModelMaker((1, 1, 16, 32))
+    sum_with_3 = maker.node("Add", "x", maker.constant(np.float32(3)))
+    maker.node("Clip", sum_with_3, maker.constant(np.float32(0)), maker.constant(np.float32(6)))
+    values = np.append(np.linspace(-widest, widest + 3, 256), np.zeros(256)).astype(np.float32)
+    samples = values.reshape(1, 1, 16, 32)
+    made = built(quantised_twin(maker.save(tmp_path / "gate.onnx"), {"x": samples}), {"x": samples})
+    assert not together([made.differences({"x": samples[0]})]).any()
+
+
 # -- networks of real numbers ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("ranges", RANGES)
 def test_a_network_of_real_numbers_gets_scales(ranges: str, tmp_path: Path) -> None:
