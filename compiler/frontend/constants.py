@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Shape
+from weft.compiler.frontend.onnx_writer import IR_VERSION
 from weft.runtime.onnx_bounds import check_size, has_graph
 from weft.runtime.onnx_engine import session
 
@@ -121,14 +122,14 @@ class Folder:
                weights: Sequence[onnx.TensorProto]) -> onnx.ModelProto:
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "constant", list(declared), outputs, list(weights))
-        return onnx.helper.make_model(graph, opset_imports=self._opsets)
+        return onnx.helper.make_model(graph, opset_imports=self._opsets, ir_version=IR_VERSION)
 
 
 def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
     """By ONNX's own evaluator; by onnxruntime where that has not the operator in its version."""
     try:
         return list(ReferenceEvaluator(model).run(None, dict(inputs)))
-    except NotImplementedError:
+    except RuntimeError:  # NotImplementedError among them
         return list(session(onnx.shape_inference.infer_shapes(model)).run(None, dict(inputs)))
 
 

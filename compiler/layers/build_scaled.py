@@ -14,13 +14,11 @@ from weft.compiler.frontend.graph import Node
 from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
 from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Relu
 from weft.compiler.passes.functions import FUNCTION, of_steps
+from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """What reads a tensor and may give it the scale of others."""
-
-TABLE_DEPTH = 256
-"""Entries of a table that has one for every byte."""
 
 
 def _take(builder: Builder, name: str, *allowed: type) -> Open | None:
@@ -69,11 +67,11 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
     arch, source = builder.arch, node.input(0)
-    if arch.lut_count < 1 or arch.lut_depth != TABLE_DEPTH:
+    if not has_byte_tables(arch):
         raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, lut_depth",
                           f"{arch.lut_count}, {arch.lut_depth}",
-                          f"at least 1, {TABLE_DEPTH} (a value for every byte)",
-                          f"choose an architecture with lut_count 1 and lut_depth {TABLE_DEPTH}, or {ON_HOST}")
+                          f"at least 1, {BYTE_TABLE_DEPTH} (a value for every byte)",
+                          f"choose an architecture with lut_count 1 and lut_depth {BYTE_TABLE_DEPTH}, or {ON_HOST}")
     function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
     return Open(node.name, position, (Load(builder.var(source), "%0"), function))
 

@@ -2,21 +2,26 @@
 
 So are activations as tools write them out: x * sigmoid(x), GELU as Div, Erf, Add, Mul or with a tanh, hard-swish as
 Add, Clip, Mul, Div, 1 / sqrt(x + epsilon). A table has one rounding and one layer instead of several.
+
+A table of bytes holds what a quantised file rounds in between too: such a function begins where the file rounds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.operators import FUNCTIONS
 from weft.compiler.passes.rules import Step
 from weft.hw.contract.arch import Arch
+from weft.runtime.scales import HIGHEST, LOWEST
 
 Argument = int | float
 Gains = Callable[[Graph, Sequence[Node], str], bool]
@@ -25,6 +30,8 @@ MakeSteps = Callable[[Node, tuple[Argument, ...], int], list[Step]]
 PLAIN, AFFINE = frozenset({"Identity", "Neg", "Relu"}), frozenset({"Add", "Sub", "Mul", "Div"})
 
 TABLES_NEEDED, REGISTERS_NEEDED = 2, 3
+BYTE_TABLE_DEPTH = 256
+"""Entries of a table that has one for every byte."""
 
 
 def fuse_functions(graph: Graph, arch: Arch) -> Graph:
@@ -34,17 +41,27 @@ def fuse_functions(graph: Graph, arch: Arch) -> Graph:
         return graph
     makers = {node.output: node for node in graph.nodes if node.outputs}
     consumers, outputs = graph.consumers(), graph.output_tensors()
+    gains = partial(_bends, rounded=_rounded(graph) if has_byte_tables(arch) else frozenset()) if bytewise else _gains
     fused: dict[str, Node] = {}
     gone: set[str] = set()
     for node in reversed(graph.nodes):
-        if node.output in gone:
+        if node.output in gone or node.op in (FAKE_QUANTIZE, "Identity"):  # which leave the file's scale to a table
             continue
-        region = _region(graph, node, makers, consumers, outputs, _bends if bytewise else _gains)
+        region = _region(graph, node, makers, consumers, outputs, gains)
         if region is not None:
             source, inside = region
             fused[node.output] = _as_function(graph, node, source, inside)
             gone |= {entry.output for entry in inside[:-1]}
     return graph.with_nodes(fused.get(node.output, node) for node in graph.nodes if node.output not in gone)
+
+
+def has_byte_tables(arch: Arch) -> bool:
+    return arch.lut_count > 0 and arch.lut_depth == BYTE_TABLE_DEPTH
+
+
+def _rounded(graph: Graph) -> frozenset[str]:
+    """Tensors that the file rounds."""
+    return frozenset(node.output for node in graph.nodes if node.op == FAKE_QUANTIZE)
 
 
 # -- what belongs together ---------------------------------------------------------------------------------------------
@@ -105,9 +122,12 @@ def _gains(graph: Graph, entries: Sequence[Node], source: str) -> bool:
     return bool(products) or (bool(tables) and len(entries) > 1)
 
 
-def _bends(graph: Graph, entries: Sequence[Node], source: str) -> bool:
+def _bends(graph: Graph, entries: Sequence[Node], source: str, *, rounded: frozenset[str]) -> bool:
     """Where a table holds every number there is: whether the nodes are more than a factor, an offset, a ReLU and a
-    limit, which need no table."""
+    limit, which need no table. What is rounded among them begins at one of ``rounded``."""
+    if any(node.op == FAKE_QUANTIZE for node in entries) and source not in rounded:
+        return False
+
     def is_plain(node: Node) -> bool:
         if node.op == "Clip":
             return not _clip_steps(graph, node)[0][1][1]
@@ -171,8 +191,16 @@ def _clip(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step
             ("Min", (before + 1, min(float(high), largest)), ())]
 
 
+def _fake_quantize(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    """In single precision, as onnxruntime rounds."""
+    scale, zero = scale_of(node)
+    return [("Div", (*arguments, scale), ()), ("Round", (before + 1,), ()),
+            ("Max", (before + 2, float(LOWEST - zero)), ()), ("Min", (before + 3, float(HIGHEST - zero)), ()),
+            ("Mul", (before + 4, scale), ())]
+
+
 STEPS: dict[str, MakeSteps] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Neg", "Abs", "Relu", "HardSwish", "HardSigmoid",
                      "LeakyRelu", *sorted(FUNCTIONS)), _same),
-    "Clip": _clip, "Identity": _nothing}
+    "Clip": _clip, FAKE_QUANTIZE: _fake_quantize, "Identity": _nothing}
 """Operators of which a function may be made: the steps of each."""

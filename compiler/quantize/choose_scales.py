@@ -32,6 +32,7 @@ from weft.compiler.quantize.scales import (
     rounded_weights,
 )
 from weft.compiler.quantize.tables import function_of
+from weft.hw.contract.numerics import round_half_even
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 STEPS = MOST_STEPS
@@ -50,6 +51,9 @@ NEAR_BIAS = 1e-2
 
 FIRST_WEIGHTS = 24
 """So many weights of a channel tell for most scales that they do not fit."""
+
+NEIGHBOURS = np.array([[0], [-1], [1]])
+"""Of the nearest bias: those that are tried, where a half may have to become the other byte."""
 
 SPREAD = 4
 """Of a layer's multipliers, which share a shift: so much smaller than the largest one they still have 15 bits."""
@@ -163,11 +167,11 @@ def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Map
         own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale, most)
         if layer.core.input.name in means:
             bias = bias - _added_by_rounding(weights, own, layer.core.group, means[layer.core.input.name])
-        shift, multipliers = _leaving(source.scale * own / out.scale)
-        multipliers = np.maximum(multipliers, 1)
-        # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
-        biases = np.rint(bias / out.scale * 2.0 ** shift / multipliers).astype(np.int64)
-        biases = np.clip(biases, -MOST_SUM, MOST_SUM)
+        flat = weights.reshape(len(weights), -1)
+        if (np.count_nonzero(flat, axis=1) == 1).all():
+            own, (shift, multipliers, biases) = _of_one_weight(flat.sum(1), bias, own, source, out)
+        else:
+            shift, multipliers, biases = _leaving_with_bias(own, bias, source, out)
         return LayerScales(source.zero, own, (), shift, multipliers, biases, leave_zeros)
     entering = [scales[var.root] for var in layer.inputs]
     factors, step = _factors([entry.scale for entry in entering])
@@ -184,6 +188,44 @@ def _leaving(ratios: np.ndarray) -> tuple[int, np.ndarray]:
         shift = max(shift - 1, 0)
     multipliers = np.rint(ratios * 2.0 ** shift).astype(np.int64)
     return shift, np.minimum(multipliers, (1 << MULTIPLIER_WIDTH) - 1)
+
+
+def _leaving_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorScale,
+                       out: TensorScale) -> tuple[int, np.ndarray, np.ndarray]:
+    """Of a convolution whose weights have the scales ``own``: the shift, multipliers, biases."""
+    shift, multipliers = _leaving(source.scale * own / out.scale)
+    multipliers = np.maximum(multipliers, 1)
+    # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
+    biases = np.rint(bias / out.scale * 2.0 ** shift / multipliers).astype(np.int64)
+    return shift, multipliers, np.clip(biases, -MOST_SUM, MOST_SUM)
+
+
+def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, source: TensorScale,
+                   out: TensorScale) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray]]:
+    """A layer whose channels have one weight each, ``factors``: its scales, and what leaves with them. Each channel is
+    a function of a byte, often with halves among its results (x + 3 in steps of 6 / 255). Of weights that have more
+    steps, and of neighbouring biases, those with which most bytes become what they are in single precision; first of
+    all the real 0, which is read most often."""
+    _, first, channels = np.unique(np.stack([factors, bias, own]), axis=1, return_index=True, return_inverse=True)
+    factors, bias, own = factors[first], bias[first], own[first]
+    numbers = np.arange(LOWEST, HIGHEST + 1) - source.zero
+    reals = numbers.astype(np.float32) * np.float32(source.scale) * factors[:, None].astype(np.float32)
+    wanted = out.quantize(reals + bias[:, None].astype(np.float32)) - out.zero
+    counts = np.where(numbers == 0, len(numbers), 1)
+    best, fewest = (own, _leaving_with_bias(own, bias, source, out)), len(factors) * counts.sum()
+    for scales in (own, *(np.abs(factors) / steps for steps in range(1, MOST_WEIGHT + 1))):
+        shift, multipliers, nearest = _leaving_with_bias(scales, bias, source, out)
+        biases = nearest + NEIGHBOURS
+        sums = np.rint(factors / scales).astype(np.int64)[:, None] * numbers + biases[..., None]
+        made = np.clip(round_half_even(sums * multipliers[:, None], shift), LOWEST - out.zero, HIGHEST - out.zero)
+        off = (made != wanted) @ counts
+        if off.min(0).sum() < fewest and np.abs(biases).max() <= MOST_BIAS:
+            best = scales, (shift, multipliers, biases[off.argmin(0), np.arange(len(first))])
+            fewest = off.min(0).sum()
+        if not fewest:
+            break
+    scales, (shift, multipliers, biases) = best
+    return scales[channels], (shift, multipliers[channels], biases[channels])
 
 
 def _factors(scales: Sequence[float]) -> tuple[list[int], float]:

@@ -15,12 +15,16 @@ import numpy as np
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
+from weft.hw.contract.numbers import SCALE_VECTORS
 
 FINISH_VECTORS = 64
 """Output tiles leave the accumulators together up to this size."""
 
 MOVE_OVERHEAD_CYCLES = 16
 """What a step without MatMuls costs beyond its vectors: decoding its moves, and waiting for each other's ends."""
+
+SCALE_OVERHEAD_CYCLES = 38
+"""What a LoadScale costs the results that leave behind it: the moves before it have to end, and it reads 7 vectors."""
 
 UNEVEN = 0.05
 """Of every unit's cycles, what does not overlap with the busiest one's."""
@@ -101,12 +105,22 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     beats = shape.arch.vector_beats
     array, read, write, weights = _traffic(shape, tilings)
     moved = (read + weights, write) if shape.arch.shared_dram else (read, write, weights)
-    parts = [array, *(vectors * beats for vectors in moved)]
+    parts = [array, *(vectors * beats for vectors in moved), *_leaving(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
     # kept strips leave no room for those of the next region
     return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
+
+
+def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
+    """Cycles in which results leave, where each region's tiles leave by multipliers of their own; else nothing: then
+    results leave no slower than they are made."""
+    if not shape.scale_total:
+        return []
+    pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
+    loads = tilings.regions * (shape.scale_total // SCALE_VECTORS)
+    return [shape.written(*pixels) * shape.output_tiles + loads * SCALE_OVERHEAD_CYCLES]
 
 
 def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:

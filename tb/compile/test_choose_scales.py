@@ -11,11 +11,14 @@ import pytest
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
+from weft.compiler.lir import LoadScale
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.choose_scales import _factors, _leaving, tensor_scale, weight_scales
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
 from weft.compiler.quantize.scales import rounded_weights
 from weft.compiler.request import Request
+from weft.compiler.scheduler.schedule import Schedule
+from weft.compiler.tiling.costs import SCALE_OVERHEAD_CYCLES
 from weft.tb.compile.layer_bytes import (
     Watch,
     insist,
@@ -73,6 +76,18 @@ def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
     assert np.array_equal(tensors.read(layer.output), even)
 
 
+@pytest.mark.parametrize("widest", [7.93, 12.37])
+def test_a_function_of_one_weight_has_the_halves_of_onnxruntime(widest: float, tmp_path: Path) -> None:
+    """min(max(x + 3, 0), 6) in steps of 6 / 255: 0 becomes 127.5 of them. Every byte, and 0 often."""
+    maker = ModelMaker((1, 1, 16, 32))
+    sum_with_3 = maker.node("Add", "x", maker.constant(np.float32(3)))
+    maker.node("Clip", sum_with_3, maker.constant(np.float32(0)), maker.constant(np.float32(6)))
+    values = np.append(np.linspace(-widest, widest + 3, 256), np.zeros(256)).astype(np.float32)
+    samples = values.reshape(1, 1, 16, 32)
+    made = built(quantised_twin(maker.save(tmp_path / "gate.onnx"), {"x": samples}), {"x": samples})
+    assert not together([made.differences({"x": samples[0]})]).any()
+
+
 # -- networks of real numbers ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("ranges", RANGES)
 def test_a_network_of_real_numbers_gets_scales(ranges: str, tmp_path: Path) -> None:
@@ -99,6 +114,17 @@ def test_biases_take_back_what_rounding_weights_adds(tmp_path: Path) -> None:
     errors = [run_layers(products, {"x": sample}) - next(iter(run_float(path, {"x": sample[None]}).values())).ravel()
               for sample in samples]
     assert np.abs(np.mean(errors, 0).reshape(16, -1).mean(1)).max() < 0.25 * step
+
+
+def test_tiles_are_large_enough_for_their_scales(tmp_path: Path) -> None:
+    """Where no array is busy: results leave for longer than LoadScale makes them wait."""
+    maker = ModelMaker((1, 64, 28, 28))
+    product = maker.node("Mul", "x", maker.normal(1, 64, 1, 1))
+    maker.node("Relu", maker.node("Add", product, maker.normal(1, 64, 1, 1)))
+    samples = np.random.default_rng(1).standard_normal((2, 64, 28, 28)).astype(np.float32)
+    made = run_steps(Request(maker.save(tmp_path / "model.onnx"), {"x": samples}), ARCH)
+    loads = sum(isinstance(operation, LoadScale) for operation in made[Schedule].operations)
+    assert loads * SCALE_OVERHEAD_CYCLES < 64 // ARCH.array_size * 28 * 28
 
 
 # -- single numbers ----------------------------------------------------------------------------------------------------

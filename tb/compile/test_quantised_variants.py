@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
+from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.runtime.network import Network
@@ -199,6 +200,41 @@ def test_operators(network: Callable[[Maker], str], scale: float, per_channel: b
     maker = Maker(17 if per_channel else 19, np.int8 if per_channel else np.uint8, np.int8 if per_channel else np.uint8,
                   per_channel)
     judge(maker.save(tmp_path / "model.onnx", maker.rounded(network(maker), scale)))
+
+
+def hard_swish(maker: Maker) -> str:
+    """Of nodes, each of which is rounded; in two orders."""
+    inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.0713)
+    three, six = (maker.rounded(maker.value(np.array(entry, np.float32)), entry / 127, 0) for entry in (3, 6))
+    gate = maker.rounded(maker.node("Add", inner, three), 0.07, -30)
+    gate = maker.rounded(maker.node("Clip", gate, *(maker.value(np.array(entry, np.float32)) for entry in (0, 6))),
+                         6 / 255, -128)
+    return maker.node("Div", maker.rounded(maker.node("Mul", gate, inner), 0.3), six)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_a_function_that_is_rounded_in_between_is_one_table(kind: type, tmp_path: Path) -> None:
+    """Exact, for the table's values are made by the file's own steps."""
+    maker, watch = Maker(kind=kind), Watch()
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(hard_swish(maker), 0.0411, -100))
+    compile_model(path, ARCH, tmp_path, calibration={"x": SAMPLES}, watch=watch.after)
+    layers = watch.parts[1][Layers]
+    assert [layer.lookup is not None for layer in layers] == [False, True]
+    for sample in SAMPLES:
+        assert not watch.differences({"x": sample})[f"1 {layers[1].name} {layers[1].output.name}"].any()
+    judge(path, 2)
+
+
+def test_without_tables_the_host_has_the_products_of_such_a_function(tmp_path: Path) -> None:
+    maker = Maker()
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(hard_swish(maker), 0.0411, -100))
+    plain = ARCH.replace(lut_count=0, lut_depth=16)
+    with pytest.raises(CompileError, match="two computed tensors to multiply.*INT8"):
+        compile_model(path, plain, tmp_path, calibration={"x": SAMPLES})
+    report = compile_model(path, plain, tmp_path, calibration={"x": SAMPLES}, host_fallback=True)
+    made, = Session(Network.load(report.model_path)).run({"x": SAMPLES[0]}).outputs.values()
+    wanted, = run_float(path, {"x": SAMPLES[:1]}).values()
+    assert np.abs(made - wanted).max() <= 3.1 * 0.0411
 
 
 def test_products_of_two_tensors_are_the_hosts(tmp_path: Path) -> None:

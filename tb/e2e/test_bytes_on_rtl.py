@@ -16,7 +16,7 @@ from weft.tb.compile.quantised_twin import quantised_twin
 from weft.tb.compile.run_model import ModelMaker, run_float
 from weft.tb.random.lockstep_archs import lockstep_archs
 
-ARCHS = {name: arch for name, arch in lockstep_archs().items() if arch.data_type == "INT8"}
+ARCHS = {name: lockstep_archs()[name] for name in ("lanes2_int8", "lanes4_int8")}
 """The random programs' tests build their simulators too."""
 SHAPE = (1, 3, 6, 6)
 
@@ -37,8 +37,25 @@ def branches(maker: ModelMaker) -> None:
     maker.node("Gemm", maker.node("Flatten", pooled), maker.normal(8, 5), maker.normal(5))
 
 
+def separable(maker: ModelMaker) -> None:
+    """Channels one by one with a limit, between two matrices of pixels, as MobileNets have; a sum over them."""
+    limits = maker.constant(np.float32(0)), maker.constant(np.float32(6))
+    wide = maker.node("Clip", maker.conv("x", 3, 9, (1, 1)), *limits)
+    deep = maker.node("Clip", maker.conv(wide, 9, 9, (3, 3), pads=(1, 1, 1, 1), group=9), *limits)
+    maker.node("Add", "x", maker.conv(deep, 9, 3, (1, 1)))
+
+
+def enlarging(maker: ModelMaker) -> None:
+    """A batch normalisation of its own behind a sum, and a transposed convolution."""
+    total = maker.node("Add", "x", maker.conv("x", 3, 3, (3, 3), pads=(1, 1, 1, 1)))
+    scaled = maker.node("Add", maker.node("Mul", total, maker.normal(1, 3, 1, 1)), maker.normal(1, 3, 1, 1))
+    weights = maker.normal(3, 4, 2, 2)
+    maker.node("ConvTranspose", maker.node("Relu", scaled), weights, kernel_shape=(2, 2), strides=(2, 2))
+
+
 @pytest.mark.parametrize("machine", ARCHS)
-@pytest.mark.parametrize(("network", "kind"), [(residual, "qdq"), (branches, "qdq of unsigned bytes")],
+@pytest.mark.parametrize(("network", "kind"), [
+    (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes")],
                          ids=lambda value: getattr(value, "__name__", None))
 def test_quantised_network_on_rtl(network: Callable[[ModelMaker], None], kind: str, machine: str,
                                   tmp_path: Path) -> None:
