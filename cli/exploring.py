@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BASE = "arty"
 """Where the keys come from that are not searched, without a board."""
 LEAST_DECIBELS = 30.0
-ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="ONNX files; of several, one machine "
+ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL", help="ONNX files; of several, one machine "
                                                       "for all is searched.", show_default=False)]
 
 
@@ -109,7 +109,7 @@ def explore_command(
     if as_json:
         print(json.dumps(_object(networks, chip, hertz, latency, axes, signals, outcome, output)))
     else:
-        _print(networks, chip, hertz, axes, signals, outcome, output)
+        _print(networks, chip, hertz, latency, axes, signals, outcome, output)
 
 
 # -- what is searched --------------------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def _object(networks: Sequence[Network], chip: Part, hertz: float, latency: int,
             "output": str(output) if output else None}
 
 
-def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],
-           outcome: Outcome, output: Path | None) -> None:
+def _print(networks: Sequence[Network], chip: Part, hertz: float, latency: int, axes: Axes,
+           signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> None:
     from weft.cli.front_plot import text_plot
 
     rows = [(f"{found.cycles:,}", f"{1e3 * found.cycles / hertz:.3f}", f"{100 * found.point.share:.0f} %",
@@ -220,7 +220,8 @@ def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, si
              *map(str, _changed(found, axes).values())) for found in outcome.front]
     columns = ("cycles", f"ms at {hertz / 1e6:g} MHz", "of its room", "most", "LUT", "FF", "DSP",
                *(_changed(outcome.front[0], axes)))
-    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats")
+    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats, "
+          f"DRAM answering after {latency} cycles")
     console.print_columns([columns, *rows])
     print()
     print(text_plot([(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]))

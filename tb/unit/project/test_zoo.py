@@ -36,7 +36,9 @@ def test_an_unknown_network_is_refused(tmp_path: Path) -> None:
 
 def test_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import zoo as script
+    import zoo_table
 
-    text = script.page(script.Zoo([], [("<script>", "tiny", "<b>why</b>")]), "a & b")
+    text = zoo_table.page([], [("<script>", "tiny", "<b>why</b>")], "a & b")
     assert "<script>" not in text and "<b>" not in text and "a &amp; b" in text
+    assert zoo_table.together([("net", "tiny", "small"), ("net", "arty", "small"), ("net", "pynq", "odd")]) == [
+        ("net", "tiny, arty", "small"), ("net", "pynq", "odd")]
