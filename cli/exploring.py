@@ -95,6 +95,7 @@ def explore_command(
             axes = {**axes, "data_type": tuple(kept)}
         progress("predicting resources", 0, 0)
         space = points(base, axes, chip, around(BOARDS[board] if board else None))
+        _insist_on_values(axis, axes, base, space)
         with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:
@@ -144,6 +145,16 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: P
     for data_type in axes["data_type"]:
         check_counted(base.replace(data_type=data_type), chip.family)
     return axes
+
+
+def _insist_on_values(given: Sequence[str] | None, axes: Axes, base: Arch, space: Sequence[Point]) -> None:
+    """Raises WeftError for a value of the user's that no machine can have."""
+    for key in [text.partition("=")[0] for text in given or ()]:
+        made = {getattr(point.arch, key) for point in space}
+        for value in [value for value in axes[key] if value not in made]:
+            base.replace(**{key: value})  # says why, where it is the value alone
+            raise WeftError(explain("--axis", f"{key}={value}", f"values of a machine: {', '.join(map(str, made))}",
+                                    "leave it out, or give other keys with --axis or --set that go with it"))
 
 
 def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any) -> dict[str, float | None]:
