@@ -304,6 +304,12 @@ def front() -> str:
 NO_ZOO = "No numbers are committed. `make zoo` measures them, `make docs MEASURED=1` brings them here.\n"
 IN_README = ("mlperf_tiny_resnet8", "resnet20v2", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224", "resnet50v2_224")
 """Networks of the README's table."""
+ABOVE_README = """\
+How fast that is: milliseconds an image at the clock of each preset's board, estimated (to the cycle what the RTL
+takes), in brackets how much of the array's multipliers is in use. [docs/zoo.md](docs/zoo.md) has all networks and all
+presets, with accuracy and look-up tables; `make zoo` measures it.
+
+"""
 
 
 def zoo() -> str:
@@ -315,14 +321,14 @@ def zoo() -> str:
 
 
 def zoo_in_readme() -> str:
-    """Milliseconds of some networks on every preset that runs all of them; in brackets what of the array is used."""
+    """Milliseconds of some networks on every preset that runs all of them; nothing where nothing was measured."""
     if not ZOO.is_file():
-        return NO_ZOO
+        return ""
     found = json.loads(ZOO.read_text())
     cells = {(row["network"], row["arch"]): f"{row['ms']:.2f} ({row['utilization']:.0%})" for row in found["rows"]}
     machines = [name for name in presets() if all((network, name) in cells for network in IN_README)]
     rows = [(network, *(cells[network, name] for name in machines)) for network in IN_README]
-    return table(("", *(f"`{name}`" for name in machines)), rows)
+    return ABOVE_README + table(("", *(f"`{name}`" for name in machines)), rows)
 
 
 def number(value: int | None) -> str:

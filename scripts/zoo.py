@@ -26,6 +26,7 @@ import zoo_table
 
 from weft.boards import board_of
 from weft.cli.check.signals import LAST, signal_of
+from weft.cli.resources import around
 from weft.compiler.products import Products, Step
 from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
@@ -75,9 +76,9 @@ def measured(name: str, path: Path, preset: str, on_rtl: bool) -> tuple[dict[str
 
 
 def _taken(arch: Arch, preset: str) -> dict[str, Any]:
-    """Of the board's chip, where resources of such machines are known."""
+    """Of the board's chip beside the rest of the board, where resources of such machines are known."""
     board = board_of(preset)
-    taken = fits(arch, PARTS[board.part]) if board and counted(arch, board.family) else None
+    taken = fits(arch, PARTS[board.part], around=around(board)) if board and counted(arch, board.family) else None
     return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}
 
 
@@ -133,12 +134,11 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="processes; default: one a core")] = os.cpu_count() or 1,
     output: Annotated[Path, typer.Option(help="folder")] = bench.ROOT / "build" / "zoo",
 ) -> None:
-    known, machines = networks(), list(presets())
+    commit, known, machines = commit_here(), networks(), list(presets())
     for found, allowed, what in ((only, list(known), "--only"), (arch, machines, "--arch")):
         if found and found not in allowed:
             raise WeftError(explain(what, found, ", ".join(allowed), "name one of them"))
     chosen = {name: path for name, path in known.items() if only in ("", name)}
-    commit = commit_here()
     output.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     for zoo in collect(chosen, [arch] if arch else machines, on_rtl=rtl, jobs=jobs):
