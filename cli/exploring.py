@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BASE = "arty"
 """Where the keys come from that are not searched, without a board."""
 LEAST_DECIBELS = 30.0
-ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="ONNX files; of several, one machine "
+ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL", help="ONNX files; of several, one machine "
                                                       "for all is searched.", show_default=False)]
 
 
@@ -95,6 +95,7 @@ def explore_command(
             axes = {**axes, "data_type": tuple(kept)}
         progress("predicting resources", 0, 0)
         space = points(base, axes, chip, around(BOARDS[board] if board else None))
+        _insist_on_values(axis, axes, base, space)
         with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:
@@ -109,7 +110,7 @@ def explore_command(
     if as_json:
         print(json.dumps(_object(networks, chip, hertz, latency, axes, signals, outcome, output)))
     else:
-        _print(networks, chip, hertz, axes, signals, outcome, output)
+        _print(networks, chip, hertz, latency, axes, signals, outcome, output)
 
 
 # -- what is searched --------------------------------------------------------------------------------------------------
@@ -144,6 +145,16 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: P
     for data_type in axes["data_type"]:
         check_counted(base.replace(data_type=data_type), chip.family)
     return axes
+
+
+def _insist_on_values(given: Sequence[str] | None, axes: Axes, base: Arch, space: Sequence[Point]) -> None:
+    """Raises WeftError for a value of the user's that no machine can have."""
+    for key in [text.partition("=")[0] for text in given or ()]:
+        made = {getattr(point.arch, key) for point in space}
+        for value in [value for value in axes[key] if value not in made]:
+            base.replace(**{key: value})  # says why, where it is the value alone
+            raise WeftError(explain("--axis", f"{key}={value}", f"values of a machine: {', '.join(map(str, made))}",
+                                    "leave it out, or give other keys with --axis or --set that go with it"))
 
 
 def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any) -> dict[str, float | None]:
@@ -211,8 +222,8 @@ def _object(networks: Sequence[Network], chip: Part, hertz: float, latency: int,
             "output": str(output) if output else None}
 
 
-def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, signals: dict[str, float | None],
-           outcome: Outcome, output: Path | None) -> None:
+def _print(networks: Sequence[Network], chip: Part, hertz: float, latency: int, axes: Axes,
+           signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> None:
     from weft.cli.front_plot import text_plot
 
     rows = [(f"{found.cycles:,}", f"{1e3 * found.cycles / hertz:.3f}", f"{100 * found.point.share:.0f} %",
@@ -220,7 +231,8 @@ def _print(networks: Sequence[Network], chip: Part, hertz: float, axes: Axes, si
              *map(str, _changed(found, axes).values())) for found in outcome.front]
     columns = ("cycles", f"ms at {hertz / 1e6:g} MHz", "of its room", "most", "LUT", "FF", "DSP",
                *(_changed(outcome.front[0], axes)))
-    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats")
+    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats, "
+          f"DRAM answering after {latency} cycles")
     console.print_columns([columns, *rows])
     print()
     print(text_plot([(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]))

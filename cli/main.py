@@ -118,13 +118,21 @@ def _command(arguments: Sequence[str] | None) -> int:
         return USER_ERROR
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else app.info.name
-        usage = error.ctx.get_usage() if error.ctx else "a command"
-        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), " ".join(usage.split()),
+        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error),
                                 f"{command} --help")) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
     except SystemExit as end:  # of what shows a completion script
         return int(end.code or FINE)
+
+
+def _usage(error: UsageError) -> str:
+    """What may be typed there: the commands where one is unknown, else how the command is called."""
+    if error.ctx is None:
+        return "a command"
+    if error.message.startswith("No such command"):
+        return ", ".join(getattr(error.ctx.command, "commands", {}))
+    return " ".join(error.ctx.get_usage().split())
 
 
 def _say(message: object, code: int) -> int:

@@ -54,7 +54,8 @@ def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> b
 def reason(error: Exception) -> str:
     """An exception in words: the system's own for a file, else its first line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
-    return (text or type(error).__name__).strip().rstrip(".").lower()
+    text = (text or type(error).__name__).strip().rstrip(".")
+    return text[0].lower() + text[1:] if text[1:2].islower() else text
 
 
 def file_name(name: str, option: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
@@ -107,11 +108,14 @@ def machine(name: str, preset: str) -> Arch:
     return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
 
 
-def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED_DRAM_LATENCY) -> Result:
-    """Compile, estimate, run. Raises CompileError where the network does not fit the machine."""
+def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED_DRAM_LATENCY,
+            watch: Callable[[Step, Products], None] | None = None) -> Result:
+    """Compile, estimate, run; ``watch`` sees what each step of the compiler made. Raises CompileError where the network
+    does not fit the machine."""
     arch, inputs, folder = machine(name, preset), sample(path), OUTPUT / f"{name}_{preset}"
     began = time.monotonic()
-    compile_model(path, arch, folder, name=name, calibration=inputs, outputs=before_softmax(path))
+    compile_model(path, arch, folder, name=name, calibration=inputs, outputs=before_softmax(path),
+                  watch=watch)
     compiled = time.monotonic()
     model = TModel.load(folder / f"{name}.tmodel")
     found = estimate(model.program, arch, DramTiming(latency, latency))

@@ -4,8 +4,8 @@
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``TABLES`` makes it. ``--check`` writes
 nothing and ends with exit code 1 where a page is not current. ``--measured`` first takes what the benchmarks left in
-build/bench/ over into docs/data/bench.json, with the commit that was measured, and the reports of bitstreams in
-build/boards/ into docs/data/boards.json.
+build/bench/ over into docs/data/bench.json, with the commit that was measured, the reports of bitstreams in
+build/boards/ into docs/data/boards.json, and the zoo in build/zoo/ into docs/data/zoo.json.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import block_pages
 import board_pages
 import typer
 import units_picture
+import zoo_table
 
 from weft.hw.contract import timing
 from weft.hw.contract.arch import LIMITS, POWERS_OF_TWO, Arch, presets
@@ -41,7 +42,9 @@ LAUNCH = DOCS / "data" / "launch.json"
 FRONT = DOCS / "data" / "front.json"
 WALK = DOCS / "data" / "walkthrough.json"
 TWINS = DOCS / "data" / "twins.json"
+ZOO = DOCS / "data" / "zoo.json"
 BENCH = ROOT / "build" / "bench"
+ZOO_MADE = ROOT / "build" / "zoo" / "zoo.json"
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
 
@@ -299,8 +302,52 @@ def front() -> str:
             + table(("machine", *found["rows"][0]["pairs"]), rows))
 
 
+NO_ZOO = "No numbers are committed. `make zoo` measures them, `make docs MEASURED=1` brings them here.\n"
+IN_README = ("mlperf_tiny_resnet8", "resnet20v2", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224", "resnet50v2_224")
+"""Networks of the README's table."""
+ABOVE_README = """\
+How fast that is: milliseconds an image at the clock of each preset's board, estimated (to the cycle what the RTL
+takes), in brackets how much of the array's multipliers is in use. [docs/zoo.md](docs/zoo.md) has all networks and all
+presets, with accuracy and look-up tables; `make zoo` measures it.
+
+"""
+
+
+def zoo() -> str:
+    if not ZOO.is_file():
+        return NO_ZOO
+    found = json.loads(ZOO.read_text())
+    return (f"`make zoo` at commit `{found['commit']}`, {found['date']}, in {found['cpu_seconds']} CPU seconds.\n\n"
+            + zoo_table.markdown(found["rows"], found["refused"]))
+
+
+def zoo_in_readme() -> str:
+    """Milliseconds of some networks on every preset that runs all of them; nothing where nothing was measured."""
+    if not ZOO.is_file():
+        return ""
+    found = json.loads(ZOO.read_text())
+    cells = {(row["network"], row["arch"]): f"{row['ms']:.2f} ({row['utilization']:.0%})" for row in found["rows"]}
+    machines = [name for name in presets() if all((network, name) in cells for network in IN_README)]
+    rows = [(network, *(cells[network, name] for name in machines)) for network in IN_README]
+    return ABOVE_README + table(("", *(f"`{name}`" for name in machines)), rows)
+
+
 def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}".replace(",", " ")
+
+
+def take_over_zoo() -> bool:
+    """build/zoo/ into the committed data, where it is there: whether it was."""
+    if not ZOO_MADE.is_file():
+        return False
+    new = json.loads(ZOO_MADE.read_text())
+    if new["commit"].endswith("-dirty"):
+        raise WeftError(explain(str(ZOO_MADE), f"commit {new['commit']}", "a committed state",
+                                "commit, run make zoo, then this again"))
+    before = json.loads(ZOO.read_text())["rows"] if ZOO.is_file() else []
+    insist_on_rows(ZOO_MADE, "make zoo", ("network", "arch"), before, new["rows"])
+    ZOO.write_text(ZOO_MADE.read_text())
+    return True
 
 
 def take_over() -> None:
@@ -326,11 +373,17 @@ def checked(part: str, before: Sequence[dict[str, Any]]) -> dict[str, Any]:
         raise WeftError(explain(str(file), "results older than the commit", "results of this commit",
                                 f"run {command} again, or remove the file"))
     rows = json.loads(file.read_text())
+    insist_on_rows(file, command, keys, before, rows)
+    return {"commit": git("rev-parse", "HEAD"), "command": command, "note": "", "rows": rows}
+
+
+def insist_on_rows(file: Path, command: str, keys: Sequence[str], before: Sequence[dict[str, Any]],
+                   rows: Sequence[dict[str, Any]]) -> None:
+    """Raises WeftError where a row of ``before`` is gone."""
     known = {tuple(row[key] for key in keys) for row in rows}
     if gone := [row for row in before if tuple(row[key] for key in keys) not in known]:
         raise WeftError(explain(str(file), f"no row for {' '.join(str(gone[0][key]) for key in keys)}",
-                                "all rows that docs/data/bench.json has", f"run {command} in full"))
-    return {"commit": git("rev-parse", "HEAD"), "command": command, "note": "", "rows": rows}
+                                "all rows that docs/data has", f"run {command} in full"))
 
 
 def git(*arguments: str) -> str:
@@ -344,7 +397,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles,
     "bitstreams": bitstreams, "launch": launch_times, "front": front, "walkthrough": walkthrough,
     "shared_networks": shared_networks,
-    "twins": twins,
+    "twins": twins, "zoo": zoo, "zoo_in_readme": zoo_in_readme,
 }
 
 
@@ -355,7 +408,8 @@ def filled(text: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is generated, or holds a table that is -> what it should be."""
-    marked = {path: filled(path.read_text()) for path in sorted(DOCS.rglob("*.md")) if MARKED.search(path.read_text())}
+    marked = {path: filled(path.read_text()) for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+              if MARKED.search(path.read_text())}
     return {**marked, block_pages.FILE: block_pages.text(), units_picture.FILE: units_picture.text(),
             **board_pages.pages()}
 
@@ -365,8 +419,8 @@ def main(
     measured: Annotated[bool, typer.Option("--measured", help="take over what the benchmarks measured")] = False,
 ) -> None:
     if measured:
-        boards = board_pages.take_over()
-        if BENCH.is_dir() or not boards:
+        others = board_pages.take_over() + take_over_zoo()
+        if BENCH.is_dir() or not others:
             take_over()
     old = [(path, text) for path, text in pages().items() if not path.exists() or path.read_text() != text]
     if check and old:

@@ -1,57 +1,52 @@
 """Every network on every preset: cycles, accuracy and resources, as JSON, as a table in Markdown and as a page.
 
-    python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--output DIR]
+    python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]
 
 Networks are the demo's, the benchmark's and those of ../shared where these are. A network that a preset cannot run has
-a row that says why. Rows are written as they come, so that a run that was broken off leaves what it had.
+a line that says why. All is written after every network and preset, so that a run that was broken off leaves what it
+had. `make docs MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
 """
 
 from __future__ import annotations
 
 import datetime
-import html
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import bench
 import typer
+import zoo_table
 
 from weft.boards import board_of
-from weft.cli.check.signals import output_signal
-from weft.compiler.request import Request
-from weft.hw.contract.arch import presets
+from weft.cli.check.signals import LAST, signal_of
+from weft.cli.resources import around
+from weft.compiler.products import Products, Step
+from weft.explore.workers import pool
+from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
 from weft.runtime.files import write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
-COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "network": lambda row: row["network"], "machine": lambda row: row["arch"],
-    "cycles, estimated": lambda row: _number(row["cycles_estimated"]),
-    "cycles in RTL": lambda row: _number(row["cycles_rtl"]),
-    "ms": lambda row: f"{row['ms']:.3f}", "of the array": lambda row: f"{row['utilization']:.1%}",
-    "SNR of outputs, dB": lambda row: "exact" if row["signal_to_noise"] is None else f"{row['signal_to_noise']:.1f}",
-    "LUT": lambda row: _number(row["lut"]),
-    "fits its board": lambda row: {True: "yes", False: "no"}.get(row["fits"], ""),
-}
-"""Column of the tables -> its text."""
-STYLE = ("body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1a1a1a}table{border-collapse:collapse}"
-         "div{overflow-x:auto}th,td{padding:.3rem .7rem;border-bottom:1px solid #ccc;text-align:right}"
-         "th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}")
+DECIMALS = 4
+"""Of the numbers in the file."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Zoo:
-    """``rows``: what was measured; ``refused``: network, machine and why."""
+    """``rows``: what was measured; ``refused``: network, machine and why; ``cpu_seconds`` of all of it."""
 
-    rows: list[dict[str, Any]]
-    refused: list[tuple[str, str, str]]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    cpu_seconds: float = 0
 
 
 def networks() -> dict[str, Path | None]:
@@ -63,82 +58,93 @@ def networks() -> dict[str, Path | None]:
     return {**found, **{name: path for name, path in shared.items() if name not in taken}}
 
 
-def measured(name: str, path: Path, preset: str, *, on_rtl: bool) -> dict[str, Any]:
-    """One row: what the benchmark measures, accuracy on its input, and what the machine takes of its board's chip.
-    Raises WeftError where the network does not run on it."""
-    found = vars(bench.measure(name, path, preset, on_rtl=on_rtl))
-    arch, board = bench.machine(name, preset), board_of(preset)
-    request = Request(path, {key: value[None] for key, value in bench.sample(path).items()}, host_fallback=True)
-    taken = fits(arch, PARTS[board.part]) if board and counted(arch, board.family) else None
-    return {**found, "signal_to_noise": output_signal(request, arch), "lut": taken and taken["total"]["lut"],
-            "fits": taken and taken["fits"]}
+def measured(name: str, path: Path, preset: str, on_rtl: bool) -> tuple[dict[str, Any] | str, float]:
+    """One row: what the benchmark measures, accuracy on its input, and what the machine takes of its board's chip; or
+    why the network does not run on it. And the CPU seconds of this process."""
+    began, parts = time.process_time(), []
+
+    def keep(step: Step, products: Products) -> None:
+        if step.name == LAST:
+            parts.append(products)
+
+    try:
+        found = vars(bench.measure(name, path, preset, on_rtl=on_rtl, watch=keep))
+        row = {**found, "signal_to_noise": signal_of(parts), **_taken(bench.machine(name, preset), preset)}
+    except WeftError as error:
+        return str(error), time.process_time() - began
+    return row, time.process_time() - began
 
 
-def collect(names: dict[str, Path | None], machines: list[str], *, on_rtl: bool) -> Iterator[Zoo]:
-    """What is known after each network and machine."""
-    zoo = Zoo([], [])
-    for name, path in names.items():
-        if path is None:
-            zoo.refused.append((name, "all", f"needs {bench.SHARED}"))
-            continue
-        for preset in machines:
-            try:
-                zoo.rows.append(measured(name, path, preset, on_rtl=on_rtl))
-            except WeftError as error:
-                zoo.refused.append((name, preset, str(error)))
+def _taken(arch: Arch, preset: str) -> dict[str, Any]:
+    """Of the board's chip beside the rest of the board, where resources of such machines are known."""
+    board = board_of(preset)
+    taken = fits(arch, PARTS[board.part], around=around(board)) if board and counted(arch, board.family) else None
+    return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}
+
+
+def collect(names: dict[str, Path | None], machines: Sequence[str], *, on_rtl: bool, jobs: int) -> Iterator[Zoo]:
+    """What is known after each network and machine, in their order, whoever was done first."""
+    zoo = Zoo(refused=[(name, "all", f"needs {bench.SHARED}") for name, path in names.items() if path is None])
+    with pool(jobs) as executor:
+        waiting = [(name, preset, executor.submit(measured, name, path, preset, on_rtl))
+                   for name, path in names.items() if path is not None for preset in machines]
+        for name, preset, future in waiting:
+            row, seconds = future.result()
+            zoo.cpu_seconds += seconds
+            if isinstance(row, str):
+                zoo.refused.append((name, preset, row))
+            else:
+                zoo.rows.append(row)
             yield zoo
-
-
-def markdown(zoo: Zoo) -> str:
-    head = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
-    lines = [f"| {' | '.join(str(text(row)) for text in COLUMNS.values())} |" for row in zoo.rows]
-    left = [f"* {name} on {preset}: {why}" for name, preset, why in zoo.refused]
-    return head + "\n".join(lines) + "\n" + ("\nNot measured:\n\n" + "\n".join(left) + "\n" if left else "")
-
-
-def page(zoo: Zoo, title: str) -> str:
-    """Needs nothing from elsewhere; every name is escaped."""
-    def cells(tag: str, texts: list[object]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(text))}</{tag}>" for text in texts) + "</tr>"
-
-    rows = "".join(cells("td", [text(row) for text in COLUMNS.values()]) for row in zoo.rows)
-    left = "".join(f"<li>{html.escape(f'{name} on {preset}: {why}')}</li>" for name, preset, why in zoo.refused)
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1><div><table>"
-            f"{cells('th', list(COLUMNS))}{rows}</table></div>{f'<h2>Not measured</h2><ul>{left}</ul>' if left else ''}"
-            "</html>\n")
 
 
 def write(zoo: Zoo, folder: Path, commit: str) -> None:
     """The zoo as data, as a table and as a page."""
-    title = f"Networks on presets, commit {commit[:12]}, {datetime.date.today()}"
-    content = {"commit": commit, "rows": zoo.rows, "refused": zoo.refused}
-    for name, text in (("zoo.json", json.dumps(content, indent=1) + "\n"), ("zoo.md", markdown(zoo)),
-                       ("zoo.html", page(zoo, title))):
+    today = f"{datetime.date.today()}"
+    content = {"commit": commit, "date": today, "cpu_seconds": round(zoo.cpu_seconds), "rows": [
+        {key: round(value, DECIMALS) if isinstance(value, float) else value for key, value in row.items()}
+        for row in zoo.rows], "refused": zoo.refused}
+    for name, text in (("zoo.json", _a_row_a_line(content)), ("zoo.md", zoo_table.markdown(zoo.rows, zoo.refused)),
+                       ("zoo.html", zoo_table.page(zoo.rows, zoo.refused,
+                                                   f"Networks on presets, commit {commit}, {today}"))):
         write_text(folder / name, text)
 
 
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+def _a_row_a_line(content: dict[str, Any]) -> str:
+    """JSON in which a change of a row is a change of a line."""
+    def text(value: object) -> str:
+        if isinstance(value, list):
+            return "[\n" + ",\n".join(json.dumps(each) for each in value) + "\n]"
+        return json.dumps(value)
+
+    return "{" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in content.items()) + "}\n"
+
+
+def commit_here() -> str:
+    """Of the checkout, with a mark where it was changed since."""
+    asked = subprocess.run(["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"], cwd=bench.ROOT,
+                           capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or "unknown"
 
 
 def main(
     rtl: Annotated[bool, typer.Option("--rtl", help="in RTL too")] = False,
     only: Annotated[str, typer.Option(help="one network")] = "",
     arch: Annotated[str, typer.Option(help="one preset")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="processes; default: one a core")] = os.cpu_count() or 1,
     output: Annotated[Path, typer.Option(help="folder")] = bench.ROOT / "build" / "zoo",
 ) -> None:
-    known, machines = networks(), list(presets())
+    commit, known, machines = commit_here(), networks(), list(presets())
     for found, allowed, what in ((only, list(known), "--only"), (arch, machines, "--arch")):
         if found and found not in allowed:
             raise WeftError(explain(what, found, ", ".join(allowed), "name one of them"))
     chosen = {name: path for name, path in known.items() if only in ("", name)}
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=bench.ROOT, capture_output=True, text=True, check=False)
     output.mkdir(parents=True, exist_ok=True)
-    for zoo in collect(chosen, [arch] if arch else machines, on_rtl=rtl):
-        write(zoo, output, asked.stdout.strip() or "unknown")
-        done = len(zoo.rows) + len(zoo.refused)
-        print(f"{done}: {(zoo.rows or [{'network': ''}])[-1]['network']}", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    for zoo in collect(chosen, [arch] if arch else machines, on_rtl=rtl, jobs=jobs):
+        write(zoo, output, commit)
+        print(f"{len(zoo.rows)} measured, {len(zoo.refused)} refused, {time.monotonic() - began:.0f} s, "
+              f"{zoo.cpu_seconds:.0f} s of CPU", file=sys.stderr, flush=True)
     print(output / "zoo.html")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from weft.cli.check.runners import RUNNERS
@@ -14,6 +16,8 @@ from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.compare import signal_to_noise
 
+LAST = "consts"
+"""The step after which a part's layers can be computed in integers."""
 SAMPLES = 2
 """Calibration inputs that run, the first ones."""
 
@@ -21,7 +25,11 @@ SAMPLES = 2
 def output_signal(request: Request, arch: Arch) -> float | None:
     """In decibels, of the output that has least, over all of the machine's parts, each on what the network in real
     numbers gives it; None where none has an error. Raises WeftError."""
-    _, parts = run_parts(request, arch, last="consts")
+    return signal_of(run_parts(request, arch, last=LAST)[1])
+
+
+def signal_of(parts: Iterable[Products]) -> float | None:
+    """The same of all parts, each with its products up to the step LAST."""
     found = [value for products in parts for value in _of_part(products) if value is not None]
     return min(found) if found else None
 

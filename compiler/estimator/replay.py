@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -76,13 +77,14 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     _refuse_endless(read)
     machine = machine_record(arch, dram or DramTiming())
     state = new_state(arch, int(machine["writer_vectors"]))
+    mat_muls, vectors = _vectors(read.work)
     times = np.full((len(read.work), 3), NONE)
     start(state, machine, read.drains, read.instructions)
     piece = PIECE_CYCLES if most_cycles is None else max(most_cycles // LOOKS, SHORTEST_PIECE_CYCLES)
     clock = np.array([machine["decode_latency"], 0, machine["decode_latency"], piece], np.int64)
     while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
         now, finished, finished_at, _ = map(int, clock)
-        if most_cycles is not None and now + _vectors_left(read.work, times) > most_cycles:
+        if most_cycles is not None and now + _vectors_left(mat_muls, vectors, times) > most_cycles:
             return None
         if now - finished_at > STUCK_CYCLES:
             raise refuse("program", "operations that wait for each other for ever", "a program that ends",
@@ -96,10 +98,17 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     return Estimate(_end(arch, read.work, operations, int(state["control"]["free_from"])), operations, read)
 
 
-def _vectors_left(work: np.ndarray, times: np.ndarray) -> int:
-    """Of the MatMuls that have not begun."""
-    left = work[(work["unit"] == MAT_MUL) & (times[:, STARTED] == NONE)]
-    return int((left["size"].astype(np.int64) * left["rows"]).sum())
+def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The MatMuls' places in ``work``, and how many vectors those before each of them take, at the end all of them."""
+    mat_muls = np.flatnonzero(work["unit"] == MAT_MUL)
+    taken = work["size"][mat_muls].astype(np.int64) * work["rows"][mat_muls]
+    return mat_muls, np.concatenate([[0], np.cumsum(taken)])
+
+
+def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) -> int:
+    """Of the MatMuls that have not begun. They begin in their order."""
+    begun = bisect.bisect_left(mat_muls, True, key=lambda place: times[place, STARTED] == NONE)
+    return int(vectors[-1] - vectors[begun])
 
 
 def _refuse_endless(program: DecodedProgram) -> None:

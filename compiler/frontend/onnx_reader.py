@@ -69,6 +69,7 @@ def _load(path: Path) -> onnx.ModelProto:
         check_content(model, path.parent)
         _drop_functions(model)
         onnx.load_external_data_for_model(model, str(path.parent))
+        _add_shapes_of_outputs(model)
         onnx.checker.check_model(model)
         _need_text(model.graph)
     except WeftError:
@@ -77,6 +78,16 @@ def _load(path: Path) -> onnx.ModelProto:
         raise refuse(f"model file {path}", f"not a valid ONNX model ({reason(error)})",
                      "a file that onnx.checker accepts", EXPORT_AGAIN) from None
     return model
+
+
+def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
+    """Where the file leaves them out: the checker wants them, onnxruntime does not."""
+    open_ones = [value for value in model.graph.output
+                 if value.type.tensor_type.elem_type and not value.type.tensor_type.HasField("shape")]
+    if open_ones:
+        inferred = {value.name: value for value in onnx.shape_inference.infer_shapes(model).graph.output}
+        for value in open_ones:
+            value.CopyFrom(inferred[value.name])
 
 
 def _drop_functions(model: onnx.ModelProto) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from weft.cli.main import exit_code
@@ -96,6 +97,15 @@ def test_a_network_may_end_earlier(tmp_path: Path) -> None:
     report = compile_model(path, BASE, tmp_path, outputs=("relu1", "conv0"))
     assert [port.name for port in TModel.load(report.model_path).outputs] == ["relu1", "conv0"]
     assert exit_code(["compile", str(path), "-a", "arty", "-o", str(tmp_path / "cli"), "--end", "relu1"]) == 0
+
+
+def test_a_file_may_leave_the_shapes_of_its_outputs_out(tmp_path: Path) -> None:
+    path = two_steps(tmp_path)
+    whole = read_model(path)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    assert read_model(path).outputs == whole.outputs
 
 
 def test_unknown_output(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_wrong_options(fails: Fails, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
+    (["nonsense"], "No such command 'nonsense'; allowed: compile, inspect"),
+    (["board", "nonsense"], "No such command 'nonsense'; allowed: list, build"),
+])
+def test_an_unknown_command_names_those_that_there_are(fails: Fails, arguments: list[str], text: str) -> None:
+    assert text in fails(*arguments)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
     (["compile", "x.onnx", "-a", "tiny", "--report", "--html", "page.html"], "--report: found no value, but the option "
      "--html; allowed: --report FILE.json; way out: give it a value; one that looks like an option: --report=--html"),
     (["board", "build", "ecpix5", "-o", "--json"], "-o: found no value, but the option --json; allowed: -o DIR"),

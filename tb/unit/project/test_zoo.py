@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from weft.hw.contract.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,7 +39,50 @@ def test_an_unknown_network_is_refused(tmp_path: Path) -> None:
 
 def test_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import zoo as script
+    import zoo_table
 
-    text = script.page(script.Zoo([], [("<script>", "tiny", "<b>why</b>")]), "a & b")
+    text = zoo_table.page([], [("<script>", "tiny", "<b>why</b>")], "a & b")
     assert "<script>" not in text and "<b>" not in text and "a &amp; b" in text
+    assert zoo_table.together([("net", "tiny", "small"), ("net", "arty", "small"), ("net", "pynq", "odd")]) == [
+        ("net", "tiny, arty", "small"), ("net", "pynq", "odd")]
+
+
+# -- in the docs -------------------------------------------------------------------------------------------------------
+def row(network: str, arch: str) -> dict[str, Any]:
+    return {"network": network, "arch": arch, "cycles_estimated": 1234567, "cycles_rtl": None, "ms": 8.2304,
+            "utilization": 0.974, "signal_to_noise": 61.25, "lut": None, "fits": None}
+
+
+@pytest.fixture
+def docs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """scripts/docs.py, with the zoo's files elsewhere."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import docs as script
+
+    monkeypatch.setattr(script, "ZOO", tmp_path / "committed.json")
+    monkeypatch.setattr(script, "ZOO_MADE", tmp_path / "made.json")
+    return script
+
+
+def made(docs: Any, rows: list[dict[str, Any]], commit: str = "0123456789ab") -> None:
+    docs.ZOO_MADE.write_text(json.dumps({"commit": commit, "date": "2026-01-01", "cpu_seconds": 7, "rows": rows,
+                                         "refused": [["moonnet", "tiny", "too large"]]}))
+
+
+def test_the_docs_show_what_was_measured_and_at_which_commit(docs: Any) -> None:
+    assert not docs.take_over_zoo() and docs.zoo_in_readme() == "" and "make zoo" in docs.zoo()
+    made(docs, [*(row(name, "pynq") for name in docs.IN_README), row(docs.IN_README[0], "arty")])
+    assert docs.take_over_zoo()
+    assert "`0123456789ab`" in docs.zoo() and "| pynq | 1,234,567 | 8.230 | 97.4% | 61.2 |" in docs.zoo()
+    assert "cycles in RTL" not in docs.zoo() and "* moonnet on tiny: too large" in docs.zoo()
+    assert "8.23 (97%)" in docs.zoo_in_readme() and "`arty`" not in docs.zoo_in_readme()
+
+
+def test_a_zoo_of_changed_sources_or_of_less_is_not_taken_over(docs: Any) -> None:
+    made(docs, [row("digits", "pynq"), row("digits", "arty")])
+    docs.take_over_zoo()
+    for rows, commit, text in (([row("digits", "pynq")], "0123456789ab", "no row for digits arty"),
+                               ([row("digits", "pynq"), row("digits", "arty")], "0123456789ab-dirty", "dirty")):
+        made(docs, rows, commit)
+        with pytest.raises(WeftError, match=text):
+            docs.take_over_zoo()
