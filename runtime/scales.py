@@ -33,6 +33,15 @@ class TensorPoint(NamedTuple):
         return 2.0 ** -(self.number.point if self.point is None else self.point)
 
     @property
+    def low(self) -> float:
+        """The lowest real number that is held."""
+        return self.number.minimum * self.step
+
+    @property
+    def high(self) -> float:
+        return self.number.maximum * self.step
+
+    @property
     def exponent(self) -> int:
         """Magnitudes of 2**exponent and more saturate."""
         return self.number.width - 1 - (self.number.point if self.point is None else self.point)

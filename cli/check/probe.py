@@ -39,7 +39,9 @@ PROBES = 2
 
 def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
     """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
-    outputs at the ends of their range. Each of the machine's parts reads what the float network gives it."""
+    outputs at the ends of their range. What saturates on purpose, for all that reads it is constant beyond, is compared
+    with real numbers cut as far, and is no saturation. Each of the machine's parts reads what the float network gives
+    it."""
     _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
     return [signal for products in made for signal in _of_part(products)]
 
@@ -62,10 +64,13 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
             scalars = _tensor(products, dram0, var)
             value = wanted[var.name][0].astype(np.float64)
             held = products[Numbers].tensor(var.root, products[Arch])
+            on_purpose = var.root in products[Numbers].limited
+            if on_purpose:
+                value = np.clip(value, held.low, held.high)
             found = held.dequantize(scalars)
             signal[index] += (value ** 2).sum()
             noise[index] += ((value - found) ** 2).sum()
-            saturated[index] += held.saturated(scalars, value)
+            saturated[index] += 0 if on_purpose else held.saturated(scalars, value)
     return [{"signal_to_noise": signal_to_noise(signal[index], noise[index]), "saturations": int(saturated[index])}
             for index in range(layers)]
 

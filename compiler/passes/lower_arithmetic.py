@@ -314,12 +314,16 @@ def swish(state: Rewrite, node: Node) -> None:
 
 
 def power(state: Rewrite, node: Node) -> None:
-    """Pow with a constant exponent, the same for all elements."""
-    exponents = state.constant(node.input(1)).astype(np.float64)
-    exponent = float(exponents.ravel()[0])
-    if (exponents != exponent).any() or state.graph.shapes[node.output] != state.graph.shapes[node.input(0)]:
-        raise state.refusal(node, f"exponent {node.input(1)!r}", f"shape {list(exponents.shape)}",
-                            "one exponent for all elements")
+    """Pow with a constant exponent, a number or an array of equal ones: a value table serves all elements."""
+    exponents, base = state.constant(node.input(1)).astype(np.float64), state.graph.shapes[node.input(0)]
+    different = np.unique(exponents)
+    if len(different) != 1:
+        found = f"{len(different)} different ones, {different[0]:g} .. {different[-1]:g}"
+        raise state.refusal(node, f"exponent {node.input(1)!r}", found, "one for all elements")
+    if state.graph.shapes[node.output] != base:
+        raise state.refusal(node, f"exponent {node.input(1)!r}", f"shape {list(exponents.shape)}, to which the base "
+                            "is repeated", f"a shape that leaves the base's, {list(base)}, as it is")
+    exponent = float(different[0])
     kind = "keeps_zero" if exponent >= 1 and exponent % 1 == 0 else "as_seen"
     several_steps(state, node.replace(inputs=node.inputs[:1], attributes={
         "kind": kind, "steps": (("Pow", (0, exponent), ()),)}))

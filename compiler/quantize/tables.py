@@ -66,9 +66,15 @@ def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float]
                      "a range without 0", "calibrate with inputs that keep it away from 0")
     if table.keeps_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if table.domain is None:
-        return (low, high), (low - beyond, high + beyond)
-    return (low, high), (low, MOST_HEADROOM * high if low >= 0 else high)
+    return (low, high), (low - beyond, high + beyond) if table.domain is None else _beyond(low, high)
+
+
+def _beyond(low: float, high: float) -> Span:
+    """Of a function that is not defined, or bends, on one side of 0: arguments twice as large as those seen, or half as
+    large. The next sample's variance may be less than any before."""
+    if high < 0:
+        return MOST_HEADROOM * low, high / MOST_HEADROOM
+    return (low / MOST_HEADROOM, MOST_HEADROOM * high) if low >= 0 else (low, high)
 
 
 def _arguments(low: float, high: float) -> np.ndarray:

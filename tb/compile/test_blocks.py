@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from weft.compiler.pipeline import compile_model
-from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
+from weft.runtime.network import Network
+from weft.runtime.session import Session
+from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3, local_depth=4096)
 DECIBELS = 45
@@ -163,3 +165,30 @@ def test_a_choice_by_a_constant_mask(mask: str, other: str, tmp_path: Path) -> N
     maker.node("Where", maker.constant(chosen), "x", second)
     given = maker.random.standard_normal((2, 4, 5, 6)).astype(np.float32)
     check_model(maker.save(tmp_path / "model.onnx"), ARCH.replace(lut_count=0), given, DECIBELS)
+
+
+EXPONENTS = {"channels": np.full((4, 1, 1), 3, np.float32), "elements": np.full((1, 4, 5, 6), 2, np.float32),
+             "whole": np.full(6, 2, np.int64)}
+
+
+@pytest.mark.parametrize("name", EXPONENTS)
+def test_a_power_by_an_array_of_equal_exponents(name: str, tmp_path: Path) -> None:
+    maker = ModelMaker((1, 4, 5, 6), opset=17)
+    maker.node("Pow", "x", maker.constant(EXPONENTS[name]))
+    given = maker.random.uniform(-2, 2, (2, 4, 5, 6)).astype(np.float32)
+    check_model(maker.save(tmp_path / "model.onnx"), ARCH, given, DECIBELS)
+
+
+@pytest.mark.parametrize(("exponents", "reason"), [
+    (np.array([2, 3, 2, 0.5], np.float32).reshape(4, 1, 1), "3 different ones, 0.5 .. 3"),
+    (np.full((1, 7, 4, 5, 6), 2, np.float32), "shape [1, 7, 4, 5, 6], to which the base is repeated")])
+def test_the_host_computes_a_power_by_other_exponents(exponents: np.ndarray, reason: str, tmp_path: Path) -> None:
+    maker = ModelMaker((1, 4, 5, 6), opset=17)
+    maker.node("Pow", maker.node("Relu", maker.conv("x", 4, 4, (1, 1))), maker.constant(exponents))
+    path, given = maker.save(tmp_path / "model.onnx"), maker.random.standard_normal((2, 4, 5, 6)).astype(np.float32)
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": given}, host_fallback=True)
+    place, = (place for place in report.division.places if place.operator == "Pow")
+    assert place.where == "host" and reason in place.why, place.why
+    found, = Session(Network.load(report.model_path)).run({"x": given[:1]}).outputs.values()
+    exact, = run_float(path, {"x": given[:1]}).values()
+    assert found.reshape(exact.shape) == pytest.approx(exact, abs=1e-2)

@@ -15,6 +15,7 @@ from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.quantised_twin import small_twin
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tb.random.network_rule import TABLES
 
 
 def network(tmp_path: Path) -> tuple[Path, np.ndarray]:
@@ -83,6 +84,17 @@ def test_a_quantised_file_on_a_machine_of_bytes(tmp_path: Path, capsys: pytest.C
     assert "scale, zero" in text and "wider data type" not in text and "saturate" not in text
     scale, zero = rows[0]["scales"]["output"]
     assert f'"scale":[{scale},{zero}]' in page.read_text()
+
+
+def test_what_saturates_on_purpose_is_no_fault(tmp_path: Path) -> None:
+    """A sigmoid of arguments far beyond where it is constant: only those that it tells apart have numbers."""
+    maker = ModelMaker((1, 4, 6, 6))
+    maker.node("Sigmoid", maker.conv("x", 4, 4, (1, 1)))
+    path = maker.save(tmp_path / "net.onnx")
+    sample = maker.random.standard_normal((1, 4, 6, 6)).astype(np.float32) * 300
+    signals = layer_signals(Request(path, {"x": sample}), BASE.replace(**TABLES))
+    assert not any(entry["saturations"] for entry in signals)
+    assert all(entry["signal_to_noise"] > 45 for entry in signals), signals
 
 
 def test_advice_names_the_worst_layer(tmp_path: Path) -> None:
