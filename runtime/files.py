@@ -52,10 +52,11 @@ def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> b
 
 
 def reason(error: Exception) -> str:
-    """An exception in words: the system's own for a file, else its first line."""
+    """An exception in words: the system's own for a file, else its first line, without the capital of a sentence."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
     text = (text or type(error).__name__).strip().rstrip(".")
-    return text[0].lower() + text[1:] if text[1:2].islower() else text
+    first, space, others = text.partition(" ")
+    return (first.lower() if first[1:].islower() else first) + space + others
 
 
 def file_name(name: str, option: str) -> str:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.runtime.files import reason
 
 Weft = Callable[..., Any]
 VECTORS = np.zeros((4, 2), np.int16)
@@ -70,6 +71,15 @@ def test_broken_architecture_file(fails: Fails, tmp_path: Path, content: str) ->
 def test_architecture_that_is_a_directory(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "my.tarch").mkdir()
     assert "an existing .tarch file" in fails("isa", "-a", tmp_path / "my.tarch")
+
+
+@pytest.mark.parametrize(("error", "text"), [
+    (OSError(2, "No such file or directory"), "no such file or directory"), (KeyError(), "KeyError"),
+    (ValueError("Cannot open /dev/ttyUSB7."), "cannot open /dev/ttyUSB7"), (EOFError("EOF: no end"), "EOF: no end"),
+    (ValueError("two\nlines"), "two"),
+])
+def test_a_reason_is_no_sentence_but_keeps_its_names(error: Exception, text: str) -> None:
+    assert reason(error) == text
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
