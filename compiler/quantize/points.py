@@ -21,15 +21,20 @@ from weft.hw.contract.numerics import DataType
 from weft.runtime.scales import TensorPoint
 
 
-def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
-    """Weights [out, in, height, width] in steps as whole numbers of the type. The errors of each kernel add up to as
-    little as whole steps allow, for neighbouring pixels are alike: the errors nearest to half a step turn round."""
-    kernels = steps.reshape(*steps.shape[:2], -1)
-    whole = np.rint(kernels)
-    errors = whole - kernels
+def rounded_together(steps: np.ndarray) -> np.ndarray:
+    """Whole numbers, whose errors along the last axis add up to as little as whole steps allow: those nearest to half a
+    step turn round."""
+    whole = np.rint(steps)
+    errors = whole - steps
     excess = np.rint(errors.sum(-1, keepdims=True))
     ranks = (-np.sign(excess) * errors).argsort(-1).argsort(-1)
-    whole -= np.sign(excess) * (ranks < np.abs(excess))
+    return np.asarray(whole - np.sign(excess) * (ranks < np.abs(excess)))
+
+
+def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
+    """Weights [out, in, height, width] in steps as whole numbers of the type. The errors of a kernel add up to nothing,
+    for neighbouring pixels are alike."""
+    whole = rounded_together(steps.reshape(*steps.shape[:2], -1))
     return np.asarray(number.saturate(whole.astype(np.int64))).reshape(steps.shape)
 
 

@@ -19,6 +19,7 @@ from weft.compiler.layers.hir import Lookup
 from weft.compiler.passes.functions import RealFunction, real_function, value_table
 from weft.compiler.passes.rules import ValueTable
 from weft.compiler.quantize.calibrate import HEADROOM, MOST_HEADROOM, Range
+from weft.compiler.quantize.points import rounded_together
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
 
@@ -33,6 +34,9 @@ UNSEEN = 2.0 ** -16
 
 HOPELESS = 4.0
 """Where keys of a spacing miss so much more than is enough, for they no longer reach all bends, closer ones do too."""
+
+NEIGHBOURS = 4
+"""Values that are rounded together."""
 
 EVEN_POINTS, POINTS_OF_A_SCALE = 2001, 400
 """Arguments at which pieces are judged: evenly over the range, and closer and closer to its ends and to zero."""
@@ -204,11 +208,18 @@ def _first_keys(low: float, high: float, unit: float, spacing: int, widest: int,
     return sorted(even | {start + (1 << spacing >> 1) for start in even})
 
 
+def _rounded(steps: np.ndarray, number: DataType) -> np.ndarray:
+    """Values in steps as whole numbers of the type. What rounding does to neighbours adds up to nothing: those of a
+    square have one fraction all, and a mean of squares would be off by its error."""
+    groups = [rounded_together(steps[first:first + NEIGHBOURS]) for first in range(0, len(steps), NEIGHBOURS)]
+    return np.asarray(number.saturate(np.concatenate(groups).astype(np.int64)))
+
+
 def encode_table(pieces: Pieces, point: int, output_point: int, arch: Arch) -> tuple[tuple[int, ...], ...]:
     """Keys, values at the output's point, slopes such that distance * slope has it too; further tables are zero."""
     number = arch.number
     keys = number.saturate(pieces.first + (np.arange(arch.lut_depth) << pieces.spacing_log2))
-    values = number.quantize(pieces.values, output_point)
+    values = _rounded(pieces.values * 2.0 ** output_point, number)
     slopes = number.quantize(pieces.slopes, output_point - point + number.point)
     if pieces.zero is not None:
         values[pieces.zero] = -number.multiply(-keys[pieces.zero], slopes[pieces.zero])

@@ -15,18 +15,20 @@ from weft.compiler.layers.hir import Lookup
 from weft.compiler.passes.functions import FUNCTION, of_steps, real_function
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.rewrite import NO_WINDOW
-from weft.compiler.passes.rules import Step
+from weft.compiler.passes.rules import SQUARE, Step
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.calibrate import Calibration, Range, Samples, calibrate, sum_key
 from weft.compiler.quantize.points import added_on_average, rounded_weights
-from weft.compiler.quantize.tables import make_pieces
+from weft.compiler.quantize.tables import encode_table, make_pieces
+from weft.golden import alu
 from weft.runtime.manifest import TModel
 from weft.runtime.onnx_engine import run_model as run_graph
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import TABLES
 
 ARCH = BASE.replace(**TABLES)
+TABLE_ARCH = ARCH.replace(lut_depth=256)
 SHAPE = (1, 4, 3, 3)
 
 
@@ -176,11 +178,22 @@ def test_a_scaled_hard_swish_of_a_wide_range(tmp_path: Path, monkeypatch: pytest
 def test_a_reciprocal_beyond_what_was_seen(later: float, sign: int) -> None:
     """The sum of a softmax that was nearly sure of all samples, and is not of the next one; a smaller variance."""
     seen, later = Range(*sorted((sign * 1.0, sign * 1.09)), (), peaks=(1.0, 1.09, 1.01)), sign * later
-    pieces = make_pieces("layer", Lookup("%0", "Reciprocal", (), "x"), seen, 13, ARCH.replace(lut_depth=256), OPSET)
+    pieces = make_pieces("layer", Lookup("%0", "Reciprocal", (), "x"), seen, 13, TABLE_ARCH, OPSET)
     keys = (pieces.first + (np.arange(256) << pieces.spacing_log2)) * 2.0 ** -13
     nearest = np.abs(keys - later).argmin()
     assert pieces.values[nearest] + pieces.slopes[nearest] * (later - keys[nearest]) == pytest.approx(1 / later, 1e-3)
     assert pieces.error < 2 ** -15
+
+
+def test_rounded_squares_are_right_on_average() -> None:
+    """All values of this table have one fraction, a quarter of a step: rounded alone, the mean is 1.7 % too small."""
+    square = Lookup("%0", FUNCTION, of_steps(SQUARE, "keeps_zero"), "x")
+    pieces = make_pieces("layer", square, Range(-0.7, 0.7, (), peaks=(0.7,) * 9), 15, TABLE_ARCH, OPSET)
+    table = np.array(encode_table(pieces, 15, 15, TABLE_ARCH))[..., None]
+    arguments = np.rint(np.random.default_rng(5).normal(0, 0.0172, (100000, 1)) * 2.0 ** 15).astype(np.int64)
+    distance, height, slope = alu.lookup(TABLE_ARCH.number, table, arguments)[:3]
+    squares = TABLE_ARCH.number.multiply(distance, slope) + height
+    assert np.mean(squares) * 2.0 ** 15 == pytest.approx(np.mean(arguments ** 2), rel=1e-2)
 
 
 # -- rounded weights ---------------------------------------------------------------------------------------------------
