@@ -167,8 +167,9 @@ def test_a_choice_by_a_constant_mask(mask: str, other: str, tmp_path: Path) -> N
     check_model(maker.save(tmp_path / "model.onnx"), ARCH.replace(lut_count=0), given, DECIBELS)
 
 
-EXPONENTS = {"channels": np.full((4, 1, 1), 3, np.float32), "elements": np.full((1, 4, 5, 6), 2, np.float32),
-             "whole": np.full(6, 2, np.int64)}
+EXPONENTS: dict[str, np.ndarray] = {
+    "channels": np.full((4, 1, 1), 3, np.float32), "elements": np.full((1, 4, 5, 6), 2, np.float32),
+    "whole": np.full(6, 2, np.int64)}
 
 
 @pytest.mark.parametrize("name", EXPONENTS)

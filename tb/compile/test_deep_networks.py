@@ -177,7 +177,8 @@ def test_a_scaled_hard_swish_of_a_wide_range(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("later", [0.51, 0.8, 1.557, 2.1])
 def test_a_reciprocal_beyond_what_was_seen(later: float, sign: int) -> None:
     """The sum of a softmax that was nearly sure of all samples, and is not of the next one; a smaller variance."""
-    seen, later = Range(*sorted((sign * 1.0, sign * 1.09)), (), peaks=(1.0, 1.09, 1.01)), sign * later
+    low, high = sorted((sign * 1.0, sign * 1.09))
+    seen, later = Range(low, high, (), peaks=(1.0, 1.09, 1.01)), sign * later
     pieces = make_pieces("layer", Lookup("%0", "Reciprocal", (), "x"), seen, 13, TABLE_ARCH, OPSET)
     keys = (pieces.first + (np.arange(256) << pieces.spacing_log2)) * 2.0 ** -13
     nearest = np.abs(keys - later).argmin()
