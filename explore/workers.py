@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
 import os
 import signal
@@ -17,8 +16,6 @@ from weft.hw.contract.errors import WeftError, explain
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """A worker is one thread: there is one for each core."""
-FEW_COLLECTIONS = (50_000, 20, 100)
-"""Compiling makes many objects and few circles: looking for these less often is a seventh of a worker's time."""
 CONNECT_SECONDS = 20
 
 
@@ -90,7 +87,6 @@ def _client(kind: Any, scheduler: str) -> Any:
 
 def _begin() -> None:
     """An interrupt is for the process that searches; when that is gone, killed or not, its workers end too."""
-    gc.set_threshold(*FEW_COLLECTIONS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
