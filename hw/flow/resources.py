@@ -218,7 +218,7 @@ def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> li
 
 def counted(arch: Arch, family: str) -> bool:
     """Whether a machine of such numbers was."""
-    return arch.numbers.name in model()["numbers"][family]
+    return arch.numbers.name in model()["numbers"].get(family, ())
 
 
 def check_counted(arch: Arch, family: str) -> None:
@@ -226,7 +226,7 @@ def check_counted(arch: Arch, family: str) -> None:
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
-            f"numbers of machines that were counted: {', '.join(model()['numbers'][family])}",
+            f"numbers of machines that were counted: {', '.join(model()['numbers'].get(family, ())) or 'none yet'}",
             "choose another data_type or mac_rounding, or count this machine: make synth ARCH=..."))
 
 
