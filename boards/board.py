@@ -25,6 +25,7 @@ class OnChip:
     """The chip's own block RAM in place of DRAM. Each window of DRAM is there as large as the machine's."""
 
     program_bytes: int
+    kind: str = "on-chip"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ def memory_of(board: Board) -> str:
     if board.shell is None:
         return "memory of its processors"
     memory = board.shell.memory
-    return "on-chip memory" if isinstance(memory, OnChip) else f"{memory.kind} {memory.module}"
+    return f"{memory.kind} {'memory' if isinstance(memory, OnChip) else memory.module}"
 
 
 def sized(count: int) -> str:

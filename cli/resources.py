@@ -41,11 +41,12 @@ def around(board: Board | None) -> Mapping[str, int]:
     if board is None or board.shell is None:
         return SHELL
     memory = board.shell.memory
+    bram: dict[str, int] = {}
     if isinstance(memory, OnChip):
         places = windows(Arch.load(board.arch), memory.program_bytes).values()
-        return {**SHELL, "bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
+        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
     key = board.family, memory.kind, board.shell.ethernet is not None
-    return {**SHELL, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
+    return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 
 
 def part_named(name: str) -> Part:

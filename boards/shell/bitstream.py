@@ -85,11 +85,11 @@ def at(board: Board, clock_hz: float | None) -> Board:
     return replace(board, shell=replace(board.shell, clock_hz=clock_hz))
 
 
-def need_packages(family: Family) -> None:
-    """Raises WeftError when one of the extra ``bitstream`` is not there."""
+def need_packages(family: Family | None = None) -> None:
+    """Raises WeftError when one of the extra ``bitstream`` is not there that every shell needs, or this family."""
     from importlib.util import find_spec
 
-    for package, purpose in {**PACKAGES, **family.packages}.items():
+    for package, purpose in {**PACKAGES, **(family.packages if family else {})}.items():
         if find_spec(package) is None:
             raise WeftError(explain(purpose, f"no Python package {package}", "an installation with the extra bitstream",
                                     "pip install 'weft[bitstream]'"))

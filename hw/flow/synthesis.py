@@ -109,8 +109,8 @@ endmodule
 """Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
 each bit where a carry chain takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
-_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"),
-          **dict.fromkeys(("ecp5", "gowin"), ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates"))}
+_FLATTENED = ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")
+_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"), "ecp5": _FLATTENED, "gowin": _FLATTENED}
 """The step of yosys's own script before which multipliers are placed: nothing is flattened yet; what has to happen to
 sums before they become carry chains (to lose their unused bits); and the step that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from random import Random
 from typing import Any
 
@@ -18,7 +18,7 @@ WINDOWS = {"dram0": Window(0, 96), "dram1": Window(0x10000, 288)}
 WRITTEN, READ, HOSTS = range(3)
 """Thirds of each window: the machine's writes, its reads, and the host's own."""
 ROUNDS, MOST_CYCLES = 12, 5000
-Step = Iterator[Any]
+Step = Generator[Any, Any, None]
 
 
 def test_windows_begin_where_their_registers_can() -> None:
