@@ -21,6 +21,14 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnChip:
+    """The chip's own block RAM in place of DRAM. Each window of DRAM is there as large as the machine's."""
+
+    program_bytes: int
+    kind: str = "on-chip"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shell:
     """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
 
@@ -30,7 +38,7 @@ class Shell:
     platform: str
     clocks: str
     clock_hz: float
-    memory: Memory
+    memory: Memory | OnChip
     platform_options: Mapping[str, str] = field(default_factory=dict)
     clock_options: Mapping[str, object] = field(default_factory=dict)
     baud: int = 3_000_000
@@ -64,7 +72,7 @@ class Board:
     part: str
     speed_grade: str
     family: str
-    """``xc7`` or ``ecp5``: the synthesis flow. UltraScale+ parts are counted as 7 series."""
+    """``xc7``, ``ecp5`` or ``gowin``: the synthesis flow. UltraScale+ parts are counted as 7 series."""
     clock_hz: float
     plug: str
     """What to plug in, as a sentence."""
@@ -85,4 +93,4 @@ class Board:
     @property
     def built(self) -> str:
         """What ``weft board build`` makes for it."""
-        return "bitstream" if self.family == "ecp5" else "Vivado project"
+        return "Vivado project" if self.family == "xc7" else "bitstream"

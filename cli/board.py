@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from weft.boards import BOARDS, Board
+from weft.boards.board import OnChip
 from weft.cli import console
 from weft.cli.options import need_simulation
 from weft.hw.contract.arch import Arch
@@ -34,9 +35,19 @@ def listed(board: Board) -> dict[str, Any]:
     shell = board.shell
     surrounded = shell or board.processor
     return {"board": board.name, "arch": board.arch, "chip": board.chip, "build": board.built,
-            "mhz": (surrounded or board).clock_hz / 1e6,
-            "memory": f"{shell.memory.kind} {shell.memory.module}" if shell else "memory of its processors",
+            "mhz": (surrounded or board).clock_hz / 1e6, "memory": memory_of(board),
             "links": ["uart", *(["ethernet"] if shell.ethernet else [])] if shell else []}
+
+
+def memory_of(board: Board) -> str:
+    if board.shell is None:
+        return "memory of its processors"
+    memory = board.shell.memory
+    return f"{memory.kind} {'memory' if isinstance(memory, OnChip) else memory.module}"
+
+
+def sized(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 @app.command("list")
@@ -66,7 +77,7 @@ def build(
 ) -> None:
     """Bitstream with machine, memory controller and host link, failing when a clock is missed; for Xilinx the Vivado
     project that makes one."""
-    from weft.boards.shell import bitstream
+    from weft.boards.shell import bitstream, families
     from weft.boards.vivado import project
 
     chosen = board_named(board)
@@ -88,7 +99,7 @@ def build(
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    console.print_table(f"{found['name']}: {output / board}/{board}.bit", {
+    console.print_table(f"{found['name']}: {families.bitstream(chosen, output / board)}", {
         "clock": f"{found['fmax_mhz']} MHz, {found['mhz_asked']:g} asked (seed {found['seed']})",
         "logic": f"{found['lut']} LUT4, {found['ff']} flip-flops, {found['dsp']} multipliers, "
                  f"{found['bram']} block RAMs",
@@ -116,7 +127,7 @@ def memory(
     board: Annotated[str, typer.Option("--board", metavar="BOARD", help="Whose bitstream is loaded.")],
     output: FolderOption = BUILT,
 ) -> None:
-    """Start a board's DRAM, print the leveling map, and test the memory."""
+    """Start a board's DRAM, print the leveling map, and test the memory; on-chip memory is only tested."""
     from weft.runtime.driver.dram_start import DramController, check_memory
     from weft.runtime.driver.links import LinkTarget
     from weft.runtime.driver.register_machine import check_board
@@ -129,11 +140,13 @@ def memory(
         raise WeftError(explain("device", device, "serial:PORT or udp:HOST", "name the board's link"))
     try:
         check_board(target.registers, shell.board, device)
-        with console.working(f"starting the memory of {board}"):
-            found = DramController(target.bridge, shell).start()
-        print(found)
+        if shell.dram:
+            with console.working(f"starting the memory of {board}"):
+                found = DramController(target.bridge, shell).start()
+            print(found)
         with console.working("testing the memory"):
-            check_memory(target.bridge, shell.memory.base, shell.memory.bytes)
-        print(f"{shell.memory.bytes >> 20} MiB tested at every address bit: fine")
+            for place in shell.places:
+                check_memory(target.bridge, place.base, place.bytes)
+        print(f"{sized(sum(place.bytes for place in shell.places))} tested at every address bit: fine")
     finally:
         target.close()

@@ -9,6 +9,8 @@ from typing import Any
 from rich.table import Table
 
 from weft.boards import Board, board_of
+from weft.boards.board import OnChip
+from weft.boards.shell.machine import windows
 from weft.cli.console import plain_console, say
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
@@ -17,6 +19,10 @@ from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, fits, largest_err
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}
+
+
+BLOCK_BYTES = 2048
+"""Of an 18 Kbit block RAM in words of 8, 16 or 32 bits."""
 
 
 def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
@@ -34,8 +40,13 @@ def around(board: Board | None) -> Mapping[str, int]:
     """What a board needs beside the machine, by column: its own shell where that was counted."""
     if board is None or board.shell is None:
         return SHELL
-    key = board.family, board.shell.memory.kind, board.shell.ethernet is not None
-    return {**SHELL, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
+    memory = board.shell.memory
+    bram: dict[str, int] = {}
+    if isinstance(memory, OnChip):
+        places = windows(Arch.load(board.arch), memory.program_bytes).values()
+        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
+    key = board.family, memory.kind, board.shell.ethernet is not None
+    return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 
 
 def part_named(name: str) -> Part:

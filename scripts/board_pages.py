@@ -12,23 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards import BOARDS, Board
+from weft.boards.board import Memory, OnChip
+from weft.boards.shell.families import bitstream
 from weft.boards.shell.generate import TOOLCHAINS
+from weft.boards.shell.machine import windows
 from weft.boards.shell.soc import named
 from weft.boards.vivado.zynq import KINDS
 from weft.hw.contract.arch import Arch
+from weft.runtime.driver.targets import KINDS as KINDS_OF_DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards.json", ROOT / "build" / "boards"
-GROUPS = {"clk25": "oscillator, 25 MHz", "clk100": "oscillator, 100 MHz", "serial": "UART",
-          "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
+GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
+          "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
 """What a shell takes of a platform, by LiteX's names."""
 
 OPEN = """\
-    weft board build {key}                  # build/boards/{key}/{key}.bit
+    weft board build {key}                  # build/boards/{key}/{bitstream}
     weft board flash {key}
-    weft board memory serial:/dev/ttyUSB0 --board {key}
-    weft run MODEL.tmodel --on "serial:/dev/ttyUSB0?shell=build/boards/{key}/shell.json" --input x.npz
+    weft board memory {port} --board {key}
+    weft run MODEL.tmodel --on "serial:/dev/ttyUSB0?shell=build/boards/{key}/shell.json{rate}" --input x.npz
 """
 SHELL = """\
     weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
@@ -47,8 +51,10 @@ On the board, as root, with {key}.bit and {key}.hwh:
     weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
 """
 SILICON = "Nothing of it ran on silicon."
-BY_OPEN = ("Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; the "
-           "driver's start of the memory against a model of the PHY. " + SILICON)
+BY_OPEN = "Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; "
+NOT_MADE = "No bitstream of it was made yet. Exercised: the shell's inputs are all driven; "
+START = "the driver's start of the memory against a model of the PHY. "
+ON_CHIP = "the whole shell under Verilator, driven by the driver. "
 BY_VIVADO = ("Exercised: every connection is between pins that are there, addresses do not overlap, yosys reads the "
              "Verilog. Vivado was never run on it. " + SILICON)
 
@@ -80,11 +86,25 @@ def page(board: Board) -> str:
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
     registers = KINDS[board.processor.kind].registers if board.processor else 0
     commands = ZYNQ if board.processor else OPEN if board.built == "bitstream" else SHELL
-    lines += [commands.format(key=board.key, registers=registers),
-              BY_OPEN if board.key in reports() else BY_VIVADO if board.family == "xc7" else SILICON]
+    lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name,
+                              **serial(board)), exercised(board)]
     if board.shell:
         lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def serial(board: Board) -> dict[str, str]:
+    """The serial port and its rate, which the driver has to be told where it is not its own."""
+    if board.shell is None or board.shell.baud == KINDS_OF_DEVICES["serial"].options["baud"]:
+        return {"port": "serial:/dev/ttyUSB0", "rate": ""}
+    return {"port": f'"serial:/dev/ttyUSB0?baud={board.shell.baud}"', "rate": f"&baud={board.shell.baud}"}
+
+
+def exercised(board: Board) -> str:
+    if board.family == "xc7":
+        return BY_VIVADO
+    made = BY_OPEN if board.key in reports() else NOT_MADE
+    return made + (START if board.shell and isinstance(board.shell.memory, Memory) else ON_CHIP) + SILICON
 
 
 def surroundings(board: Board) -> dict[str, str]:
@@ -93,8 +113,16 @@ def surroundings(board: Board) -> dict[str, str]:
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
                 "clock asked": f"{board.processor.clock_hz / 1e6:g} MHz, from the processors", "pins": "none"}
     links = f"UART at {board.shell.baud / 1e6:g} Mbaud" + (", Ethernet" if board.shell.ethernet else "")
-    return {"memory": f"{board.shell.memory.kind}, {board.shell.memory.module}",
-            "clock asked": f"{board.shell.clock_hz / 1e6:g} MHz", "links": links}
+    return {"memory": memory(board), "clock asked": f"{board.shell.clock_hz / 1e6:g} MHz", "links": links}
+
+
+def memory(board: Board) -> str:
+    assert board.shell is not None
+    found = board.shell.memory
+    if not isinstance(found, OnChip):
+        return f"{found.kind}, {found.module}"
+    places = windows(Arch.load(board.arch), found.program_bytes)
+    return "on the chip: " + ", ".join(f"{place.size >> 10} KiB {name}" for name, place in places.items())
 
 
 def measured(board: Board) -> dict[str, str]:

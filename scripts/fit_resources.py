@@ -23,7 +23,7 @@ from rich.console import Console
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.flow import resources
-from weft.hw.flow.synthesis import FAMILIES, BlockText, block_texts, digest_of_block, synthesize_blocks
+from weft.hw.flow.synthesis import USUAL, BlockText, block_texts, digest_of_block, synthesize_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "fit"
@@ -223,7 +223,7 @@ def main(
     every = {name: arch for name, arch in (FITTED | CHECKED).items() if not machine or name in machine}
     model: dict[str, Any] = {"families": {}, "error": {}, "left_out": {}, "fitted": {}, "numbers": {}}
     model |= json.loads(resources.MODEL.read_text()) if resources.MODEL.is_file() else {}
-    for each in family or FAMILIES:
+    for each in family or USUAL:
         if not known and not check:
             count(counted, every, each, console)
         counts = {name: found for name, arch in FITTED.items() if (found := counted.of(name, arch, each))}

@@ -42,7 +42,8 @@ def table(family: str, report: dict, baseline: dict | None) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", default="arty", help="a preset or a .tarch file")
-    parser.add_argument("--family", choices=synthesis.FAMILIES, action="append", help="default: all")
+    parser.add_argument("--family", choices=synthesis.FAMILIES, action="append",
+                        help="default: Xilinx, ECP5 and that of the board")
     parser.add_argument("--update-baseline", action="store_true", help="make these counts the committed baseline")
     arguments = parser.parse_args()
     arch, name = Arch.load(arguments.arch), Path(arguments.arch).stem
@@ -52,7 +53,7 @@ def main() -> int:
     board = board_of(arguments.arch)
     parts = {board.family: board.part} if board else {}
     report = {family: synthesis.report(arch, family, folder / "synth", parts.get(family))
-              for family in arguments.family or synthesis.FAMILIES}
+              for family in arguments.family or dict.fromkeys((*synthesis.USUAL, *parts))}
     (folder / "synth.json").write_text(json.dumps(report, indent=2) + "\n")
     for family, found in report.items():
         print(table(family, found, baseline.get(family)) + "\n")

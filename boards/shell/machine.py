@@ -7,9 +7,35 @@ from dataclasses import dataclass
 from amaranth.hdl._ir import PortDirection
 
 from weft.hw.bus.axi import Ports
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 
 MACHINE = "weft_top"
 """Module of the machine."""
+WORD_BITS = 32
+"""Of on-chip memory: of the host's bus, too."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Bytes of on-chip memory from ``start`` of the machine's addresses on."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def windows(arch: Arch, program_bytes: int) -> dict[str, Window]:
+    """On-chip memories, each as large as the machine can use it; a window of DRAM starts where its register can."""
+    sizes = {"dram0": arch.dram0_depth * arch.vector_bytes, "dram1": arch.dram1_depth * arch.vector_bytes,
+             "program": program_bytes}
+    found, start = {}, 0
+    for name, size in sizes.items():
+        found[name] = Window(start, size)
+        start += -(-size // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
+    return found
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def generate(board: Board, arch: Arch, folder: Path) -> None:
     """``shell.v`` with top module ``shell`` around ``weft_top``, which is not in it, and ``shell.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     platform = SimPlatform("SIM", IO)
-    soc = SimulatedShell(board, machine_of(board, arch, folder), platform, Clocks(platform))
+    soc = SimulatedShell(board, arch, machine_of(board, arch, folder), platform, Clocks(platform))
     soc.finalize()
     platform.get_verilog(soc, name=SHELL).write(str(folder / f"{SHELL}.v"))
     registers = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))

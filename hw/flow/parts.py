@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A chip's totals. ``bram`` in blocks of 36 Kbit, of an ECP5 in blocks of 18 Kbit; ``lut`` of an ECP5 in 4-input
-    tables. ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ as 7 series."""
+    """A chip's totals. ``bram`` in blocks of 36 Kbit, of an ECP5 and of Gowin in blocks of 18 Kbit; ``lut`` of these in
+    4-input tables. ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ as 7 series."""
 
     name: str
     lut: int
@@ -29,9 +29,12 @@ PARTS = {
     "LFE5U-45F": Part("LFE5U-45F", 43_848, 43_848, 72, 108, "ecp5"),
     "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208, "ecp5"),
     "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208, "ecp5"),
+    "GW2AR-18": Part("GW2AR-18", 20_736, 15_552, 48, 46, "gowin"),
 }
 
 
 def block_rams(counts: dict[str, int], family: str) -> int:
     """Blocks as the part counts them."""
-    return counts.get("bram18", 0) if family == "ecp5" else counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
+    if family == "xc7":
+        return counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
+    return counts.get("bram18", 0)

@@ -33,7 +33,7 @@ MODEL = Path(__file__).with_name("resources.json")
 SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
 """What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
 SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
-              ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_000}
+              ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_000, ("gowin", "on-chip", False): 2_000}
 """The same of the shells that were counted: family, kind of memory, whether with Ethernet."""
 ROUTABLE = 0.9
 """Of a chip's look-up tables, above which routing gets hard."""
@@ -218,7 +218,7 @@ def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> li
 
 def counted(arch: Arch, family: str) -> bool:
     """Whether a machine of such numbers was."""
-    return arch.numbers.name in model()["numbers"][family]
+    return arch.numbers.name in model()["numbers"].get(family, ())
 
 
 def check_counted(arch: Arch, family: str) -> None:
@@ -226,7 +226,7 @@ def check_counted(arch: Arch, family: str) -> None:
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
-            f"numbers of machines that were counted: {', '.join(model()['numbers'][family])}",
+            f"numbers of machines that were counted: {', '.join(model()['numbers'].get(family, ())) or 'none yet'}",
             "choose another data_type or mac_rounding, or count this machine: make synth ARCH=..."))
 
 

@@ -1,7 +1,7 @@
-"""What synthesis makes of a machine: yosys counts for Xilinx 7 and ECP5, and the netlist.
+"""What synthesis makes of a machine: yosys counts for Xilinx 7, ECP5 and Gowin, and the netlist.
 
 Needs the Python packages of the extra ``synth``. Counts come from yosys alone; no place and route for Xilinx is to be
-had as a Python package, for the ECP5 see ``ecp5.py``.
+had as a Python package, for the others see ``ecp5.py`` and ``gowin.py``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,27 @@ from weft.hw.top import with_ports
 
 COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
 """``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an
-ECP5's 18 Kbit block RAM is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves share one."""
+18 Kbit block RAM of an ECP5 or of Gowin is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves
+share one."""
 
 
-DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F"}
+DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F", "gowin": "GW2AR-18"}
 """Family -> the part that a machine without a board of that family is counted against."""
 FAMILIES = tuple(DEFAULT_PARTS)
+USUAL = ("xc7", "ecp5")
+"""Those that a machine is counted for where nobody says which."""
 TOP, HARNESS = "weft_top", "harness"
 _BLOCK = r"weft_top\.machine\.(?:csr|core\.\w+)"
 """Names of modules that are counted by themselves."""
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 _LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
-                "SRL16E": 1, "SRLC32E": 1, "TRELLIS_DPR16X4": 4}
+                "SRL16E": 1, "SRLC32E": 1, "TRELLIS_DPR16X4": 4, "RAM16SDP1": 1, "RAM16SDP2": 2, "RAM16SDP4": 4}
 """Memory cell -> look-up tables it takes; an ECP5's 16 x 4 memory takes two for data and two for addressing."""
 _XC7_LUT = re.compile(r"LUT[1-6]|INV")
 _XC7_FF = re.compile(r"FD[RSCP]E")
+_GOWIN_LUT, _GOWIN_FF = re.compile("LUT[1-4]|INV|ALU"), re.compile("DFF[RSCP]?E?")
+"""A carry cell of Gowin takes a table; what joins tables to wider ones takes none."""
 
 
 def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
@@ -59,6 +64,11 @@ def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
             counts["dsp"] += number * (cell in ("DSP48E1", "DSP48E2"))
             counts["bram36"] += number * (cell == "RAMB36E1")
             counts["bram18"] += number * (cell == "RAMB18E1")
+        elif family == "gowin":
+            counts["lut"] += number * bool(_GOWIN_LUT.fullmatch(cell))
+            counts["ff"] += number * bool(_GOWIN_FF.fullmatch(cell))
+            counts["dsp"] += number * (cell in ("MULT18X18", "MULT9X9"))
+            counts["bram18"] += number * (cell in ("SP", "SPX9", "SDPB", "SDPX9B", "DPB", "DPX9B"))
         else:  # a carry cell of an ECP5 takes the two look-up tables beside it
             counts["lut"] += number * {"LUT4": 1, "CCU2C": 2}.get(cell, 0)
             counts["ff"] += number * (cell == "TRELLIS_FF")
@@ -68,9 +78,11 @@ def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
 
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
-_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}"}
+_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}",
+          "gowin": "synth_gowin -family gw2a -noiopads -top {top}"}
 _CELLS = {"xc7": ("read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib +/xilinx/cells_xtra.v"),
-          "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",)}
+          "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",),
+          "gowin": ("read_verilog -lib -specify +/gowin/cells_sim.v +/gowin/cells_xtra_gw2a.v",)}
 """What the first step of yosys's own script reads."""
 _HIDE = ("rename -hide w:*", "rename -hide c:*")
 """Before the LUT mapper: without it yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of
@@ -97,8 +109,8 @@ endmodule
 """Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
 each bit where a carry chain takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
-_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"),
-          "ecp5": ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")}
+_FLATTENED = ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")
+_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"), "ecp5": _FLATTENED, "gowin": _FLATTENED}
 """The step of yosys's own script before which multipliers are placed: nothing is flattened yet; what has to happen to
 sums before they become carry chains (to lose their unused bits); and the step that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
@@ -128,7 +140,10 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
 
 
 def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
-    """Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits."""
+    """Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits. Gowin's
+    are yosys' own choice."""
+    if family == "gowin":
+        return ""
     return ecp5.dsp_multipliers(text, width) if family == "ecp5" else xilinx.paired_multipliers(text, packing)
 
 
@@ -218,16 +233,21 @@ def synthesize_blocks(blocks: Mapping[str, BlockText], family: str, folder: Path
     return found
 
 
-def synthesize_shell(folder: Path, machine: str, shell: str, width: int) -> None:
-    """Netlist ``folder``/ecp5.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``), whose
-    scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
+_PADS = ("iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O -toutpad TBUF ~OEN:I:O -tinoutpad IOBUF ~OEN:O:I:IO {top}",)
+"""For Gowin, of the outermost module alone: yosys' own script puts pads on the ports of every module."""
+
+
+def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
+    """Netlist ``folder``/<family>.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``),
+    whose scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
 
     The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers. Its names
     are hidden, the shell's are kept: constraints and reports ask for them.
     """
     script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
     hide = [f"rename -hide {TOP}/{objects}" for objects in ("w:*", "c:*")]
-    _run_flow(script, folder, "ecp5", shell, (folder / machine).read_text(), width, hide=hide, check=())
+    pads = [step.format(top=shell) for step in _PADS if family == "gowin"]
+    _run_flow(script, folder, family, shell, (folder / machine).read_text(), width, hide=hide, check=pads)
 
 
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:

@@ -67,6 +67,8 @@ class DramController:
     """LiteDRAM's registers and its PHY's behind a bridge."""
 
     def __init__(self, bridge: Bridge, shell: ShellFile) -> None:
+        """``shell``: of a board with DRAM."""
+        assert shell.dram is not None
         self.bridge, self.registers, self.dram, self.clock_hz = bridge, shell.registers, shell.dram, shell.clock_hz
         self.lanes = self.dram.data_bits // 8
 

@@ -27,12 +27,16 @@ def litex_map(options: Mapping[str, Any]) -> MemoryMap:
 
 def shell_map(shell: ShellFile) -> MemoryMap:
     """Of a shell as the file beside its bitstream describes it."""
+    if shell.windows:
+        return MemoryMap(shell.machine_base, {
+            name: Region(bus=place.base, machine=place.base - shell.memory.base, size=place.bytes)
+            for name, place in shell.windows.items()})
     return litex_map({"registers": shell.machine_base, "memory": shell.memory.base, "bytes": shell.memory.bytes})
 
 
 def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget:
     """A board behind a link. The option ``shell`` names the ``shell.json`` that came with its bitstream: it says where
-    everything is, and memory that was not started since the bitstream was loaded is started. Raises WeftError."""
+    everything is, and DRAM that was not started since the bitstream was loaded is started. Raises WeftError."""
     if not options["shell"]:
         return LinkTarget(transport, litex_map(options), options["seconds"])
     try:
@@ -43,8 +47,8 @@ def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget
     target = LinkTarget(transport, shell_map(shell), options["seconds"])
     try:
         check_board(target.registers, shell.board, target.name)
-        controller = DramController(target.bridge, shell)
-        if not controller.started:
+        controller = DramController(target.bridge, shell) if shell.dram else None
+        if controller and not controller.started:
             controller.start()
             check_memory(target.bridge, shell.memory.base, shell.memory.bytes)
     except BaseException:

@@ -73,8 +73,10 @@ def place(memory_map: MemoryMap, needs: Mapping[str, int], arch: Arch, owner: st
         starts[memory] = -(-machine // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES - region.machine
         ends[region] = starts[memory] + needs[memory]
         if ends[region] > region.size:
+            sharing = [each for each in MEMORIES if memory_map.regions[each] == region]
             raise WeftError(explain(
-                f"model {owner}", f"{sum(needs.values())} bytes ({', '.join(f'{n} {needs[n]}' for n in MEMORIES)})",
+                f"model {owner}", f"{sum(needs[each] for each in sharing)} bytes "
+                f"({', '.join(f'{each} {needs[each]}' for each in sharing)})",
                 f"{region.size} bytes of memory of this device", "use a board with more memory, or a smaller model"))
     places = Places(memory_map, starts)
     for memory, register in OFFSETS.items():

@@ -16,8 +16,8 @@ from weft.runtime.network import Network
 from weft.runtime.programs import preload
 
 DRAMS = ("dram0", "dram1")
-PAGE_BYTES = 4096
-"""Each program begins on a page of its own."""
+PAGE_BYTES = 256
+"""Each program begins on a page of its own, which also holds what is put before it."""
 
 
 def needs_of(network: Network) -> dict[str, int]:

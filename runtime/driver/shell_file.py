@@ -9,10 +9,11 @@ import msgspec
 
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.strict_json import read_object
+from weft.runtime.driver.memory_map import MEMORIES
 
 
 class MemoryPlace(msgspec.Struct, frozen=True):
-    """The DRAM on the bus, in bytes."""
+    """Memory on the bus, in bytes."""
 
     base: int
     bytes: int
@@ -51,13 +52,22 @@ class DramChip(msgspec.Struct, frozen=True):
 
 
 class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board
+    has either these or ``dram``."""
+
     board: str
     clock_hz: int
     machine_base: int
     memory: MemoryPlace
     registers: dict[str, RegisterPlace]
-    dram: DramChip
     arch: dict[str, Any]
+    dram: DramChip | None = None
+    windows: dict[str, MemoryPlace] = {}
+
+    @property
+    def places(self) -> list[MemoryPlace]:
+        """All memory that there is."""
+        return list(self.windows.values()) or [self.memory]
 
     @classmethod
     def load(cls, path: Path) -> ShellFile:
@@ -73,6 +83,11 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, content: dict[str, Any]) -> ShellFile:
         """Raises ValueError."""
         found = msgspec.convert(content, cls)
+        if found.dram is None:
+            missing = sorted(set(MEMORIES) - set(found.windows))
+            if missing:
+                raise ValueError(f"neither a DRAM nor an on-chip memory {missing[0]}")
+            return found
         phases = range(found.dram.phases)
         needed = {"ctrl_scratch", "sdram_dfii_control",
                   *(f"sdram_dfii_pi{phase}_{name}" for phase in phases

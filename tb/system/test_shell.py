@@ -1,17 +1,22 @@
-"""A board's whole shell in simulation: bridge, LiteDRAM with its SDRAM model and refresh, and the machine; driven by
-the driver through the protocol that it speaks to a board."""
+"""A board's whole shell in simulation: bridge, LiteDRAM with its SDRAM model and refresh, or on-chip memory, and the
+machine; driven by the driver through the protocol that it speaks to a board."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from weft.boards import BOARDS
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.dram_start import DramController, check_memory
 from weft.runtime.driver.links import LinkTarget, shell_map
@@ -33,20 +38,27 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", params=["ulx3s"])
 def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
-    """On a shell whose memory was started and tried."""
-    folder = tmp_path_factory.mktemp("shell")
-    arch = Arch.load(request.param)
-    simulation, described = build_shell(request.param, arch, folder)
+    with opened(request.param, tmp_path_factory.mktemp("shell")) as device:
+        yield device
+
+
+@contextmanager
+def opened(board: str, folder: Path) -> Iterator[Device]:
+    """On a board's shell whose memory was started and tried."""
+    arch = Arch.load(BOARDS[board].arch)
+    simulation, described = build_shell(board, arch, folder)
     shell = ShellFile.of(described)
     line = SimulatedShell(simulation, folder, shell.clock_hz)
     target = LinkTarget(line.transport(), shell_map(shell), SECONDS)
     target.arch = arch
     with Device(target) as device:
-        controller = DramController(target.bridge, shell)
-        assert not controller.started
-        controller.start()
-        assert controller.started
-        check_memory(target.bridge, shell.memory.base, TESTED_BYTES)
+        if shell.dram:
+            controller = DramController(target.bridge, shell)
+            assert not controller.started
+            controller.start()
+            assert controller.started
+        for place in shell.places:
+            check_memory(target.bridge, place.base, min(place.bytes, TESTED_BYTES))
         yield device
     assert target.bridge.strays == 0, "nothing went astray on a line without faults"
 
@@ -81,3 +93,31 @@ def test_resnet20_through_bridge_and_dram(device: Device, tmp_path: Path) -> Non
     ideal = sum(estimate(part.program, made.arch).cycles for part in made.machines)
     print(f"ResNet-20: {device.counters.cycles} cycles with LiteDRAM, {ideal} with ideal memories")
     assert ideal < device.counters.cycles < MOST_TIMES * ideal
+
+
+def perceptron(path: Path, hidden: int) -> Path:
+    """Digits of 64 points through ``hidden`` neurons, as ONNX."""
+    random = np.random.default_rng(hidden)
+    weights = {"w0": random.normal(0, 0.125, (64, hidden)), "w1": random.normal(0, hidden**-0.5, (hidden, 10))}
+    nodes = [helper.make_node("Flatten", ["image"], ["points"]), helper.make_node("MatMul", ["points", "w0"], ["sums"]),
+             helper.make_node("Relu", ["sums"], ["neurons"]), helper.make_node("MatMul", ["neurons", "w1"], ["digit"])]
+    graph = helper.make_graph(
+        nodes, "perceptron", [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])],
+        [helper.make_tensor_value_info("digit", TensorProto.FLOAT, [1, 10])],
+        [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_network_on_chip(tmp_path: Path) -> None:
+    """All memory is the chip's own. The digits' network has a program too long for it."""
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:8].astype(np.float32)
+    with opened("tang_nano_20k", tmp_path) as device:
+        model = perceptron(tmp_path / "perceptron.onnx", 32)
+        made = run_as_golden(device, model, "image", images[:2], images, tmp_path / "perceptron")
+        ideal = sum(estimate(part.program, made.arch).cycles for part in made.machines)
+        print(f"perceptron: {device.counters.cycles / 2} cycles an image, {ideal} with ideal memories")
+        report = compile_model(DIGITS / "digits.onnx", made.arch, tmp_path / "digits", calibration={"image": images})
+        with pytest.raises(WeftError, match=r"\(program \d+\); allowed: 32768 bytes of memory"):
+            device.load(report.model_path)

@@ -6,17 +6,23 @@ import json
 import re
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from weft.boards import BOARDS
+from weft.boards.board import Memory, OnChip
 from weft.boards.shell import bitstream, flash
+from weft.boards.shell.families import FAMILIES, pack_ecp5, pack_gowin, place_gowin
+from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
-from weft.hw.flow import ecp5, synthesis
+from weft.hw.flow import ecp5, gowin, synthesis
+from weft.hw.flow.memories import block_rams, rams
+from weft.hw.flow.parts import PARTS
 from weft.hw.top import with_ports
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import ShellFile
@@ -24,7 +30,7 @@ from weft.simulate import toolchain
 
 TINY = Arch.load("tiny")
 SHELLS = [name for name, board in BOARDS.items() if board.shell]
-OPEN = [name for name in SHELLS if BOARDS[name].family == "ecp5"]
+OPEN = [name for name in SHELLS if BOARDS[name].family in FAMILIES]
 LONG = {"arty_a7_100", "colorlight_i9"}
 """Much the same as a board before."""
 
@@ -39,24 +45,29 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Stands for the slow tools. The clocks that the seeds reach, first one first."""
     reached: list[float] = []
 
-    def nextpnr(folder: Path, chip: ecp5.Chip, options: list[str], tell: Callable[[str], None]) -> dict:
-        (folder / "shell.config").write_text(f"seed {options[-1]}")
+    def nextpnr(folder: Path, chip: Any, options: list[str], tell: Callable[[str], None]) -> dict:
+        (folder / "routed").write_text(f"seed {options[-1]}")
         return report(reached.pop(0))
 
     def generate(board: Any, work: Path) -> None:
-        for name in ("shell.json", "shell.v", "shell.lpf"):
+        for name in ("shell.json", "shell.v", *FAMILIES[board.family].kept):
             (work / name).write_text(name)
 
-    def synthesize(folder: Path, *rest: Any) -> None:
-        (folder / "ecp5.stat").write_text(json.dumps({"design": {"num_cells_by_type": {"LUT4": 5, "TRELLIS_FF": 2}}}))
+    def synthesize(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
+        (folder / f"{family}.stat").write_text(json.dumps({"design": {"num_cells_by_type": {"LUT4": 5, "DFF": 2}}}))
 
-    def pack(work: Path) -> None:
-        for suffix in ("bit", "svf"):
-            (work / f"shell.{suffix}").write_text((work / "shell.config").read_text())
+    def packing(suffixes: tuple[str, ...]) -> Callable[[Path, Any], None]:
+        def pack(work: Path, chip: Any) -> None:
+            for suffix in suffixes:
+                (work / f"shell.{suffix}").write_text((work / "routed").read_text())
+        return pack
 
-    for name, stand_in in (("generate", generate), ("pack", pack)):
-        monkeypatch.setattr(bitstream, name, stand_in)
-    monkeypatch.setattr(ecp5, "nextpnr", nextpnr)
+    monkeypatch.setattr(bitstream, "generate", generate)
+    monkeypatch.setattr(bitstream, "need_packages", lambda family: None)
+    for name, family in FAMILIES.items():
+        monkeypatch.setitem(FAMILIES, name, replace(family, pack=packing(family.results)))
+    for tool in (ecp5, gowin):
+        monkeypatch.setattr(tool, "nextpnr", nextpnr)
     monkeypatch.setattr(synthesis, "synthesize_shell", synthesize)
     return reached
 
@@ -70,6 +81,17 @@ def test_the_first_seed_in_time_is_delivered(tools: list[float], tmp_path: Path)
     assert json.loads((tmp_path / "ulx3s" / "report.json").read_text()) == found
     assert (tmp_path / "ulx3s" / "ulx3s.bit").read_text() == "seed 2"
     assert [path.name for path in tmp_path.iterdir()] == ["ulx3s"], "nothing else is left"
+
+
+def test_a_chip_of_gowin_has_a_bitstream_of_its_own_kind(tools: list[float], tmp_path: Path) -> None:
+    tools += [41.0]
+    board = BOARDS["tang_nano_20k"]
+    found = bitstream.build(board, Arch.load(board.arch), tmp_path / board.key)
+    assert (found["chip"], found["mhz_asked"], found["lut"], found["ff"]) == ("GW2AR-18-C8/I7", 27.0, 5, 2)
+    assert sorted(path.name for path in (tmp_path / board.key).iterdir()) == [
+        "report.json", "shell.cst", "shell.json", "shell.v", "tang_nano_20k.fs", "weft.tarch"]
+    with pytest.raises(WeftError, match="axi_data_width on board tang_nano_20k: found 64; allowed: 32"):
+        bitstream.build(board, TINY, tmp_path / board.key)
 
 
 def test_a_missed_clock_leaves_the_last_bitstream(tools: list[float], tmp_path: Path) -> None:
@@ -106,13 +128,34 @@ def test_a_bitstream_is_packed_and_unpacked(tmp_path: Path) -> None:
     synthesis.run_yosys("read_verilog sum.v\nsynth_ecp5 -top sum -json ecp5.json\n", tmp_path, "sum")
     ecp5.nextpnr(tmp_path, ecp5.CHIPS["LFE5U-45F-6"], ["--lpf-allow-unconstrained", "--textcfg", "shell.config"],
                  lambda line: None)
-    bitstream.pack(tmp_path)
+    chip = ecp5.CHIPS["LFE5U-45F-6"]
+    pack_ecp5(tmp_path, chip)
     first = (tmp_path / "shell.bit").read_bytes()
-    bitstream.pack(tmp_path)
+    pack_ecp5(tmp_path, chip)
     assert (tmp_path / "shell.bit").read_bytes() == first
     (tmp_path / "shell.config").write_text("nonsense")
     with pytest.raises(WeftError, match="ecppack"):
-        bitstream.pack(tmp_path)
+        pack_ecp5(tmp_path, chip)
+
+
+@pytest.mark.long
+def test_a_bitstream_of_gowin_is_packed(tmp_path: Path) -> None:
+    """The same bytes each time."""
+    (tmp_path / "sum.v").write_text("module sum(input clk, output q);\n  reg [7:0] a;\n  assign q = ^a;\n"
+                                    "  always @(posedge clk) a <= a * a + 1;\nendmodule\n")
+    (tmp_path / "shell.cst").write_text('IO_LOC "clk" 4;\nIO_LOC "q" 15;\n')
+    synthesis.run_yosys("read_verilog sum.v\nsynth_gowin -family gw2a -top sum\nwrite_json gowin.json\n", tmp_path,
+                        "sum")
+    chip, packed = gowin.CHIPS["GW2AR-18-C8/I7"], []
+    report = place_gowin(tmp_path, chip, 1, 27.0, lambda line: None)
+    assert not bitstream.late(report) and report["utilization"]["MULT9X9"]["used"] == 1
+    for _ in range(2):
+        pack_gowin(tmp_path, chip)
+        packed.append((tmp_path / "shell.fs").read_bytes())
+    assert packed[0] == packed[1] and packed[0]
+    (tmp_path / gowin.ROUTED).write_text("nonsense")
+    with pytest.raises(WeftError, match="gowin_pack"):
+        pack_gowin(tmp_path, chip)
 
 
 # -- the shell ---------------------------------------------------------------------------------------------------------
@@ -122,19 +165,25 @@ def test_a_bitstream_is_packed_and_unpacked(tmp_path: Path) -> None:
 def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) -> None:
     toolchain.setup()  # for yosys, which writes the Verilog of a Vivado project
     board = BOARDS[name]
-    (tmp_path / "weft.tarch").write_text(json.dumps(Arch.load("tiny").replace(dram_ports="shared").to_dict()))
+    on_chip = board.shell is not None and isinstance(board.shell.memory, OnChip)
+    arch = Arch.load(board.arch) if on_chip else TINY.replace(dram_ports="shared")
+    (tmp_path / "weft.tarch").write_text(json.dumps(arch.to_dict()))
     bitstream.generate(board, tmp_path)
     text = (tmp_path / "shell.v").read_text()
     instance = text[text.index("weft_top weft_top("):]
     joined = set(re.findall(r"\.(\w+) *\(", instance[:instance.index(");")]))
-    _, ports = with_ports(TINY.replace(dram_ports="shared"))
+    _, ports = with_ports(arch)
     inputs = {port for port, (_, way) in ports.items() if way is not None and "Input" in str(way)}
     assert inputs <= joined, "an input without a driver"
     assert {port for port in ports if port.startswith("m_axi_") and port.endswith(("valid", "addr", "data"))} <= joined
     shell = ShellFile.load(tmp_path / "shell.json")
     assert (shell.machine_base, shell.memory.base) == (LITEX_REGISTERS, LITEX_MEMORY), "what the driver assumes"
-    assert board.shell and shell.clock_hz == board.shell.clock_hz and shell.dram.kind == board.shell.memory.kind
-    constraints, pin = ("shell.lpf", "LOCATE COMP") if name in OPEN else ("shell.xdc", "set_property LOC ")
+    assert board.shell and shell.clock_hz == board.shell.clock_hz
+    assert bool(shell.windows) == on_chip == (shell.dram is None)
+    if isinstance(board.shell.memory, Memory):
+        assert shell.dram and shell.dram.kind == board.shell.memory.kind
+    constraints, pin = {"ecp5": ("shell.lpf", "LOCATE COMP"), "gowin": ("shell.cst", "IO_LOC"),
+                        "xc7": ("shell.xdc", "set_property LOC ")}[board.family]
     assert pin in (tmp_path / constraints).read_text()
     if name not in OPEN:
         script = (tmp_path / "shell.tcl").read_text()
@@ -142,7 +191,17 @@ def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) ->
         assert "module weft_top(" in (tmp_path / "weft_top.v").read_text()
 
 
-@pytest.mark.parametrize("name", SHELLS)
+def test_the_preset_fits_its_chips_memory() -> None:
+    """With on-chip memory each window and the program have their own, beside the machine's."""
+    board = BOARDS["tang_nano_20k"]
+    arch = Arch.load(board.arch)
+    assert board.shell and isinstance(board.shell.memory, OnChip)
+    around = sum(-(-window.size // 2048) for window in windows(arch, board.shell.memory.program_bytes).values())
+    machine = sum(sum(block_rams(ram, "gowin").values()) for ram in rams(arch))
+    assert around + machine <= PARTS[board.part].bram
+
+
+@pytest.mark.parametrize("name", [name for name in SHELLS if name != "tang_nano_20k"])
 def test_the_preset_fits_its_boards_memory(name: str) -> None:
     """Both windows and a megabyte of program."""
     sizes = {"ecpix5": 512 << 20, "ulx3s": 32 << 20, "colorlight_i9": 8 << 20, "arty_a7_35": 256 << 20,

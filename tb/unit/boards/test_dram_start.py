@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Status, board_code
 from weft.hw.contract.errors import WeftError
 from weft.runtime.driver import uartbone
@@ -26,6 +27,8 @@ from weft.runtime.driver.dram_start import (
     best,
     check_memory,
 )
+from weft.runtime.driver.links import litex_target, shell_map
+from weft.runtime.driver.memory_map import place
 from weft.runtime.driver.shell_file import ShellFile
 
 LANES, PHASES, BITSLIPS, DELAYS, BYTES = 2, 2, 4, 8, 8
@@ -214,9 +217,44 @@ def test_weft_board_memory(board: str, code: int, says: str, tmp_path: Path, mon
     assert ("1 MiB tested at every address bit: fine" in said.out) == (says[0] == "b")
 
 
+def on_chip() -> dict[str, Any]:
+    """Of a board without DRAM: 8, 32 and 16 KiB."""
+    sizes = {"dram0": 8 << 10, "dram1": 32 << 10, "program": 16 << 10}
+    kept = {key: value for key, value in shell().items() if key != "dram"}
+    return {**kept, "board": "tang_nano_20k", "memory": {"base": MEMORY_BASE, "bytes": 0x24000},
+            "windows": {name: {"base": MEMORY_BASE + number * 0x10000, "bytes": size}
+                        for number, (name, size) in enumerate(sizes.items())}}
+
+
+@pytest.mark.parametrize(("stuck", "says"), [(None, "56 KiB tested at every address bit: fine"), (12, "memory at 0x4")])
+def test_on_chip_memory_is_only_tested(stuck: int | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       capfd: pytest.CaptureFixture[str]) -> None:
+    model = Model([], stuck)
+    model.words |= {0x9000_0000 + CONTROL_REGISTERS[name].offset: value
+                    for name, value in {"IDENTITY": IDENTITY, "STATUS": 1 << Status.IDLE}.items()}
+    monkeypatch.setattr(uartbone, "open_serial", lambda port, baud: model)
+    (tmp_path / "tang_nano_20k").mkdir()
+    file = tmp_path / "tang_nano_20k" / "shell.json"
+    file.write_text(json.dumps(on_chip()))
+    code = exit_code(["board", "memory", "serial:/dev/null", "--board", "tang_nano_20k", "-o", str(tmp_path)])
+    said = capfd.readouterr()
+    assert says in said.out + said.err and code == (stuck is not None) and not model.commands
+    litex_target(model, {"shell": str(file), "seconds": 1.0}).close()
+    assert not model.commands, "nothing has to start"
+
+
+def test_a_model_too_large_for_a_window_names_it() -> None:
+    memory_map, arch = shell_map(ShellFile.of(on_chip())), Arch.load("tang_nano_20k")
+    needs = {"dram0": 8 << 10, "dram1": 32 << 10, "program": 16 << 10}
+    places = place(memory_map, needs, arch, "digits")
+    assert [places.machine(name) for name in needs] == [0, 0x10000, 0x20000]
+    with pytest.raises(WeftError, match=r"found 16385 bytes \(program 16385\); allowed: 16384 bytes of memory"):
+        place(memory_map, {**needs, "program": (16 << 10) + 1}, arch, "digits")
+
+
 @pytest.mark.parametrize(("change", "says"), [
-    ({"dram": 3}, "dram"), ({"registers": {}}, "no register"), ({"more": 1}, "more"),
-    ({"clock_hz": "fast"}, "clock_hz")])
+    ({"dram": None}, "on-chip memory dram0"), ({"dram": 3}, "dram"), ({"registers": {}}, "no register"),
+    ({"more": 1}, "more"), ({"clock_hz": "fast"}, "clock_hz")])
 def test_a_shell_file_that_is_none_is_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     file = tmp_path / "shell.json"
     file.write_text(json.dumps({**shell(), **change}))

@@ -168,6 +168,8 @@ def test_a_board_takes_what_its_own_shell_takes() -> None:
     shells = {name: around(BOARDS[name])["lut"] for name in ("arty_a7_35", "arty_a7_100", "ulx3s", "ecpix5", "pynq_z1")}
     assert shells == {"arty_a7_35": 5_100, "arty_a7_100": 8_200, "ulx3s": 4_000, "ecpix5": 7_000,
                       "pynq_z1": resources.SHELL["lut"]}
+    tang = around(BOARDS["tang_nano_20k"])
+    assert (tang["lut"], tang["bram"]) == (2_000, 4 + 16 + 16), "its memory: 8, 32 and 32 KiB"
     arch, part = Arch.load("arty"), PARTS["XC7A35T"]
     assert resources.fits(arch, part)["short"] == ["lut"]
     found = resources.fits(arch, part, around=around(BOARDS["arty_a7_35"]))
@@ -177,6 +179,7 @@ def test_a_board_takes_what_its_own_shell_takes() -> None:
 @pytest.mark.parametrize(("arguments", "text"), [
     (("-a", "arty", "--part", "XC7A36T"), "did you mean XC7A35T?"), (("-a", "tiny"), "this machine has no board"),
     (("-a", "tiny", "--part", ""), "--part: found ; allowed: XC7A35T"),
+    (("-a", "tang_nano_20k"), "numbers of machines that were counted: none yet"),
 ])
 def test_a_part_that_is_not_known_is_refused(weft: Weft, arguments: tuple[str, ...], text: str) -> None:
     answer = weft("resources", *arguments)

@@ -1,0 +1,42 @@
+"""nextpnr as a Python package, one for each family of chips."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from weft.hw.contract.errors import WeftError, explain
+
+
+def run(folder: Path, package: str, options: Sequence[str], tell: Callable[[str], None]) -> dict:
+    """The report of ``yowasp_nextpnr_<package>`` in ``folder``, its log in pnr.log. ``tell``: called every second with
+    the log's last line. Raises WeftError where it fails."""
+    call = f"import sys, yowasp_nextpnr_{package} as it; sys.exit(it.run_nextpnr_{package}(sys.argv[1:]))"
+    log = folder / "pnr.log"
+    log.unlink(missing_ok=True)
+    returned, errors = _run([sys.executable, "-c", call, *options, "--report", "pnr_report.json", "--log", log.name,
+                             "--quiet"], log, tell)
+    if returned:
+        said = "\n".join(errors.splitlines()[-5:]) or f"nextpnr ended by {returned}, without a word"
+        raise WeftError(explain("place and route", said, "a routed design",
+                                f"ask for fewer MHz or another seed, or read {log}"))
+    return json.loads((folder / "pnr_report.json").read_text())
+
+
+def _run(command: list[str], log: Path, tell: Callable[[str], None]) -> tuple[int, str]:
+    """Run in the log's folder: return code and what was written to standard error. Interrupted, it goes with us."""
+    with subprocess.Popen(command, cwd=log.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            while True:
+                try:
+                    _, errors = process.communicate(timeout=1)
+                    return process.returncode, errors
+                except subprocess.TimeoutExpired:
+                    lines = log.read_text().split("\n") if log.exists() else []
+                    tell(next((line for line in reversed(lines) if line), ""))
+        finally:
+            process.kill()
