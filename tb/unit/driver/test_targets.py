@@ -56,7 +56,7 @@ def test_pyserial_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_port_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LinkError, match="serial port .*nothing: found .*no such file.* allowed: a serial port"):
+    with pytest.raises(LinkError, match="serial port .*nothing: found .*No such file.* allowed: a serial port"):
         Device.open(f"serial:{tmp_path}/nothing")
 
 
