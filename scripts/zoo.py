@@ -3,8 +3,9 @@
     python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]
 
 Networks are the demo's, the benchmark's and those of ../shared where these are. A network that a preset cannot run has
-a line that says why. All is written after every network and preset, so that a run that was broken off leaves what it
-had. `make docs MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
+a line that says why. All is written after every network and preset: a run that was broken off leaves what it had, and
+the next one of the same commit goes on from there. `make docs MEASURED=1` takes what is in build/zoo/ over into
+docs/data/zoo.json.
 """
 
 from __future__ import annotations
@@ -38,15 +39,33 @@ from weft.runtime.files import write_text
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4
 """Of the numbers in the file."""
+UNKNOWN = "unknown"
+"""The commit of sources that are no checkout."""
+
+
+Cell = tuple[str, str]
+"""A network and a preset."""
 
 
 @dataclass
 class Zoo:
-    """``rows``: what was measured; ``refused``: network, machine and why; ``cpu_seconds`` of all of it."""
+    """``cells``: what was measured of each, or why it was not; ``cpu_seconds`` of all of it."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    cells: dict[Cell, dict[str, Any] | str] = field(default_factory=dict)
     cpu_seconds: float = 0
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [found for found in self.cells.values() if not isinstance(found, str)]
+
+    @property
+    def refused(self) -> list[tuple[str, str, str]]:
+        return [(*cell, why) for cell, why in self.cells.items() if isinstance(why, str)]
+
+    def sort(self, names: Sequence[str], machines: Sequence[str]) -> None:
+        """Into the order of ``names``, the machines of each in theirs."""
+        place = {name: index for index, name in enumerate((*names, *machines))}
+        self.cells = dict(sorted(self.cells.items(), key=lambda item: [place.get(name, -1) for name in item[0]]))
 
 
 def networks() -> dict[str, Path | None]:
@@ -82,20 +101,27 @@ def _taken(arch: Arch, preset: str) -> dict[str, Any]:
     return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}
 
 
-def collect(names: dict[str, Path | None], machines: Sequence[str], *, on_rtl: bool, jobs: int) -> Iterator[Zoo]:
-    """What is known after each network and machine, in their order, whoever was done first."""
-    zoo = Zoo(refused=[(name, "all", f"needs {bench.SHARED}") for name, path in names.items() if path is None])
+def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *, on_rtl: bool,
+            jobs: int) -> Iterator[None]:
+    """Measures what ``zoo`` does not have, network by network, and puts it there; yields after each machine."""
+    zoo.cells |= {(name, "all"): f"needs {bench.SHARED}" for name, path in names.items() if path is None}
     with pool(jobs) as executor:
-        waiting = [(name, preset, executor.submit(measured, name, path, preset, on_rtl))
-                   for name, path in names.items() if path is not None for preset in machines]
-        for name, preset, future in waiting:
-            row, seconds = future.result()
+        waiting = {(name, preset): executor.submit(measured, name, path, preset, on_rtl)
+                   for name, path in names.items() if path is not None for preset in machines
+                   if (name, preset) not in zoo.cells}
+        for cell, future in waiting.items():
+            zoo.cells[cell], seconds = future.result()
             zoo.cpu_seconds += seconds
-            if isinstance(row, str):
-                zoo.refused.append((name, preset, row))
-            else:
-                zoo.rows.append(row)
-            yield zoo
+            yield
+
+
+def broken_off(file: Path, commit: str, *, on_rtl: bool) -> Zoo:
+    """What an earlier run left there, where it measured the same sources and not less."""
+    found = json.loads(file.read_text()) if file.is_file() else {}
+    if found.get("commit") != commit or commit.endswith(("-dirty", UNKNOWN)):
+        return Zoo()
+    rows = {(row["network"], row["arch"]): row for row in found["rows"] if row["cycles_rtl"] or not on_rtl}
+    return Zoo({**rows, **{(name, machine): why for name, machine, why in found["refused"]}}, found["cpu_seconds"])
 
 
 def write(zoo: Zoo, folder: Path, commit: str) -> None:
@@ -124,7 +150,7 @@ def commit_here() -> str:
     """Of the checkout, with a mark where it was changed since."""
     asked = subprocess.run(["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"], cwd=bench.ROOT,
                            capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or "unknown"
+    return asked.stdout.strip() or UNKNOWN
 
 
 def main(
@@ -140,8 +166,9 @@ def main(
             raise WeftError(explain(what, found, ", ".join(allowed), "name one of them"))
     chosen = {name: path for name, path in known.items() if only in ("", name)}
     output.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    for zoo in collect(chosen, [arch] if arch else machines, on_rtl=rtl, jobs=jobs):
+    began, zoo = time.monotonic(), broken_off(output / "zoo.json", commit, on_rtl=rtl)
+    for _ in collect(zoo, chosen, [arch] if arch else machines, on_rtl=rtl, jobs=jobs):
+        zoo.sort(list(known), machines)
         write(zoo, output, commit)
         print(f"{len(zoo.rows)} measured, {len(zoo.refused)} refused, {time.monotonic() - began:.0f} s, "
               f"{zoo.cpu_seconds:.0f} s of CPU", file=sys.stderr, flush=True)

@@ -37,6 +37,25 @@ def test_an_unknown_network_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1 and "--only: found moon; allowed: digits" in done.stderr
 
 
+def test_a_run_that_was_broken_off_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the same commit and with no less measured; all stays in its order."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import zoo as script
+
+    left = script.Zoo({("b", "pynq"): row("b", "pynq"), ("a", "tiny"): "too large"}, 5)
+    script.write(left, tmp_path, "0123")
+    zoo = script.broken_off(tmp_path / "zoo.json", "0123", on_rtl=False)
+    assert zoo == script.Zoo({("b", "pynq"): row("b", "pynq"), ("a", "tiny"): "too large"}, 5)
+    assert list(script.collect(zoo, {"b": Path("b.onnx")}, ["pynq"], on_rtl=False, jobs=1)) == [], "it is known"
+    zoo.cells["a", "arty"] = row("a", "arty")
+    zoo.sort(["a", "b"], ["arty", "pynq", "tiny"])
+    assert list(zoo.cells) == [("a", "arty"), ("a", "tiny"), ("b", "pynq")]
+    assert not script.broken_off(tmp_path / "zoo.json", "4567", on_rtl=False).cells
+    assert list(script.broken_off(tmp_path / "zoo.json", "0123", on_rtl=True).cells) == [("a", "tiny")]
+    script.write(left, tmp_path, "0123-dirty")
+    assert not script.broken_off(tmp_path / "zoo.json", "0123-dirty", on_rtl=False).cells
+
+
 def test_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import zoo_table
