@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board, OnChip
-from weft.boards.shell.families import FAMILIES, SHELL, Family, Tell
+from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import synthesis
 
-MACHINE, REPORT = "machine.il", "report.json"
+REPORT = "report.json"
 KEPT = ("shell.json", "shell.v", "weft.tarch")
 """Of the working folder, beside the bitstream, its report and its constraints."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}

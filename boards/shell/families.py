@@ -14,7 +14,8 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import ecp5, gowin
 
 Tell = Callable[[str], None]
-SHELL = "shell"
+SHELL, MACHINE = "shell", "machine.il"
+"""Name of the shell's files, and the machine in RTLIL."""
 
 
 @dataclass(frozen=True)

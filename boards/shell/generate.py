@@ -19,6 +19,7 @@ from litex.soc.integration.builder import Builder
 
 from weft.boards import BOARDS
 from weft.boards.board import Board, Memory, OnChip
+from weft.boards.shell.families import MACHINE, SHELL
 from weft.boards.shell.machine import MACHINE as TOP
 from weft.boards.shell.machine import Machine, windows
 from weft.boards.shell.soc import MEMORY_BASE, REGISTERS_BASE, ShellSoC, named
@@ -26,8 +27,6 @@ from weft.hw.contract.arch import Arch
 from weft.hw.flow.verilog import verilog_text
 from weft.hw.top import with_ports
 
-SHELL, MACHINE = "shell", "machine.il"
-"""Name of the shell's files, and the machine in RTLIL."""
 VIVADO = "vivado"
 TOOLCHAINS = {"ecp5": "trellis", "gowin": "apicula", "xc7": VIVADO}
 """By family, as LiteX calls them."""
