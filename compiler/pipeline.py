@@ -23,6 +23,7 @@ from weft.compiler.passes.centre_variances import centre_variances
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_functions
+from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
@@ -44,6 +45,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("limits_of_quantizers", steps.limits_of_quantizers),       # -> Graph
     Step("pool_parts", pool_parts),
+    Step("nest_pools", nest_pools),
     Step("centre_variances", centre_variances),
     Step("fuse_functions", fuse_functions),
     Step("normalise", steps.canonical),

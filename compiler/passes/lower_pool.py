@@ -69,6 +69,10 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
     return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, channels, *size))
 
 
+SAVED_AND_LOADED = 6
+"""Reads that a vector costs which a layer leaves and the next one takes."""
+
+
 # -- pools ---------------------------------------------------------------------------------------------------------
 def max_pool(state: Rewrite, node: Node) -> None:
     """MaxPool: pads, dilations, ceil_mode."""
@@ -85,18 +89,36 @@ def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequenc
     full = {**plain, **attributes, "kernel_shape": tuple(kernel)}
     source = exact(state, node, node.input(0))
     _, *size = image_size(state.graph, node.input(0))
+    # Whole images go row by row first, so that few vectors are in the accumulators at a time.
     whole = list(kernel) == size and tuple(outputs) == (1, 1) and min(kernel) > 1 and not any(full["pads"])
+    apart = whole or _fewer_reads_apart(kernel, size, outputs)
 
     def pool(tensor: str) -> str:
         channels = state.shapes[tensor][1]
-        if whole:  # row by row first, so that few vectors are in the accumulators at a time
-            line = {**plain, "kernel_shape": (1, kernel[1])}
-            tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, kernel[0], 1), "rows")
-            column = {**plain, "kernel_shape": (kernel[0], 1)}
-            return state.emit(node, "MaxPool", [tensor], column, (1, channels, 1, 1))
+        if apart:
+            line = {**full, **_of_axis(full, 1)}
+            tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, size[0], outputs[1]), "rows")
+            column = {**full, **_of_axis(full, 0)}
+            return state.emit(node, "MaxPool", [tensor], column, (1, channels, *outputs))
         return state.emit(node, "MaxPool", [tensor], full, (1, channels, *outputs))
 
     state.hold(node.output, per_image(state, node, source, pool))
+
+
+def _of_axis(window: dict[str, Any], axis: int) -> dict[str, Any]:
+    """A window along one axis, of a single pixel along the other."""
+    def single(pair: Sequence[int], nothing: int) -> tuple[int, ...]:
+        return tuple(value if place % 2 == axis else nothing for place, value in enumerate(pair))
+
+    return {"kernel_shape": single(window["kernel_shape"], 1), "strides": single(window["strides"], 1),
+            "dilations": single(window["dilations"], 1), "pads": single(window["pads"], 0)}
+
+
+def _fewer_reads_apart(kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int]) -> bool:
+    """Whether rows and then columns read less than whole windows, with what it costs to save the maxima of rows and to
+    load them again. The maximum of maxima is the same."""
+    rows, pixels = size[0] * outputs[1], math.prod(outputs)
+    return (kernel[1] + SAVED_AND_LOADED) * rows + kernel[0] * pixels < math.prod(kernel) * pixels
 
 
 def global_max_pool(state: Rewrite, node: Node) -> None:

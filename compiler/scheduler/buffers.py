@@ -15,17 +15,25 @@ class Key(NamedTuple):
     content: Hashable
 
 
-class Buffers:
-    """Buffers by key. What is kept can always be loaded again, so it gives way where memory is short."""
+FAR_SMALLER = 4
+"""Times that a buffer is larger than what is loaded again for its sake."""
 
-    def __init__(self, pool: Pool) -> None:
+
+class Buffers:
+    """Buffers by key. What is kept can always be loaded again, so it gives way where memory is short. With room for
+    ``two`` of each, a step's buffers should not lie where the step before had its own: loads would wait for that."""
+
+    def __init__(self, pool: Pool, two: bool) -> None:
         self._pool = pool
         self._held: dict[Key, Buffer] = {}
+        self._two = two
+        self._given_back: list[Buffer] = []  # since the last claim
 
     def claim(self, sizes: Mapping[Key, int]) -> tuple[dict[Key, int], set[Key]]:
         """Buffers of these sizes (vectors) for one step: their bases, and the keys whose content must be loaded.
 
-        What earlier steps left is kept if there is room for both, else it gives way. The sizes together always fit
+        What earlier steps left is kept if there is room for both, else it gives way. So it does where small buffers
+        that are kept lie so that a large one finds no place but that of the step before. The sizes together always fit
         into the empty pool in one piece.
         """
         fresh = self._take(sizes)
@@ -33,14 +41,25 @@ class Buffers:
             self._drop([key for key in self._held if key not in sizes])
             fresh = self._take(sizes)
         if fresh is None:
-            self._drop([*self._held])
-            base = self._pool.largest().base
-            for key, size in sizes.items():
-                self._held[key] = Buffer(base, size)
-                self._pool.hold(self._held[key])
-                base += size
-            fresh = set(sizes)
+            fresh = self._in_one_piece(sizes, Buffer(0, 0))
+        elif self._two and self._waits(fresh):
+            fresh = self._in_one_piece(sizes, max(self._given_back, key=lambda buffer: buffer.size))
+        self._given_back = []
         return {key: self._held[key].base for key in sizes}, fresh
+
+    def _in_one_piece(self, sizes: Mapping[Key, int], beside: Buffer) -> set[Key]:
+        """All of them anew, behind each other, and apart from the free vectors ``beside`` if there is room."""
+        self._drop([*self._held])
+        vectors = sum(sizes.values())
+        self._pool.hold(beside)
+        piece = self._pool.largest()
+        self._pool.release(beside)
+        base = piece.base if piece.size >= vectors else self._pool.largest().base
+        for key, size in sizes.items():
+            self._held[key] = Buffer(base, size)
+            self._pool.hold(self._held[key])
+            base += size
+        return set(sizes)
 
     def _take(self, sizes: Mapping[Key, int]) -> set[Key] | None:
         """Take buffers for the keys that are not held yet, and return these keys. Without room: None, and no change."""
@@ -55,12 +74,22 @@ class Buffers:
         self._held |= taken
         return set(taken)
 
+    def _waits(self, fresh: set[Key]) -> bool:
+        """Whether the largest of these buffers lies where one was that the step before gave back, for the sake of far
+        smaller ones that are kept."""
+        largest = max((self._held[key] for key in fresh), key=lambda buffer: buffer.size, default=Buffer(0, 0))
+        kept_vectors = sum(buffer.size for key, buffer in self._held.items() if key not in fresh)
+        return 0 < FAR_SMALLER * kept_vectors <= largest.size and any(
+            before.base < largest.base + largest.size and largest.base < before.base + before.size
+            for before in self._given_back)
+
     def _drop(self, keys: Sequence[Key]) -> None:
         for key in keys:
             self._pool.release(self._held.pop(key))
 
     def release(self, key: Key) -> None:
         """Give a buffer back: no later step needs its content, or not soon enough to keep it."""
+        self._given_back.append(self._held[key])
         self._drop([key])
 
 

@@ -67,7 +67,7 @@ class Loader:
         self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
-        self.buffers = Buffers(pool)
+        self.buffers = Buffers(pool, two=tiling.buffers > 1)
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 

@@ -11,8 +11,8 @@ from weft.compiler.tiling.spans import View, encodable, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 
-INPUT, REGISTER = 0, 1
-"""SIMD sources: what the instruction reads, and the one register used."""
+INPUT, REGISTER, SECOND, PRODUCT = 0, 1, 2, 3
+"""SIMD sources: what the instruction reads, and the registers. One is enough; more save reads."""
 
 KEYS_AND_VALUES = 2
 """Tables of a function that has a key for every argument."""
@@ -48,16 +48,24 @@ def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterat
 
 
 def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    """max(x, slope * x), the slope as a product of two for the sake of its precision. The product overwrites the first,
-    which a loop restores; without one it is fetched again."""
+    """max(x, slope * x), the slope as a product of two for the sake of its precision. Where both have a register, a
+    vector is read twice. With a single register the product overwrites the first, which a loop restores by reading the
+    second; without a loop it is fetched again."""
+    apart = arch.simd_registers_depth >= 3
     loops = arch.simd_loop_depth >= 3
-    for low, high in [(0, view.box.vectors)] if loops else groups(view.box.vectors, 1):
+    for low, high in [(0, view.box.vectors)] if apart or loops else groups(view.box.vectors, 1):
         address = Address(Space.ACCUMULATORS, view.base + low)
         yield _fetch(operand, settings)
         second = Address(Space.ACCUMULATORS, operand + 1)
-        body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, address),
-                Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, second, hold=True),
-                Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, settings, address, address)]
+        if apart:
+            yield _fetch(operand + 1, settings, SECOND)
+            body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, PRODUCT, settings, address),
+                    Simd(SimdOpcode.MULTIPLY, PRODUCT, SECOND, PRODUCT, settings),
+                    Simd(SimdOpcode.MAX, INPUT, PRODUCT, 0, settings, address, address)]
+        else:
+            body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, address),
+                    Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, second, hold=True),
+                    Simd(SimdOpcode.MAX, INPUT, REGISTER, 0, settings, address, address)]
         yield from _repeat(body, high - low, arch)
 
 
@@ -86,9 +94,9 @@ BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] =
     Minimum: _minimum, LeakyRelu: _leaky_relu}
 
 
-def _fetch(operand: int, settings: Settings) -> Simd:
-    """The constant into the register."""
-    return Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, Address(Space.ACCUMULATORS, operand))
+def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:
+    """The constant into a register."""
+    return Simd(SimdOpcode.MOVE, INPUT, 0, register, settings, Address(Space.ACCUMULATORS, operand))
 
 
 def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],

@@ -48,7 +48,7 @@ A, B, C, D = (Key("some", name) for name in "abcd")
 
 
 def test_what_is_kept_gives_way() -> None:
-    buffers = Buffers(Pool(10))
+    buffers = Buffers(Pool(10), two=False)
     assert buffers.claim({A: 4, B: 3})[1] == {A, B}
     buffers.release(A)
     assert buffers.claim({B: 3, C: 4}) == ({B: 4, C: 0}, {C})
@@ -58,11 +58,28 @@ def test_what_is_kept_gives_way() -> None:
 
 def test_what_fits_in_one_piece_fits() -> None:
     """What a step has already may have to move."""
-    buffers = Buffers(Pool(10))
+    buffers = Buffers(Pool(10), two=False)
     buffers.claim({A: 3, B: 4})
     buffers.release(A)
     bases, fresh = buffers.claim({B: 4, C: 6})
     assert bases == {B: 0, C: 4} and fresh == {B, C}
+
+
+@pytest.mark.parametrize(("two", "room", "expected"), [
+    (False, 0, {A: 7, C: 12}), (True, 0, {A: 0, C: 2}), (True, 4, {A: 4, C: 6})])
+def test_a_small_buffer_does_not_part_large_ones(two: bool, room: int, expected: dict[Key, int]) -> None:
+    """A is kept in the middle, so that C would lie where B was. In one piece both fit below that; or, with vectors
+    held there, overlap it."""
+    pool = Pool(20)
+    buffers = Buffers(pool, two)
+    pool.hold(Buffer(0, 7))
+    buffers.claim({A: 2})
+    pool.hold(Buffer(9, 3))
+    assert buffers.claim({A: 2, B: 8})[0] == {A: 7, B: 12}
+    buffers.release(B)
+    pool.release(Buffer(room, 7 - room))
+    pool.release(Buffer(9, 3))
+    assert buffers.claim({A: 2, C: 8})[0] == expected
 
 
 @pytest.mark.parametrize(("keys", "count", "expected"), [

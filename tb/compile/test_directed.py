@@ -7,13 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.lir import DataMove, SimdLoop, Space
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.hir import Layers
+from weft.compiler.lir import DataMove, Simd, SimdLoop, Space
 from weft.compiler.memory.layout import Layout
+from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
+from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
 
 ONE_PIXEL = (1, 4, 1, 1)
@@ -42,6 +47,67 @@ def test_the_slope_of_a_leaky_relu_is_rounded_not_cut(slope: float, tmp_path: Pa
     power = 2.0 ** np.ceil(np.log2(slope))
     rounded = round(slope / power * 256) / 256 * power
     np.testing.assert_allclose(found, [-8 * rounded, -5 * rounded, -3 * rounded, 4], atol=2.0 ** -11, rtol=0)
+
+
+def test_a_leaky_relu_with_registers_to_spare_reads_less_and_computes_the_same(tmp_path: Path) -> None:
+    """With a register for each of its constants a vector is read twice; with one register three times."""
+    maker = ModelMaker((1, 6, 5, 7))
+    maker.node("LeakyRelu", maker.conv("x", 6, 20, (3, 3)), alpha=0.1)
+    path, samples = maker.save(tmp_path / "leaky.onnx"), maker.random.standard_normal((2, 6, 5, 7))
+    alone, apart, unrolled = BASE, BASE.replace(simd_registers_depth=3), BASE.replace(
+        simd_registers_depth=3, simd_loop_depth=0)
+    expected = on_golden(path, alone, samples)
+    assert (expected < 0).any() and np.array_equal(on_golden(path, apart, samples), expected)
+    assert np.array_equal(on_golden(path, unrolled, samples), expected)
+    reads = [sum(operation.read is not None for operation in bodies(path, arch, samples)) for arch in (alone, apart)]
+    assert reads == [3, 2]
+
+
+def bodies(path: Path, arch: Arch, samples: np.ndarray) -> list[Simd]:
+    """The SIMD operations of the first loop."""
+    operations = after_all_steps(path, arch, samples)[Schedule].operations
+    place, loop = next((place, one) for place, one in enumerate(operations) if isinstance(one, SimdLoop))
+    return [one for one in operations[place + 1:place + 1 + loop.body] if isinstance(one, Simd)]
+
+
+@pytest.mark.parametrize(("kernel", "window"), [
+    ((5, 5), {"pads": (2, 2, 2, 2)}), ((13, 9), {"pads": (6, 4, 6, 4)}),
+    ((7, 6), {"strides": (2, 1), "pads": (1, 0, 3, 2)}), ((5, 4), {"dilations": (2, 3), "pads": (4, 0, 0, 3)}),
+    ((9, 6), {"strides": (2, 2), "ceil_mode": 1})])
+def test_large_pools_go_by_rows_and_columns(kernel: tuple[int, int], window: dict, tmp_path: Path) -> None:
+    """The maximum of maxima, exactly; negative everywhere, so that a zero from padding would be seen."""
+    maker = ModelMaker((1, 5, 17, 15))
+    maker.node("MaxPool", "x", kernel_shape=kernel, **window)
+    path, samples = maker.save(tmp_path / "pool.onnx"), -maker.random.integers(1, 999, (2, 5, 17, 15)) / 256
+    pools = [layer for layer in after_all_steps(path, BASE, samples)[Layers] if layer.pool is not None]
+    assert len(pools) == 2
+    reference = session(path.read_bytes())
+    expected = np.stack([reference.run(None, {"x": sample[None].astype(np.float32)})[0] for sample in samples])
+    assert np.array_equal(on_golden(path, BASE, samples).ravel(), expected.ravel())
+
+
+def test_pools_side_by_side_are_nested(tmp_path: Path) -> None:
+    """Of five pools the larger ones read a smaller one, whatever their order in the file: 7 x 6 of 5 x 4, the last two
+    of what their pads allow."""
+    maker = ModelMaker((1, 5, 17, 15))
+    names = [maker.node("MaxPool", "x", kernel_shape=kernel, pads=pads, strides=strides) for kernel, pads, strides in [
+        ((9, 9), (4, 4, 4, 4), (1, 1)), ((5, 4), (2, 1, 2, 2), (1, 1)), ((7, 6), (4, 2, 2, 3), (1, 1)),
+        ((5, 5), (2, 2, 2, 2), (2, 2)), ((6, 8), (0, 3, 0, 4), (1, 1))]]
+    path, samples = maker.save(tmp_path / "pools.onnx", *names), -maker.random.integers(1, 999, (1, 5, 17, 15)) / 256
+    graph = nest_pools(read_model(path))
+    reads = {node.output: (node.input(0), tuple(node.attributes["kernel_shape"])) for node in graph.nodes}
+    assert reads == {"maxpool0": ("maxpool2", (3, 4)), "maxpool1": ("x", (5, 4)), "maxpool2": ("maxpool1", (3, 3)),
+                     "maxpool3": ("x", (5, 5)), "maxpool4": ("x", (6, 8))}
+    expected = session(path.read_bytes()).run(names, {"x": samples.astype(np.float32)})
+    found = session(to_onnx(graph)).run(names, {"x": samples.astype(np.float32)})
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
+def test_small_pools_read_whole_windows(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 4, 9, 9))
+    maker.node("MaxPool", "x", kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    state = after_all_steps(maker.save(tmp_path / "pool.onnx"), BASE, maker.random.standard_normal((1, 4, 9, 9)))
+    assert len(state[Layers]) == 1
 
 
 @pytest.mark.parametrize("lowest", [1, -1, 3])

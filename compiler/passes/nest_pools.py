@@ -1,0 +1,66 @@
+"""Pass: of max pools of one tensor that move pixel by pixel, a larger one is a pool of a smaller one.
+
+The maximum over 9 pixels is the maximum of 5 maxima over 5. Networks that pool an image at several sizes side by side
+(5, 9 and 13 pixels in YOLO's) read a third of the vectors so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from weft.compiler.frontend.graph import Graph, Node
+
+
+class Window(NamedTuple):
+    """A pool's window: pixels along both axes, and pads (top, left, bottom, right)."""
+
+    kernel: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+def nest_pools(graph: Graph) -> Graph:
+    """The network with each such MaxPool reading the largest one that it can be made of."""
+    windows = {node.output: window for node in graph.nodes if (window := _window(node)) is not None}
+    beside: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        if node.output in windows:
+            beside.setdefault(node.input(0), []).append(node)
+    nested = {source: _nested(pools, windows) for source, pools in beside.items()}
+    nodes: list[Node] = []
+    for node in graph.nodes:  # all pools of a tensor where the first of them was, the smallest first
+        nodes += nested.pop(node.input(0), []) if node.output in windows else [node]
+    return graph.with_nodes(nodes)
+
+
+def _window(node: Node) -> Window | None:
+    """Of a MaxPool of images that moves by single pixels; None of any other node."""
+    kernel = tuple(node.attributes.get("kernel_shape", ()))
+    if node.op != "MaxPool" or len(kernel) != 2 or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    if any(step != 1 for name in ("strides", "dilations") for step in node.attributes.get(name) or ()):
+        return None
+    return Window(kernel, tuple(node.attributes.get("pads") or (0, 0, 0, 0)))
+
+
+def _nested(pools: Sequence[Node], windows: Mapping[str, Window]) -> list[Node]:
+    made: list[Node] = []
+    for pool in sorted(pools, key=lambda node: math.prod(windows[node.output].kernel)):
+        rest = [(smaller.output, left) for smaller in reversed(made)
+                if (left := _rest(windows[pool.output], windows[smaller.output])) is not None]
+        if rest:
+            source, (kernel, pads) = rest[0]
+            pool = pool.replace(inputs=(source,),
+                                attributes={**pool.attributes, "kernel_shape": kernel, "pads": pads})
+        made.append(pool)
+    return made
+
+
+def _rest(large: Window, small: Window) -> Window | None:
+    """The window that makes ``large`` of ``small``'s results; None where there is none. It has no more pads on a side
+    than the place beside the first pixel, so that its windows hold a result of ``small`` each."""
+    kernel = tuple(one - other + 1 for one, other in zip(large.kernel, small.kernel, strict=True))
+    pads = tuple(one - other for one, other in zip(large.pads, small.pads, strict=True))
+    possible = max(small.kernel) > 1 and all(0 <= pad < kernel[side % 2] for side, pad in enumerate(pads))
+    return Window(kernel, pads) if possible else None
