@@ -135,8 +135,9 @@ class Simulation(Local):
         self._before = sampling(arch, sample_interval)
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
-        from weft.simulate.build import BuildError, SimulationError
+        from weft.simulate.make import BuildError
         from weft.simulate.rtl import run_many_on_rtl
+        from weft.simulate.simulation import SimulationError
         from weft.simulate.toolchain import ToolchainError
 
         memories = None if self.memory is None else [self.memory] * len(programs)

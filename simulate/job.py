@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
-from weft.simulate.build import DRAM_SOURCES, TRACE_SOURCES, Simulation, build_simulation, run_simulation
+from weft.simulate.build import DRAM_SOURCES, TRACE_SOURCES, build_simulation
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
+from weft.simulate.simulation import Simulation, run_simulation
 
 __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_job"]
 

@@ -22,10 +22,10 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.causes import Cause
 from weft.simulate import toolchain
-from weft.simulate.build import Simulation
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_job
 from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
+from weft.simulate.simulation import Simulation
 from weft.simulate.trace import read_operations
 
 __all__ = ["RtlResult", "build_rtl", "run_many_on_rtl", "run_on_rtl"]

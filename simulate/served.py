@@ -16,11 +16,11 @@ from typing import Any
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.simulate.build import Simulation, SimulationError, run_simulation
 from weft.simulate.job import MemorySettings
 from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.rtl import RUNS, Stage, build_rtl
 from weft.simulate.sim_top import MEMORIES
+from weft.simulate.simulation import Simulation, SimulationError, run_simulation
 
 START_SECONDS = 60.0
 """In which a simulator that was built must be there."""

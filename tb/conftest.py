@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.simulate.build import BUILD_FAST
+from weft.simulate.make import BUILD_FAST
 from weft.tb import progress, shared, wide
 
 ORACLE = ("outside oracle", "ran")

@@ -3,6 +3,7 @@ accumulators and out of them. Tiling, scheduler, backend and the checker know no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,7 @@ class LayerIntegers:
     multipliers: np.ndarray | None = None
 
 
-class Numbers:
+class Numbers(ABC):
     """``vars``: of every Var that has memory; ``layers``: in order; ``limited``: Vars that saturate on purpose, for
     what reads them is constant beyond; ``table_errors``: the largest error of value tables, by the tensor made;
     ``measured``: what of them comes from calibration, in words, empty for nothing."""
@@ -56,26 +57,26 @@ class Numbers:
     table_errors: Mapping[str, float] = {}
     measured: str = ""
 
+    @abstractmethod
     def tensor(self, root: str, arch: Arch) -> TensorNumbers:
         """How a Var with memory holds real numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ways(self, number: int) -> Ways:
         """Those of layer ``number``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
         """The constants of layer ``number``, which is ``layer``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
         """What the report says of them."""
-        raise NotImplementedError
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
         """What the user is to know of them, in words with a way out."""
         return []
 
+    @abstractmethod
     def text(self) -> str:
         """All of them, a line each."""
-        raise NotImplementedError

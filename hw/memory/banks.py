@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib.memory import Memory
 
 from weft.hw.contract.arch import bits_to_count
@@ -17,11 +17,15 @@ class Interleave:
         self.rows = -(-depth // count)
         self.row_width = max(bits_to_count(self.rows), 1)
 
+    def bank(self, address: Value) -> Value:
+        """The number of its bank; no bits where there is one bank."""
+        return address[:self.bank_width]
+
     def in_bank(self, address: Value, bank: int) -> Value:
-        return address[:self.bank_width] == bank if self.bank_width else Const(1, 1)
+        return self.bank(address) == bank
 
     def same_bank(self, left: Value, right: Value) -> Value:
-        return left[:self.bank_width] == right[:self.bank_width] if self.bank_width else Const(1, 1)
+        return self.bank(left) == self.bank(right)
 
     def row(self, address: Value) -> Value:
         return address[self.bank_width:]

@@ -27,8 +27,9 @@ class SimulatedTransport:
     most_words = 1 << 20
 
     def __init__(self, arch: Arch) -> None:
-        from weft.simulate.build import BuildError, SimulationError
+        from weft.simulate.make import BuildError
         from weft.simulate.served import ServedMachine
+        from weft.simulate.simulation import SimulationError
         from weft.simulate.toolchain import ToolchainError
 
         self.name = "sim"

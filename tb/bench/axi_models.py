@@ -1,4 +1,4 @@
-"""AXI4 memories behind the masters of a block (models of ``block_bench``), and the rules that a master must keep.
+"""AXI4 memories behind the masters of a block (models of a block's bench), and the rules that a master must keep.
 
 Both take ``rng`` and ``rate``, the chance of each channel to move in a cycle, and ``latency``, the range of the cycles
 from an accepted burst to its answer. A broken rule raises AssertionError out of the simulation.
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from weft.tb.bench.block_bench import Ports, Sink, Source, Watched, from_bits, to_bits
+from weft.tb.bench.block_models import Sink, Source, Watched
+from weft.tb.bench.block_ports import Ports, from_bits, to_bits
 
 INCR, OKAY, SLVERR = 1, 0, 2
 BOUNDARY_BYTES = 4096

@@ -21,7 +21,8 @@ from weft.hw.parts.operations import (
     simd_layout,
     window_width,
 )
-from weft.tb.bench.block_bench import Model, Ports, Source, from_bits, to_bits
+from weft.tb.bench.block_models import Model, Source
+from weft.tb.bench.block_ports import Ports, from_bits, to_bits
 from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
 
 

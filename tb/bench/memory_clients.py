@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 
-from weft.tb.bench.block_bench import Model, Ports, Source
+from weft.tb.bench.block_models import Model, Source
+from weft.tb.bench.block_ports import Ports
 
 
 class SequentialMemory(Model):

@@ -19,7 +19,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.flow.verilog import verilog_text
 from weft.runtime.driver.uartbone import UartBone
 from weft.simulate import toolchain
-from weft.simulate.build import Simulation, build_simulation, run_simulation
+from weft.simulate.build import build_simulation
+from weft.simulate.simulation import Simulation, run_simulation
 
 HERE = Path(__file__).parent
 READ = ("clk", "send_done", "take_done", "take_bytes", "taken", "wait_done")

@@ -21,9 +21,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
-from weft.simulate.build import Simulation, SimulationError
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, run_job
 from weft.simulate.sim_top import MEMORIES
+from weft.simulate.simulation import Simulation, SimulationError
 from weft.tb.random.dump_program import dump_program
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
 

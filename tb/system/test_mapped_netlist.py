@@ -17,8 +17,8 @@ from weft.hw.contract.registers import Register
 from weft.hw.flow import synthesis
 from weft.hw.top import with_ports
 from weft.simulate import toolchain
-from weft.simulate.build import Simulation
 from weft.simulate.job import Job, ProgramRun, build_machine, run_job
+from weft.simulate.simulation import Simulation
 from weft.tb.bench.ecp5_cells import unmodelled
 from weft.tb.bench.ecp5_netlist import netlist_verilog
 from weft.tb.random.random_program import random_vectors

@@ -11,7 +11,9 @@ from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.parts.walker import Walker
-from weft.tb.bench.block_bench import Cycles, Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source
+from weft.tb.bench.block_ports import Ports, to_bits
 from weft.tb.random.random_operations import random_tile
 
 

@@ -14,7 +14,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, array_latency, bias_interval
 from weft.hw.parts.ports import partial_sum_width
 from weft.hw.parts.walker import Walker
-from weft.tb.bench.block_bench import Model, Ports, Pulses, ReadServer, Source, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Model, Pulses, ReadServer, Source
+from weft.tb.bench.block_ports import Ports, to_bits
 from weft.tb.random.random_operations import random_tile
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.simulate.build import DRAM_SOURCES, Simulation, SimulationError, build_simulation, run_simulation
+from weft.simulate.build import DRAM_SOURCES, build_simulation
+from weft.simulate.simulation import Simulation, SimulationError, run_simulation
 
 HERE = Path(__file__).parent
 MEMORY_BYTES = 1 << 20

@@ -8,7 +8,7 @@ import numpy as np
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.walk import Walk
 from weft.hw.parts.operations import dram_layout
-from weft.tb.bench.block_bench import to_bits
+from weft.tb.bench.block_ports import to_bits
 
 WINDOW_BYTES = 65536
 MACHINES = [

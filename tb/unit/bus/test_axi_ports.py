@@ -12,7 +12,8 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.bus import axi
 from weft.hw.parts.gearbox import StreamFifo
 from weft.simulate import toolchain
-from weft.tb.bench.block_bench import Sink, Source, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Sink, Source
 
 ADDRESS = ("addr", "len", "size", "burst", "lock", "cache", "prot", "qos", "id")
 MASTER_OUT = (

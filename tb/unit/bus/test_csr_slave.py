@@ -7,7 +7,8 @@ import pytest
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import CONTROL_REGISTERS, Access, Command, Status, parameter_values
-from weft.tb.bench.block_bench import Model, Script, Stable, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Model, Script, Stable
 
 OKAY, SLVERR = 0, 2
 KEPT = {"INTERRUPT_ENABLE": 4, "PROGRAM_ADDRESS_HIGH": 8}

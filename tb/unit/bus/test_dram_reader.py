@@ -7,7 +7,9 @@ import pytest
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, READER_OPERATIONS_AHEAD
 from weft.tb.bench.axi_models import AxiReadMemory, ByteMemory
-from weft.tb.bench.block_bench import Model, Pulses, Script, Sink, Source, from_bits, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Model, Pulses, Script, Sink, Source
+from weft.tb.bench.block_ports import from_bits
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,

@@ -7,7 +7,8 @@ import pytest
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
 from weft.tb.bench.axi_models import AxiWriteMemory, ByteMemory
-from weft.tb.bench.block_bench import Pulses, ReadServer, Script, Source, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Pulses, ReadServer, Script, Source
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,

@@ -5,7 +5,9 @@ from random import Random
 import pytest
 
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
-from weft.tb.bench.block_bench import Script, Sink, Source, from_bits, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Script, Sink, Source
+from weft.tb.bench.block_ports import from_bits, to_bits
 
 SHAPES = [(1, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 1), (1, 4), (2, 3), (8, 9), (9, 8), (5, 2), (16, 12)]
 UNIT_WIDTH = 8

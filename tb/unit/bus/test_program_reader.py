@@ -7,7 +7,9 @@ import pytest
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
 from weft.tb.bench.axi_models import AxiReadMemory, ByteMemory
-from weft.tb.bench.block_bench import Pulses, Script, Sink, from_bits, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Pulses, Script, Sink
+from weft.tb.bench.block_ports import from_bits
 
 BASE = 0x8000_0000
 

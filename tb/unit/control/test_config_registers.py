@@ -10,7 +10,9 @@ from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register, RegisterSpec, register_table
 from weft.hw.control.config_registers import ConfigRegisters
-from weft.tb.bench.block_bench import Cycles, Ports, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Cycles
+from weft.tb.bench.block_ports import Ports
 
 TINY = Arch.load("tiny")
 MACHINES = {"tiny": TINY, "arty": Arch.load("arty"), "every_step": TINY.replace(mac_rounding=EVERY_STEP),

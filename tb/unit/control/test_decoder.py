@@ -19,7 +19,9 @@ from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.issue import issue_layout
 from weft.hw.parts.operations import window_width
-from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports, Sink, Source, Watched, from_bits
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.block_models import Cycles, Sink, Source, Watched
+from weft.tb.bench.block_ports import RESET, Ports, from_bits
 from weft.tb.bench.decode_reference import DecodeReference, Fields
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
 from weft.tb.random.random_words import RandomWords

@@ -8,7 +8,9 @@ import pytest
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.hw.control.fetch import Fetch
-from weft.tb.bench.block_bench import Script, Sink, Source, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Script, Sink, Source
+from weft.tb.bench.block_ports import to_bits
 
 SIZES: dict[int, dict[str, Any]] = {  # instruction bytes -> depths that lead to them
     4: {"dram0_depth": 16, "dram1_depth": 16, "local_depth": 16, "accumulator_depth": 16},

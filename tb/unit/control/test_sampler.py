@@ -7,7 +7,9 @@ import pytest
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.samples import FILLER, HANDSHAKES
 from weft.hw.control.sampler import Sampler
-from weft.tb.bench.block_bench import Model, Script, Sink, from_bits, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Model, Script, Sink
+from weft.tb.bench.block_ports import from_bits
 
 
 def make_arch(array_size: int, block: int) -> Arch:

@@ -12,7 +12,9 @@ import pytest
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.control.supervisor import BUS_CAUSES, Supervisor, bus_causes
-from weft.tb.bench.block_bench import RESET, Bench, Cycles, Ports
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.block_models import Cycles
+from weft.tb.bench.block_ports import RESET, Ports
 
 LEVELS = ("fetching", "decoding", "executing")
 OUTPUTS = ("stop", "quiet", "error", "cause", "error_program_counter", "idle", "running", "done", "timed_out", "traced",

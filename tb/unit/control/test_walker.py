@@ -10,7 +10,9 @@ from amaranth.lib import data
 from weft.hw.contract.arch import Arch
 from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, walk_layout
 from weft.hw.parts.walker import Walker
-from weft.tb.bench.block_bench import Sink, Source, from_bits, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Sink, Source
+from weft.tb.bench.block_ports import from_bits, to_bits
 from weft.tb.random.random_operations import random_tile
 
 ARCH = Arch.load("tiny").replace(local_depth=50, accumulator_depth=23)

@@ -13,7 +13,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
 from weft.hw.memory.accumulators import FORWARDING_DEPTH
 from weft.hw.parts.ports import accumulator_layout, partial_sum_width, sum_layout
-from weft.tb.bench.block_bench import Bench, Source, from_bits, to_bits
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.block_models import Source
+from weft.tb.bench.block_ports import from_bits, to_bits
 from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
 from weft.tb.bench.on_accumulators import RowsAtOnce
 

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from weft.hw.parts.arbiter import RoundRobin
-from weft.tb.bench.block_bench import Cycles, Ports, simulate
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import Cycles
+from weft.tb.bench.block_ports import Ports
 
 
 class Requests(Cycles):

@@ -10,7 +10,9 @@ import pytest
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.local import LocalMemory
-from weft.tb.bench.block_bench import Bench, Cycles, Ports, Source
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.block_models import Cycles, Source
+from weft.tb.bench.block_ports import Ports
 from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
 
 READERS, WRITERS = ("a", "b", "c"), ("d", "e")

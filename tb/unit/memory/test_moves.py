@@ -19,7 +19,9 @@ from weft.hw.contract.timing import (
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.parts.walker import Walker
-from weft.tb.bench.block_bench import Bench, Model, Ports, Pulses, ReadServer, Sink, Source, from_bits, to_bits
+from weft.tb.bench.block_bench import Bench
+from weft.tb.bench.block_models import Model, Pulses, ReadServer, Sink, Source
+from weft.tb.bench.block_ports import Ports, from_bits, to_bits
 from weft.tb.bench.on_accumulators import OnAccumulators
 from weft.tb.random.random_operations import random_tile
 

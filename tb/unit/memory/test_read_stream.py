@@ -12,7 +12,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.ports import accumulator_read_port, local_read_port
-from weft.tb.bench.block_bench import ReadServer, Sink, Source, from_bits, simulate, to_bits
+from weft.tb.bench.block_bench import simulate
+from weft.tb.bench.block_models import ReadServer, Sink, Source
+from weft.tb.bench.block_ports import from_bits, to_bits
 
 TAG = data.StructLayout({"number": 12, "last": 1})
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from weft.simulate import build
+from weft.simulate.once import built_once
 from weft.tb import shared
 from weft.tb.progress import Progress
 
@@ -105,7 +105,7 @@ def test_shared_is_beside_the_checkout() -> None:
 
 def fill(directory: Path) -> bool:
     """Whether this process had to make it."""
-    with build._built_once(directory) as work:
+    with built_once(directory) as work:
         if work is not None:
             time.sleep(0.5)
             (work / "program").write_text("whole")

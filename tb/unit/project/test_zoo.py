@@ -74,9 +74,9 @@ def row(network: str, arch: str) -> dict[str, Any]:
 
 @pytest.fixture
 def docs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """scripts/docs.py, with the zoo's files elsewhere."""
+    """scripts/zoo_docs.py, with its files elsewhere."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import docs as script
+    import zoo_docs as script
 
     monkeypatch.setattr(script, "ZOO", tmp_path / "committed.json")
     monkeypatch.setattr(script, "ZOO_MADE", tmp_path / "made.json")
@@ -89,9 +89,9 @@ def made(docs: Any, rows: list[dict[str, Any]], commit: str = "0123456789ab") ->
 
 
 def test_the_docs_show_what_was_measured_and_at_which_commit(docs: Any) -> None:
-    assert not docs.take_over_zoo() and docs.zoo_in_readme() == "" and "make zoo" in docs.zoo()
+    assert not docs.take_over() and docs.zoo_in_readme() == "" and "make zoo" in docs.zoo()
     made(docs, [*(row(name, "pynq") for name in docs.IN_README), row(docs.IN_README[0], "arty")])
-    assert docs.take_over_zoo()
+    assert docs.take_over()
     assert "`0123456789ab`" in docs.zoo() and "| pynq | 1,234,567 | 8.230 | 97.4% | 61.2 |" in docs.zoo()
     assert "cycles in RTL" not in docs.zoo() and "* moonnet on tiny: too large" in docs.zoo()
     assert "8.23 (97%)" in docs.zoo_in_readme() and "`arty`" not in docs.zoo_in_readme()
@@ -99,9 +99,9 @@ def test_the_docs_show_what_was_measured_and_at_which_commit(docs: Any) -> None:
 
 def test_a_zoo_of_changed_sources_or_of_less_is_not_taken_over(docs: Any) -> None:
     made(docs, [row("digits", "pynq"), row("digits", "arty")])
-    docs.take_over_zoo()
+    docs.take_over()
     for rows, commit, text in (([row("digits", "pynq")], "0123456789ab", "no row for digits arty"),
                                ([row("digits", "pynq"), row("digits", "arty")], "0123456789ab-dirty", "dirty")):
         made(docs, rows, commit)
         with pytest.raises(WeftError, match=text):
-            docs.take_over_zoo()
+            docs.take_over()

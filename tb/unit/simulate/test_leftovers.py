@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.simulate.build import WORK, _built_once
 from weft.simulate.leftovers import OWNER, owned, remove_dead, run_group
+from weft.simulate.once import WORK, built_once
 from weft.tb.hostile.case import copy_good
 
 WORKER = """
@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 from weft.cli.main import _interrupt
 import signal
-from weft.simulate.build import _built_once
 from weft.simulate.leftovers import run_group
+from weft.simulate.once import built_once
 
 signal.signal(signal.SIGTERM, _interrupt)
-with _built_once(Path(sys.argv[1])) as work:
+with built_once(Path(sys.argv[1])) as work:
     with open(work / "log", "w") as log:
         command = "sleep 1000 & echo $! > pid; mv pid process; wait"
         run_group(["sh", "-c", command], work, log, {"PATH": "/usr/bin:/bin"})
@@ -72,7 +72,7 @@ def test_the_next_build_removes_what_a_killed_one_left(worker: tuple[subprocess.
     process.kill()
     process.wait(20)
     assert alive(grandchild) and folder.exists()
-    with _built_once(folder.parent / "another") as work:
+    with built_once(folder.parent / "another") as work:
         assert work is not None and not folder.exists()
         wait_for(lambda: not alive(grandchild))
     assert (folder.parent / "another").is_dir()
