@@ -10,13 +10,13 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import LatencyOption, SetOption, TraceOption, load, override
-from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 
 
 def estimate_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     trace: TraceOption = None,
-    latency: LatencyOption = SIMULATED_DRAM_LATENCY,
+    latency: LatencyOption = EXPECTED_DRAM_LATENCY,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:

@@ -14,7 +14,7 @@ from weft.cli import console
 from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
 from weft.cli.resources import predicted
 from weft.hw.contract.arch import Arch, presets
-from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.hw.flow.resources import counted
 from weft.runtime.devices import Progress
 from weft.runtime.files import write_text
@@ -28,7 +28,7 @@ def report_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
     part: PartOption = None,
-    latency: LatencyOption = SIMULATED_DRAM_LATENCY,
+    latency: LatencyOption = EXPECTED_DRAM_LATENCY,
     overrides: SetOption = None,
 ) -> None:
     """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
@@ -39,7 +39,7 @@ def report_command(
 
 
 def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
-               latency: int = SIMULATED_DRAM_LATENCY) -> None:
+               latency: int = EXPECTED_DRAM_LATENCY) -> None:
     """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program

@@ -1,4 +1,4 @@
-"""LIR: one frozen operation per instruction, with tagged addresses. Prints and parses.
+"""LIR: one operation per instruction, with tagged addresses. Prints and parses.
 
 An operation is complete in itself: rows, pitches and what its numbers need (``Settings``), which the machine keeps in
 Configure registers, are fields here, so that a scheduler may reorder operations; the backend writes Configure where a
@@ -7,11 +7,9 @@ value changes.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
@@ -55,8 +53,7 @@ class Settings(tuple[tuple[Register, int], ...]):
 NO_SETTINGS = Settings()
 
 
-@dataclass(frozen=True, slots=True)
-class MatMul:
+class MatMul(NamedTuple):
     """``size`` vectors x ``rows`` through the array. ``local`` None: the input is zero. ``settings``: how the bias
     enters, or what is taken off each activation."""
 
@@ -82,8 +79,7 @@ class MatMul:
         return Walk(self.accumulator.offset, self.size, self.accumulator_stride, self.rows, self.accumulator_pitch)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadWeight:
+class LoadWeight(NamedTuple):
     """Shift ``size`` vectors into the weight column, and a zero bias row behind them with ``zero_bias``."""
 
     local: Address
@@ -91,8 +87,7 @@ class LoadWeight:
     zero_bias: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DataMove:
+class DataMove(NamedTuple):
     """Between local memory and ``far``: Vars, Consts or accumulators, which ``settings`` is the way into or out of.
 
     ``relu`` counts towards local from the accumulators, ``accumulate`` the other way.
@@ -120,8 +115,7 @@ class DataMove:
         return Walk(self.far.offset, self.size, self.far_stride, self.rows, self.far_pitch)
 
 
-@dataclass(frozen=True, slots=True)
-class Simd:
+class Simd(NamedTuple):
     """One SIMD instruction: sources 0 is the input, n register n. ``settings``: its ways from and to accumulators.
 
     In a loop ``hold`` keeps the read address where it is.
@@ -139,8 +133,7 @@ class Simd:
     hold: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SimdLoop:
+class SimdLoop(NamedTuple):
     """The next ``body`` SIMD operations, ``iterations`` times; ``settings`` are theirs."""
 
     iterations: int
@@ -148,8 +141,7 @@ class SimdLoop:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class LoadLut:
+class LoadLut(NamedTuple):
     """``size`` vectors, the depth of a value table, into ``table``."""
 
     local: Address
@@ -157,17 +149,18 @@ class LoadLut:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadScale:
+class LoadScale(NamedTuple):
     """``SCALE_VECTORS`` vectors: each lane's multiplier and bias for the moves out of the accumulators behind it."""
 
     local: Address
 
 
 Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale
-OPERATIONS: dict[str, type] = {kind.__name__: kind for kind in
+OPERATIONS: dict[str, Any] = {kind.__name__: kind for kind in
                                (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale)}
-_FIELDS = {kind: tuple((field.name, field.default) for field in dataclasses.fields(kind))
+_MUST = object()
+"""Default of a field that has none."""
+_FIELDS = {kind: tuple((name, kind._field_defaults.get(name, _MUST)) for name in kind._fields)
            for kind in OPERATIONS.values()}
 
 

@@ -17,23 +17,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import bench
 import typer
+import zoo_cells
 import zoo_table
 
-from weft.boards import board_of
-from weft.cli.check.signals import LAST, signal_of
-from weft.cli.resources import around
-from weft.compiler.products import Products, Step
 from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.hw.flow.parts import PARTS
-from weft.hw.flow.resources import counted, fits
 from weft.runtime.files import write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
@@ -77,40 +73,28 @@ def networks() -> dict[str, Path | None]:
     return {**found, **{name: path for name, path in shared.items() if name not in taken}}
 
 
-def measured(name: str, path: Path, preset: str, on_rtl: bool) -> tuple[dict[str, Any] | str, float]:
-    """One row: what the benchmark measures, accuracy on its input, and what the machine takes of its board's chip; or
-    why the network does not run on it. And the CPU seconds of this process."""
-    began, parts = time.process_time(), []
-
-    def keep(step: Step, products: Products) -> None:
-        if step.name == LAST:
-            parts.append(products)
-
-    try:
-        found = vars(bench.measure(name, path, preset, on_rtl=on_rtl, watch=keep))
-        row = {**found, "signal_to_noise": signal_of(parts), **_taken(bench.machine(name, preset), preset)}
-    except WeftError as error:
-        return str(error), time.process_time() - began
-    return row, time.process_time() - began
-
-
-def _taken(arch: Arch, preset: str) -> dict[str, Any]:
-    """Of the board's chip beside the rest of the board, where resources of such machines are known."""
-    board = board_of(preset)
-    taken = fits(arch, PARTS[board.part], around=around(board)) if board and counted(arch, board.family) else None
-    return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}
+def families(machines: Sequence[str]) -> list[list[str]]:
+    """Machines that share their array size and data type, in their order."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for machine in machines:
+        arch = Arch.load(machine)
+        found.setdefault((arch.data_type, arch.array_size), []).append(machine)
+    return [*found.values()]
 
 
 def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *, on_rtl: bool,
             jobs: int) -> Iterator[None]:
-    """Measures what ``zoo`` does not have, network by network, and puts it there; yields after each machine."""
+    """Measures what ``zoo`` does not have, network by network, and puts it there; yields after each family of
+    machines."""
     zoo.cells |= {(name, "all"): f"needs {bench.SHARED}" for name, path in names.items() if path is None}
+    lacking = [(name, path, [machine for machine in family if (name, machine) not in zoo.cells])
+               for name, path in names.items() if path is not None for family in families(machines)]
     with pool(jobs) as executor:
-        waiting = {(name, preset): executor.submit(measured, name, path, preset, on_rtl)
-                   for name, path in names.items() if path is not None for preset in machines
-                   if (name, preset) not in zoo.cells}
-        for cell, future in waiting.items():
-            zoo.cells[cell], seconds = future.result()
+        waiting = {executor.submit(zoo_cells.measured, name, path, family, on_rtl): name
+                   for name, path, family in lacking if family}
+        for future in as_completed(waiting):
+            found, seconds = future.result()
+            zoo.cells |= {(waiting[future], machine): row for machine, row in found.items()}
             zoo.cpu_seconds += seconds
             yield
 

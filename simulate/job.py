@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.timing import SIMULATED_DRAM_LATENCY
+from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.simulate.build import DRAM_SOURCES, TRACE_SOURCES, build_simulation
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 from weft.simulate.simulation import Simulation, run_simulation
@@ -22,8 +22,8 @@ __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", 
 class MemorySettings:
     """The behaviour of one memory; the meaning of each is in sv/axi_dram.sv. Cycles; stalls per 256 cycles."""
 
-    read_latency: int = SIMULATED_DRAM_LATENCY
-    write_latency: int = SIMULATED_DRAM_LATENCY
+    read_latency: int = EXPECTED_DRAM_LATENCY
+    write_latency: int = EXPECTED_DRAM_LATENCY
     jitter: int = 0
     stall_ar: int = 0
     stall_r: int = 0

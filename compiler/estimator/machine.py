@@ -31,8 +31,8 @@ class DramTiming:
     burst's last beat to its response; ``bursts`` under way at most, each way; the machine would
     keep OUTSTANDING_BURSTS."""
 
-    read_latency: int = timing.SIMULATED_DRAM_LATENCY
-    write_latency: int = timing.SIMULATED_DRAM_LATENCY
+    read_latency: int = timing.EXPECTED_DRAM_LATENCY
+    write_latency: int = timing.EXPECTED_DRAM_LATENCY
     bursts: int = timing.SIMULATED_DRAM_BURSTS
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
 
 
-@dataclass(frozen=True, slots=True)
-class WeightTile:
+class WeightTile(NamedTuple):
     """``offset`` of its first row, in vectors from the start of the layer's weights."""
 
     input_tile: int
@@ -141,10 +141,15 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
                                   arch.lut_depth if own.tables else len(own.operands), scale_base, places))
         chunks += vectors
         base += sum(map(len, vectors))
-    if base > arch.dram1_depth:
-        raise refuse("dram1_depth for weights and biases", arch.dram1_depth, f"at least {base} vectors",
-                     "raise dram1_depth or use a larger array")
+    check_room(base, arch)
     return Consts(np.concatenate(chunks), tuple(placed))
+
+
+def check_room(vectors: int, arch: Arch) -> None:
+    """Raises CompileError where DRAM1 cannot hold so many."""
+    if vectors > arch.dram1_depth:
+        raise refuse("dram1_depth for weights and biases", arch.dram1_depth, f"at least {vectors} vectors",
+                     "raise dram1_depth or use a larger array")
 
 
 def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.ndarray], tuple[int, ...]]:
@@ -172,7 +177,8 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
     outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
     bias = np.pad(own.bias, (0, outputs * lanes - len(own.bias)))
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
-    rows = [min(lanes, core.input.channels - tile * lanes) for tile in range(inputs)]
+    rows = np.minimum(lanes, core.input.channels - lanes * np.arange(inputs))
+    order = tuple(np.array(taps).T)
     vectors: list[np.ndarray] = []
     blocks: list[OutputBlock] = []
     offset = 0
@@ -180,19 +186,20 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
         start = offset
         vectors.append(bias[None, output * lanes:(output + 1) * lanes][:biased])
         offset += biased
-        entries: list[tuple[WeightTile, ...]] = [()] * inputs
-        for tile, whole in output_tile(weights, core.group, lanes, output):
-            for dense in [whole] if biased else weight_parts(whole):
-                used = np.asarray(dense.any(axis=(2, 3)))
-                present = [tap for tap in taps if used[tap]]
-                stored = dense[tuple(np.array(present, np.int64).reshape(-1, 2).T)][:, :rows[tile]]
-                places, kept = _share_repeats(stored, offset)
-                entries[tile] += tuple(WeightTile(tile, tap, place, rows[tile])
-                                       for tap, place in zip(present, places, strict=True))
-                vectors.append(kept)
-                offset += len(kept)
+        found = [(tile, dense) for tile, whole in output_tile(weights, core.group, lanes, output)
+                 for dense in ([whole] if biased else weight_parts(whole))]
+        dense = np.stack([dense[order] for _, dense in found])  # [tiles, taps, input lanes, output lanes]
+        which, present = np.nonzero(dense.any(axis=(2, 3)))
+        inner = np.array([tile for tile, _ in found])[which]
+        kept, places = _share_repeats(dense[which, present], which, rows[inner], offset)
+        entries: list[list[WeightTile]] = [[] for _ in range(inputs)]
+        for tile, tap, place, count in zip(*(values.tolist() for values in (inner, present, places, rows[inner])),
+                                           strict=True):
+            entries[tile].append(WeightTile(tile, taps[tap], place, count))
+        vectors.append(kept)
+        offset += len(kept)
         first = next((group[0] for group in entries if group), None)
-        blocks.append(OutputBlock(start, tuple(entries), first is not None and covers(core, first.tap),
+        blocks.append(OutputBlock(start, tuple(map(tuple, entries)), first is not None and covers(core, first.tap),
                                   biased))
     return vectors, tuple(blocks)
 
@@ -208,14 +215,16 @@ def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
     return tuple(blocks)
 
 
-def _share_repeats(stored: np.ndarray, base: int) -> tuple[list[int], np.ndarray]:
-    """Offsets of weight tiles [tiles, rows, lanes] from ``base`` on, a tile that repeats the one before (average pools)
-    stored once; and what is stored, [vectors, lanes]."""
-    count, rows, lanes = stored.shape
-    fresh = np.ones(count, bool)
-    fresh[1:] = (stored[1:] != stored[:-1]).any(axis=(1, 2))
-    places = base + (np.cumsum(fresh) - 1) * rows
-    return places.tolist(), stored[fresh].reshape(-1, lanes)
+def _share_repeats(stored: np.ndarray, which: np.ndarray, rows: np.ndarray,
+                   base: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of weight tiles [tiles, lanes, lanes], of which ``rows`` [tiles] count, what is stored, [vectors, lanes], and
+    where each begins from ``base`` on. A tile that repeats the one before is stored once, where both are of the same
+    pair of an output and an input tile, ``which`` [tiles] (average pools)."""
+    fresh = np.ones(len(stored), bool)
+    fresh[1:] = (which[1:] != which[:-1]) | (stored[1:] != stored[:-1]).any(axis=(1, 2))
+    ends = base + np.cumsum(fresh * rows)
+    counted = np.arange(stored.shape[1]) < rows[fresh, None]
+    return stored[fresh][counted], ends - rows
 
 
 def covers(core: Convolution, tap: Size) -> bool:
@@ -227,6 +236,9 @@ def covers(core: Convolution, tap: Size) -> bool:
 def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Iterator[tuple[int, np.ndarray]]:
     """Of [out, in / group, h, w] the weights of one output tile, by the input tiles that its groups read: the input
     tile, and [h, w, input lanes, output lanes], padded with zeros."""
+    if group == 1:
+        yield from enumerate(_joined_tiles(weights[output * lanes:(output + 1) * lanes], lanes))
+        return
     channels_out, per_group, height, width = weights.shape
     per_output = channels_out // group
     first, end = output * lanes, min((output + 1) * lanes, channels_out)
@@ -240,3 +252,11 @@ def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Ite
                 dense[:, :, low - tile * lanes:high - tile * lanes, left - first:right - first] = (
                     weights[left:right, low - start:high - start].transpose(2, 3, 1, 0))
         yield tile, dense
+
+
+def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
+    """[input tiles, h, w, input lanes, output lanes] of one output tile that reads all of them."""
+    channels_out, channels_in, height, width = weights.shape
+    beyond = (0, lanes - channels_out), (0, -channels_in % lanes), (0, 0), (0, 0)
+    tiles = np.pad(weights, beyond).reshape(lanes, -1, lanes, height, width)
+    return np.asarray(tiles.transpose(1, 3, 4, 2, 0), np.int64)

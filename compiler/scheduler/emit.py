@@ -72,7 +72,7 @@ class LayerEmitter:
 
     def _tiles(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
         step, before = prepared.step, tiles[0] - prepared.step.region.tiles[0]
-        core, region = (replace(box, tiles=tiles) for box in (step.core, step.region))
+        core, region = step.core.of(tiles), step.region.of(tiles)
         result = View(self.result.base + before * core.pixels, core)
         second = self.result.base + self.plan.need.core
         if self.loader.preloads and step.begins:
@@ -190,7 +190,7 @@ class LayerEmitter:
         for scales, tiles in self._scaled_alike(prepared, result.box.tiles):
             if scales is not None:
                 yield lir.LoadScale(Address(Space.LOCAL, scales))
-            yield from move(True, replace(result.box, tiles=tiles), view, result, Space.ACCUMULATORS, self.arch, way,
+            yield from move(True, result.box.of(tiles), view, result, Space.ACCUMULATORS, self.arch, way,
                             relu=save.relu)
         if not resident:
             yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,

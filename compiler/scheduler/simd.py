@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
@@ -121,7 +120,7 @@ def _maximum(reads: list[tuple[int, int]], write: int, settings: Settings) -> li
     body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, settings,
                  Address(Space.ACCUMULATORS, address), read_stride=stride)
             for number, (address, stride) in enumerate(reads)]
-    body[-1] = replace(body[-1], write=Address(Space.ACCUMULATORS, write))
+    body[-1] = body[-1]._replace(write=Address(Space.ACCUMULATORS, write))
     return body
 
 
@@ -135,8 +134,8 @@ def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
     for number in range(count):
         for operation in body:
             advance = 0 if operation.hold else number * operation.read_stride
-            yield replace(operation, hold=False, read_stride=1, read=_advance(operation.read, advance),
-                          write=_advance(operation.write, number))
+            yield operation._replace(hold=False, read_stride=1, read=_advance(operation.read, advance),
+                                     write=_advance(operation.write, number))
 
 
 def _advance(address: Address | None, vectors: int) -> Address | None:

@@ -48,6 +48,10 @@ class Box:
     def vectors(self) -> int:
         return (self.tiles[1] - self.tiles[0]) * self.pixels
 
+    def of(self, tiles: tuple[int, int]) -> Box:
+        """The same rows and columns of other channel tiles."""
+        return Box(tiles, self.rows, self.columns)
+
 
 @dataclass(frozen=True)
 class View:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 
 class Opcode(enum.IntEnum):
@@ -143,8 +144,7 @@ SUB_REGISTERS = ("destination", "right", "left")
 """Registers of a SIMD sub-instruction from bit 0 up, ``simd_register_width`` bits each; the SIMD opcode lies above."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One instruction as raw numbers; the constructors of :class:`Isa` fill it with checked fields."""
 
     opcode: int

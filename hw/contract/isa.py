@@ -124,7 +124,7 @@ class Isa:
 
     @staticmethod
     def _flags(opcode: Opcode, **flags: bool) -> int:
-        return sum(bool(value) << flag_bit(opcode, name) for name, value in flags.items())
+        return sum(1 << flag_bit(opcode, name) for name, value in flags.items() if value)
 
     def no_op(self) -> Instruction:
         return Instruction(Opcode.NO_OP)

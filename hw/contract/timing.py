@@ -149,12 +149,9 @@ BURSTS_BEFORE_DATA = 16
 WRITER_VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
 """Vectors requested from local memory by a DRAM writer and not yet in its gearbox: enough for one a cycle."""
 
-SIMULATED_DRAM_LATENCY = 20
-"""Of the simulated DRAM where nothing else is said (``weft run --on rtl``, ``weft estimate``, tests): from an address
-taken to the first beat, and from a burst's last beat to its response."""
-
 EXPECTED_DRAM_LATENCY = 30
-"""The same of a board's DRAM: what the compiler plans for, and what the benchmarks simulate."""
+"""Of a board's DRAM, in cycles: from an address taken to the first beat, and from a burst's last beat to its response.
+What the compiler plans for; what estimates and simulations take where nothing else is said."""
 
 SIMULATED_DRAM_BURSTS = 16
 """Bursts under way in the simulated DRAM at most, each way (simulate/sv/axi_dram.sv)."""

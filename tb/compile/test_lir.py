@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -54,7 +53,7 @@ def test_text_comes_back(state: Products) -> None:
 
 def test_operations_are_frozen() -> None:
     operation: Any = lir.LoadWeight(Address(LOCAL, 1), 2)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         operation.size = 3
 
 
@@ -76,7 +75,7 @@ def index_of(operations: list[lir.Operation], kind: type[Kind], wanted: Callable
 def replaced(kind: type[Kind], wanted: Callable[[Kind], bool], **values: Any) -> Callable[[list[lir.Operation]], None]:
     def plant(operations: list[lir.Operation]) -> None:
         number = index_of(operations, kind, wanted)
-        operations[number] = dataclasses.replace(operations[number], **values)
+        operations[number] = operations[number]._replace(**values)
     return plant
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.report import CompileReport
+from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import STEPS, compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.elements import pack, unpack
@@ -40,6 +43,23 @@ def test_two_compilations_are_identical(tmp_path: Path) -> None:
         contents.append({file.name: file.read_bytes() for file in sorted(folder.iterdir())})
     assert contents[0] == contents[1]
     assert list(contents[0]) == ["net.tdata", "net.tmodel", "net.tprog"]
+
+
+@pytest.mark.parametrize("searched", [True, False])
+def test_the_search_for_cycles_rests_while_the_compiler_works(tmp_path: Path, searched: bool) -> None:
+    """And is what it was afterwards, of a network that is refused too."""
+    path, samples = residual_network(tmp_path)
+    seen: set[bool] = set()
+    before = gc.isenabled()
+    (gc.enable if searched else gc.disable)()
+    try:
+        for arch in (BASE, BASE.replace(dram1_depth=2)):
+            with contextlib.suppress(CompileError):
+                compiled(path, samples, tmp_path, arch, watch=lambda *_: seen.add(gc.isenabled()))
+            assert gc.isenabled() == searched
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == {False}
 
 
 def test_order_of_the_files_nodes_does_not_matter(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""What the zoo measures of a network on presets of one array size and data type: each thing once for all that share it.
+
+How exact the outputs are depends on the layers and the constants; the cycles on the program, and on the machine but for
+the depths of its DRAM windows. Whether a memory has room is asked of every machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import bench
+
+from weft.boards import board_of, clock_hz
+from weft.cli.check.signals import LAST, signal_of
+from weft.cli.resources import around
+from weft.compiler.backend.encode import MachineCode
+from weft.compiler.estimator.machine import DramTiming, machine_record
+from weft.compiler.estimator.replay import estimate
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.hir import Layers
+from weft.compiler.memory.layout import Layout
+from weft.compiler.pipeline import run_on, run_parts
+from weft.compiler.products import Products
+from weft.compiler.quantize.calibrate import random_inputs
+from weft.compiler.quantize.consts import Consts, check_room
+from weft.compiler.request import Request
+from weft.explore.space import FREE_OF_CONSTANTS, without
+from weft.hw.contract.arch import LIMITS, Arch
+from weft.hw.contract.errors import WeftError
+from weft.hw.flow.parts import PARTS
+from weft.hw.flow.resources import counted, fits
+
+T = TypeVar("T")
+Row = dict[str, Any]
+ROOM = 1 << 28
+"""Vectors of a DRAM window in which every network has room."""
+
+
+class Found(NamedTuple):
+    """Of a network on a machine; ``signal_to_noise`` in decibels, None where no output has an error."""
+
+    cycles: int
+    macs: int
+    signal_to_noise: float | None
+
+
+class Family:
+    """One network on machines of one array size and data type."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._known: dict[Hashable, Any] = {}
+
+    def found(self, arch: Arch) -> Found:
+        """As the compiler and the estimator find it for this machine alone. Raises WeftError where it is refused."""
+        parts, signal_to_noise = self._constants(arch)
+        for products in parts:
+            check_room(len(products[Consts].vectors), arch)
+        placed = [run_on(products.plus({Arch: arch}), LAST, "memory") for products in parts]
+        machine = {key: value for key, value in arch.to_dict().items() if key not in ("dram0_depth", "dram1_depth")}
+        key = ("cycles", *machine.items(), machine_record(arch, DramTiming()).tobytes(),
+               *(products[text].text() for products in placed for text in (Layers, Layout)))
+        macs = sum(layer.macs for products in parts for layer in products[Layers])
+        return Found(self._once(key, lambda: sum(map(_cycles, placed))), macs, signal_to_noise)
+
+    def _constants(self, arch: Arch) -> tuple[list[Products], float | None]:
+        """Each part with its constants, and how exact the outputs are."""
+        roomy = without(arch, FREE_OF_CONSTANTS).replace(
+            axi_address_width=LIMITS["axi_address_width"][1], dram0_depth=ROOM, dram1_depth=ROOM)
+        narrow = roomy.replace(dram0_depth=arch.dram0_depth)  # images are packed as they fit into DRAM0
+        layers = self._once(narrow, lambda: run_parts(self.request, narrow, last="layers")[1])
+
+        def made() -> tuple[list[Products], float | None]:
+            parts = [run_on(products.plus({Arch: roomy}), "layers", LAST) for products in layers]
+            return parts, signal_of(parts)
+
+        return self._once((roomy, *(products[Layers].text() for products in layers)), made)
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+
+def _cycles(placed: Products) -> int:
+    """Of one part of which every tensor has its place. Programs are not verified: the benchmark and the tests do."""
+    program = run_on(placed, "memory", without=("verify",))[MachineCode].content
+    return estimate(program, placed[Arch], DramTiming()).cycles
+
+
+@lru_cache(1)
+def request(path: Path) -> Request:
+    """As the benchmark compiles it; inputs of whole numbers are such as calibration draws."""
+    drawn = random_inputs(read_model(path))
+    inputs = {name: values if drawn[name].dtype.kind == "f" else drawn[name][:1]
+              for name, values in bench.sample(path).items()}
+    return Request(path, inputs, outputs=bench.before_softmax(path))
+
+
+def measured(name: str, path: Path, presets: Iterable[str], on_rtl: bool) -> tuple[dict[str, Row | str], float]:
+    """Each preset's row, or why the network does not run on it; and the CPU seconds of this process."""
+    began, family, found = time.process_time(), Family(request(path)), {}
+    for preset in presets:
+        try:
+            found[preset] = _row(name, path, preset, family.found(bench.machine(name, preset)), on_rtl)
+        except WeftError as error:
+            found[preset] = str(error)
+    return found, time.process_time() - began
+
+
+def _row(name: str, path: Path, preset: str, found: Found, on_rtl: bool) -> Row:
+    arch, clock = bench.machine(name, preset), clock_hz(preset)
+    ran = bench.measure(name, path, preset, on_rtl=True) if on_rtl else None
+    cycles = found.cycles if ran is None or ran.cycles_rtl is None else ran.cycles_rtl
+    return {"network": name, "arch": preset, "clock_mhz": clock / 1e6, "cycles_rtl": ran and ran.cycles_rtl,
+            "bit_exact": ran and ran.bit_exact, "cycles_estimated": found.cycles, "ms": 1e3 * cycles / clock,
+            "utilization": found.macs / (arch.array_size**2 * cycles), "signal_to_noise": found.signal_to_noise,
+            **_taken(arch, preset)}
+
+
+def _taken(arch: Arch, preset: str) -> Row:
+    """Of the board's chip beside the rest of the board, where resources of such machines are known."""
+    board = board_of(preset)
+    taken = fits(arch, PARTS[board.part], around=around(board)) if board and counted(arch, board.family) else None
+    return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}
