@@ -19,6 +19,9 @@ BREAKS = [
     Break("units_simd_tables", "hw/contract/units.py", "_reads(1, Memory.ACCUMULATORS), _reads(0, Memory.LOCAL)),",
           "_reads(1, Memory.ACCUMULATORS)),", "a LoadLUT does not wait for the vectors of its table",
           f"{INTERLOCK}::test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so[separate-move_out]"),
+    Break("units_shared_reads", "hw/contract/units.py", "Memory.DRAM1)), Depths(4, 2)),", "Memory.DRAM1))),",
+          "a shared DRAM port has two reads under way, not four",
+          "tb/system/test_estimator_directed.py::test_a_shared_port_reads_ahead_of_short_moves"),
     Break("tracker_window", "hw/control/tracker.py", "ranges.range1 & (ranges.dram1 == windows[memory])",
           "ranges.range1 & ranges.dram1", "on a shared DRAM port nobody waits for what is in DRAM0",
           f"{INTERLOCK}::test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so"

@@ -84,6 +84,14 @@ def test_the_estimator_says_what_was_measured(name: str) -> None:
     assert found_in(found.cycles, found.operations) == MEASURED[name]
 
 
+def test_a_shared_port_reads_ahead_of_short_moves() -> None:
+    """Four reads are outstanding at its one reader; with two these take 157 cycles."""
+    arch = lockstep_archs()["lanes4_slices"]
+    isa = Isa(arch)
+    moves = [isa.data_move(DataFlow.DRAM0_TO_LOCAL, 4 * number, 8 * number, 4) for number in range(8)]
+    assert arch.shared_dram and estimate(isa.assemble(moves), arch, DramTiming(LATENCY, LATENCY)).cycles == 91
+
+
 def test_the_hardware_takes_what_was_measured() -> None:
     programs = [ISA.assemble(program) for program in PROGRAMS.values()]
     settings = MemorySettings(read_latency=LATENCY, write_latency=LATENCY)
