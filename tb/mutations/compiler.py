@@ -27,6 +27,12 @@ BREAKS = [
           f"{OPERATORS}::test_operator[8 lanes-clip_with_the_minimum_above_the_maximum]"),
     Break("fold_negative", "compiler/passes/fold_forward.py", "if (scale < 0).any():", "if (scale < -9).any():",
           "a negative factor goes through a ReLU", "tb/compile/test_fold_forward.py::test_what_cannot_be_folded_stays"),
+    Break("nested_pads", "compiler/passes/nest_pools.py", "pads = tuple(one - other for one, other in zip(large.pads",
+          "pads = tuple(one for one, _ in zip(large.pads", "a pool of a pool is padded as if it read the image",
+          f"{DIRECTED}::test_pools_side_by_side_are_nested"),
+    Break("rows_strides", "compiler/passes/lower_pool.py", "place % 2 == axis else nothing", "place == axis else nothing",
+          "a pool's rows and columns lose the pads at the end",
+          f"{DIRECTED}::test_large_pools_go_by_rows_and_columns[kernel2-window2]"),
     # -- quantize --
     Break("points_largest", "compiler/quantize/choose_points.py", "math.floor(math.log2(((1 <<",
           "math.ceil(math.log2(((1 <<", "numbers are given a bit too few",
@@ -49,6 +55,9 @@ BREAKS = [
     Break("reach_down", "compiler/quantize/tables.py", "(low / MOST_HEADROOM, MOST_HEADROOM * high) if",
           "(low, MOST_HEADROOM * high) if", "a table of a reciprocal ends at the smallest argument seen",
           "tb/compile/test_deep_networks.py::test_a_reciprocal_beyond_what_was_seen[0.51-1]"),
+    Break("leaky_apart", "compiler/scheduler/simd.py", "SimdOpcode.MULTIPLY, PRODUCT, SECOND, PRODUCT",
+          "SimdOpcode.MULTIPLY, PRODUCT, REGISTER, PRODUCT", "a slope is its first factor squared",
+          f"{DIRECTED}::test_a_leaky_relu_with_registers_to_spare_reads_less_and_computes_the_same"),
     # -- memory --
     Break("bias_bit", "compiler/quantize/points.py",
           "quantize(constants[layer.core.bias] - added, chosen.bias)",
