@@ -3,8 +3,8 @@
     python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]
 
 Networks are the demo's, the benchmark's and those of ../shared where these are. A network that a preset cannot run has
-a line that says why. All is written as machines of one size and data type are done with a network: a run that was broken
-off leaves what it had, and the next one, where no row can have changed since, goes on from there. `make docs
+a line that says why. All is written as machines of one size and data type are done with a network: a run that was
+broken off leaves what it had, and the next one, where no row can have changed since, goes on from there. `make docs
 MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
 """
 
