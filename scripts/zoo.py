@@ -3,9 +3,9 @@
     python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]
 
 Networks are the demo's, the benchmark's and those of ../shared where these are. A network that a preset cannot run has
-a line that says why. All is written after every network and preset: a run that was broken off leaves what it had, and
-the next one of the same commit goes on from there. `make docs MEASURED=1` takes what is in build/zoo/ over into
-docs/data/zoo.json.
+a line that says why. All is written as machines of one size and data type are done with a network: a run that was
+broken off leaves what it had, and the next one, where no row can have changed since, goes on from there. `make docs
+MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ DECIMALS = 4
 """Of the numbers in the file."""
 UNKNOWN = "unknown"
 """The commit of sources that are no checkout."""
+NO_PART = ("*.md", "docs", "report", "tb", "scripts/docs.py", "scripts/zoo.py", "scripts/zoo_table.py")
+"""Files that no row depends on."""
 
 
 Cell = tuple[str, str]
@@ -102,7 +104,7 @@ def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *,
 def broken_off(file: Path, commit: str, *, on_rtl: bool) -> Zoo:
     """What an earlier run left there, where it measured the same sources and not less."""
     found = json.loads(file.read_text()) if file.is_file() else {}
-    if found.get("commit") != commit or commit.endswith(("-dirty", UNKNOWN)):
+    if not unchanged(found.get("commit", UNKNOWN), commit):
         return Zoo()
     rows = {(row["network"], row["arch"]): row for row in found["rows"] if row["cycles_rtl"] or not on_rtl}
     return Zoo({**rows, **{(name, machine): why for name, machine, why in found["refused"]}}, found["cpu_seconds"])
@@ -128,6 +130,14 @@ def _a_row_a_line(content: dict[str, Any]) -> str:
         return json.dumps(value)
 
     return "{" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in content.items()) + "}\n"
+
+
+def unchanged(before: str, commit: str) -> bool:
+    """Whether both are states of the checkout, and differ at most in NO_PART."""
+    if any(state.endswith(("-dirty", UNKNOWN)) for state in (before, commit)):
+        return False
+    differ = ["git", "diff", "--quiet", before, commit, "--", ".", *(f":(exclude){path}" for path in NO_PART)]
+    return before == commit or not subprocess.run(differ, cwd=bench.ROOT, capture_output=True, check=False).returncode
 
 
 def commit_here() -> str:

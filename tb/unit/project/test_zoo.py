@@ -56,6 +56,28 @@ def test_a_run_that_was_broken_off_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not script.broken_off(tmp_path / "zoo.json", "0123-dirty", on_rtl=False).cells
 
 
+def test_a_run_goes_on_at_a_commit_that_changes_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import zoo as script
+
+    def git(*words: str) -> str:
+        named = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *named, *words], cwd=tmp_path, check=True, capture_output=True,
+                              text=True).stdout.strip()
+
+    git("init", "-q")
+    commits = []
+    for name in ("compiler/a.py", "docs/data/a.json", "tb/a.py", "README.md", "compiler/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+        git("add", ".")
+        git("commit", "-q", "-m", name)
+        commits.append(git("rev-parse", "HEAD"))
+    monkeypatch.setattr(script.bench, "ROOT", tmp_path)
+    assert [script.unchanged(commits[0], commit) for commit in commits] == [True, True, True, True, False]
+    assert not script.unchanged(commits[0], "0123") and not script.unchanged("unknown", "unknown")
+
+
 def test_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import zoo_table
