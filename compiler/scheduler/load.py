@@ -17,7 +17,7 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
-RESIDUAL, STAGING, OPERAND = "residual", "staging", "operand"
+RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
 KEPT = STRIP, WEIGHTS, SCALES
 """Kinds of buffers whose content may serve a later step too."""
 
@@ -29,12 +29,13 @@ arrive early."""
 @dataclass(frozen=True)
 class Prepared:
     """A step with its buffers: input, weights (where each output tile's piece begins), what LoadScale reads for each
-    output tile, other Vars, and the outputs on their way to DRAM0, by name."""
+    output tile, what is rounded (at 0 where nothing is), other Vars, and the outputs on their way to DRAM0, by name."""
 
     step: TileStep
     strip: View
     pieces: dict[int, int]
     scales: dict[int, int]
+    rounded: View
     residuals: tuple[View, ...]
     stagings: dict[str, View]
 
@@ -89,7 +90,8 @@ class Loader:
     def preloads(self) -> bool:
         """Whether residuals enter the accumulators before the core's result, which is then added to them. So nothing
         waits for them at the end."""
-        return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
+        rounds = self.layer.rounding is not None
+        return bool(self.layer.adds) and not (self.shape.loads or self.layer.multiplies or rounds)
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
@@ -121,6 +123,8 @@ class Loader:
         if step.complete and self.shape.consts.scales:
             start, end = self.shape.consts.scale_piece(step.region.tiles)
             found[Key(SCALES, (start, end))] = end - start
+        if step.complete and self.layer.rounding is not None:
+            found[Key(ROUNDED, step)] = step.core.vectors
         for name, box in self._staged(step).items():
             found[Key(STAGING, name)] = box.vectors
         return found
@@ -149,7 +153,9 @@ class Loader:
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
-                        self._scales(step, places.get(SCALES)), self._residuals(step, places.get(RESIDUAL)),
+                        self._scales(step, places.get(SCALES)),
+                        View(places.get(ROUNDED, (0, True))[0], step.core),
+                        self._residuals(step, places.get(RESIDUAL)),
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
     def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:
