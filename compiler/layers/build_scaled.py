@@ -26,6 +26,10 @@ from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 MOST_UNEVEN = 256
 """Of factors that share a shift: by so much the largest may exceed the smallest, which then has 9 bits of 17."""
 
+FEW_WEIGHT_TILES = 16
+"""Of an output tile. A region of some rows computes a sixth of its pixels again for the max pool beside it; the pool of
+nine pixels takes the SIMD unit three cycles a pixel, while the array has nothing to do."""
+
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """What reads a tensor and may give it the scale of others."""
 
@@ -112,10 +116,24 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
+    """Joins a convolution where that is worth it."""
     need_registers(builder.arch, node)
-    size = builder.var(node.output).size
-    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0"),
-                                      MaxPool("%0", window_of(node), "%1", size)), temps=2)
+    source, size = builder.var(node.input(0)), builder.var(node.output).size
+    joins = _is_worth_more(builder, source.name) or window_of(node).partitions(source.size, size)
+    layer = _take_rounded(builder, source.name) if joins else None
+    layer = layer or Open(node.name, position, (Load(source, "%0"),))
+    return layer.join(position, MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size), new_temp=True)
+
+
+def _is_worth_more(builder: Builder, name: str) -> bool:
+    """Whether a max pool of a convolution's result costs more than the pixels that regions of the result share, and
+    compute twice."""
+    layer = builder.made.get(name)
+    if layer is None or not isinstance(layer.operations[0], Convolution):
+        return False
+    core = layer.operations[0]
+    tiles = core.input.tiles(builder.arch.array_size)
+    return len([*core.window.taps()]) * (1 if core.group > 1 else tiles) <= FEW_WEIGHT_TILES
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:

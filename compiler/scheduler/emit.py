@@ -25,7 +25,7 @@ from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
 
-PIECE_VECTORS = 64
+PIECE_VECTORS = 56
 """What is rounded leaves and comes in again by pieces of so many vectors, or a row: short beside a tile, long beside
 what a move costs."""
 
@@ -46,7 +46,7 @@ class LayerEmitter:
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.variables, self.residents, self.free = variables, residents, pools.accumulators
-        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, copy)
+        self.loader = Loader(shape, plan, variables, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
@@ -124,7 +124,7 @@ class LayerEmitter:
     def _round(self, prepared: Prepared, result: View) -> Operations:
         """Out of the accumulators and in again, and the other Vars behind: by pieces, so that one comes in while the
         next ones leave."""
-        view, space = prepared.rounded, Space.ACCUMULATORS
+        view, space = View(prepared.rounded, result.box), Space.ACCUMULATORS
 
         def leave(box: Box) -> Operations:
             for piece in pieces(box):

@@ -12,13 +12,14 @@ from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.stages import TileStep
-from weft.compiler.tiling.candidates import Tiling
+from weft.compiler.tiling.costs import finished_together
+from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
 RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
-KEPT = STRIP, WEIGHTS, SCALES
+KEPT = STRIP, WEIGHTS, SCALES, ROUNDED
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
@@ -29,13 +30,14 @@ arrive early."""
 @dataclass(frozen=True)
 class Prepared:
     """A step with its buffers: input, weights (where each output tile's piece begins), what LoadScale reads for each
-    output tile, what is rounded (at 0 where nothing is), other Vars, and the outputs on their way to DRAM0, by name."""
+    output tile, where the tiles that leave together are rounded, other Vars, and the outputs on their way to DRAM0, by
+    name."""
 
     step: TileStep
     strip: View
     pieces: dict[int, int]
     scales: dict[int, int]
-    rounded: View
+    rounded: int
     residuals: tuple[View, ...]
     stagings: dict[str, View]
 
@@ -62,10 +64,11 @@ class Loader:
     """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
     local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, tiling: Tiling, variables: Mapping[str, int], residents: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, variables: Mapping[str, int], residents: Mapping[str, int],
                  pool: Pool, copy: int | None) -> None:
         self.source = WeightSource(copy)
-        self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
+        self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
+        self.tiling, self.strip = plan.tiling, plan.need.strip
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
         self.buffers = Buffers(pool)
@@ -98,7 +101,7 @@ class Loader:
         """[steps]: the buffers to release after each step, because no later step would find their content."""
         keys = [[*self._sizes(step)] for step in steps]
         found = [[key for key in own if key.kind not in KEPT] for own in keys]
-        counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers
+        counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers, 1
         for kind, count in zip(KEPT, counts, strict=True):
             used = [(number, key) for number, own in enumerate(keys) for key in own if key.kind == kind]
             for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
@@ -114,7 +117,8 @@ class Loader:
         """The buffers of a step."""
         found = {}
         if self.layer.core.input.root not in self.residents:
-            found[Key(STRIP, step.strip)] = step.strip.vectors
+            # As large as the largest where results are rounded, so that one finds room where another was.
+            found[Key(STRIP, step.strip)] = self.strip if self.layer.rounding is not None else step.strip.vectors
         if not (self.shape.loads or self.shape.weights_are_resident):
             content = step.region.tiles, step.inputs, step.taps
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
@@ -124,7 +128,8 @@ class Loader:
             start, end = self.shape.consts.scale_piece(step.region.tiles)
             found[Key(SCALES, (start, end))] = end - start
         if step.complete and self.layer.rounding is not None:
-            found[Key(ROUNDED, step)] = step.core.vectors
+            size = step.core.pixels * min(finished_together(step.core.pixels), step.core.tiles[1] - step.core.tiles[0])
+            found[Key(ROUNDED, size)] = size
         for name, box in self._staged(step).items():
             found[Key(STAGING, name)] = box.vectors
         return found
@@ -154,7 +159,7 @@ class Loader:
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
                         self._scales(step, places.get(SCALES)),
-                        View(places.get(ROUNDED, (0, True))[0], step.core),
+                        places.get(ROUNDED, (0, True))[0],
                         self._residuals(step, places.get(RESIDUAL)),
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 

@@ -32,9 +32,9 @@ UNEVEN = 0.05
 
 @dataclass(frozen=True)
 class Need:
-    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``staging``: of what
-    leaves for DRAM0, or to come in again. ``core`` is the part of ``accumulators`` that holds the core's result;
-    ``scales``: multipliers and biases of results that leave."""
+    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
+    ``accumulators`` that holds the core's result; ``scales``: multipliers and biases of results that leave. The local
+    total has what is rounded too: there is one buffer, for the tiles that leave together."""
 
     strip: int
     weights: int
@@ -52,13 +52,14 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     core_pixels, output_pixels = tilings.core_largest, tilings.output_pixels
     strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
     weights = tilings.weights * (not shape.weights_are_resident)
-    rounded = 0 if shape.layer.rounding is None else core_pixels
-    staging = (shape.written(core_pixels, output_pixels) + rounded) * tilings.outputs
+    staging = shape.written(core_pixels, output_pixels) * tilings.outputs
+    together = np.minimum(part_count(FINISH_VECTORS, np.maximum(1, core_pixels)), tilings.outputs)
+    rounded = core_pixels * together * (shape.layer.rounding is not None)
     residual = shape.streamed_adds * core_pixels * tilings.outputs
     scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
-    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights
+    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights + rounded
     return [strip, weights, staging, residual, scales, core, accumulators,
             np.maximum(buffers, shape.consts.local_vectors),
             tilings.buffers * accumulators + shape.consts.operands]
