@@ -171,6 +171,7 @@ def test_the_machine_computes_what_layers_mean(network: Callable[[ModelMaker], N
 def test_layers_go_on_only_where_no_bits_are_lost(tmp_path: Path) -> None:
     kinds = [layer.kind for layer in compiled(residual, ROOMY, tmp_path)[Layers]]
     assert kinds == ["mat_mul", "mat_mul+round+add+add+relu", "load+max_pool", "mat_mul"]
+    assert compiled(parts, ROOMY, tmp_path)[Layers][0].kind == "mat_mul+round+max_pool"
     assert [layer.kind for layer in compiled(preactivated, ROOMY, tmp_path)[Layers]] == [
         "mat_mul", "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add",
         "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add+scale", "mat_mul"]
