@@ -24,7 +24,9 @@ from weft.compiler.layers.hir import (
     Multiply,
     Product,
     Relu,
+    Round,
     Save,
+    Scale,
     Var,
 )
 from weft.compiler.memory.layout import Layout
@@ -125,8 +127,14 @@ class Real:
                 return np.minimum(value, operation.value)
             case LeakyRelu():
                 return np.maximum(value, value * operation.slope)
+            case Scale():
+                weights, bias = (self.constants[name].astype(np.float64).reshape(-1, 1, 1)
+                                 for name in (operation.weights, operation.bias))
+                return value * weights + bias
             case Relu():
                 return np.maximum(value, 0)
+            case Round():
+                return value
             case Save():
                 tensors.write(operation.output, value)
         return value

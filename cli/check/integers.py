@@ -36,12 +36,13 @@ def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerInt
 
 
 def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Multipliers and biases of every output channel."""
-    places = own.scale_base + np.array(own.scales)[:, None] + np.arange(SCALE_VECTORS)
-    content = vectors[places].astype(np.int8).transpose(0, 2, 1).reshape(-1, SCALE_VECTORS)[:channels].tobytes()
-    lanes = [content[first:first + SCALE_VECTORS] for first in range(0, len(content), SCALE_VECTORS)]
-    multipliers = [int.from_bytes(lane[:MULTIPLIER_BYTES], "little") for lane in lanes]
-    biases = [int.from_bytes(lane[MULTIPLIER_BYTES:], "little", signed=True) for lane in lanes]
+    """Multipliers and biases of every way out and output channel."""
+    places = own.scale_base + np.array(own.scales)[:, None] + np.arange(own.scale_size)
+    tiles = vectors[places].astype(np.int8).reshape(len(own.scales), -1, SCALE_VECTORS, vectors.shape[1])
+    ways = tiles.transpose(1, 0, 3, 2).reshape(tiles.shape[1], -1, SCALE_VECTORS)[:, :channels]
+    content = [[lane.tobytes() for lane in way] for way in ways]
+    multipliers = [[int.from_bytes(lane[:MULTIPLIER_BYTES], "little") for lane in way] for way in content]
+    biases = [[int.from_bytes(lane[MULTIPLIER_BYTES:], "little", signed=True) for lane in way] for way in content]
     return np.array(multipliers, np.int64), np.array(biases, np.int64)
 
 

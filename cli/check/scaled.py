@@ -7,9 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.cli.check.evaluate import Tensors, convolve, enlarged, pool
-from weft.compiler.layers.hir import Add, Convolution, Layer, LayerOperation, Load, Lookup, MaxPool, Minimum, Relu, Save
+from weft.compiler.layers.hir import (
+    Add,
+    Convolution,
+    Layer,
+    LayerOperation,
+    Load,
+    Lookup,
+    MaxPool,
+    Minimum,
+    Relu,
+    Round,
+    Save,
+    Scale,
+)
 from weft.compiler.quantize.numbers import LayerIntegers
-from weft.compiler.quantize.scales import Enter, LayerScales, Scales
+from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even, saturate
 
@@ -26,13 +39,19 @@ class Scaled:
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """All layers, in order, on ``tensors``: bit for bit what the machine computes."""
         for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
-            value, enters, zeros = np.zeros(0, np.int64), list(numbers.enters), list(numbers.leave_zeros)
+            assert own.multipliers is not None and own.bias is not None
+            value, enters = np.zeros(0, np.int64), list(numbers.enters)
+            leaves = [leave._replace(multipliers=multipliers, biases=biases) for leave, multipliers, biases
+                      in zip(numbers.leaves, own.multipliers, own.bias, strict=True)]
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
             positive = False
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, self._leave(value, numbers, own, zeros.pop(0), positive))
+                    tensors.write(operation.output, self._leave(value, leaves.pop(0), positive))
+                elif isinstance(operation, Round):
+                    value = self._enter(self._leave(value, leaves.pop(0), positive), enters.pop(0))
+                    positive = False
                 elif isinstance(operation, Load):
                     value = self._enter(enlarged(tensors.read(operation.input), operation), enters.pop(0))
                 elif isinstance(operation, Add):
@@ -40,8 +59,8 @@ class Scaled:
                     value = np.asarray(saturate(value + entered, self.width))
                 elif isinstance(operation, Relu):
                     positive = True
-                elif isinstance(operation, Minimum):
-                    pass  # the scale of what is saved ends there
+                elif isinstance(operation, Minimum | Scale):
+                    pass  # the scale of what is saved ends there, the way out scales
                 else:
                     value = self._compute(operation, value, tensors, numbers, own)
 
@@ -64,9 +83,8 @@ class Scaled:
         raise TypeError(f"no meaning for {operation}")
 
     @staticmethod
-    def _leave(value: np.ndarray, numbers: LayerScales, own: LayerIntegers, zero: int, positive: bool) -> np.ndarray:
-        assert own.multipliers is not None and own.bias is not None
-        multipliers, biases = own.multipliers[:, None, None], own.bias[:, None, None]
-        scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, numbers.shift)
-        scalars = np.asarray(saturate(scaled + zero, BYTE))
-        return np.maximum(scalars, zero) if positive else scalars
+    def _leave(value: np.ndarray, way: Leave, positive: bool) -> np.ndarray:
+        multipliers, biases = way.multipliers[:, None, None], way.biases[:, None, None]
+        scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, way.shift)
+        scalars = np.asarray(saturate(scaled + way.zero, BYTE))
+        return np.maximum(scalars, way.zero) if positive else scalars

@@ -4,47 +4,105 @@ again has lost its bits. So a layer goes on over a tensor only where that change
 * a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
 * a max pool, or a function of one number by its table of 256 values, of bytes as they are.
 
+A convolution's result that only a sum reads is rounded within the layer: it leaves as bytes and comes in again, so that
+the sum needs no layer of its own. A sum may leave a second time, by a factor and an offset of each channel.
+
 A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
 """
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Node
 from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
-from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Relu
+from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Relu, Round, Save, Scale
+from weft.compiler.passes.fold import is_channelwise
 from weft.compiler.passes.functions import FUNCTION, of_steps
 from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+
+MOST_UNEVEN = 256
+"""Of factors that share a shift: by so much the largest may exceed the smallest, which then has 9 bits of 17."""
+
+FEW_WEIGHT_TILES = 8
+"""Of an output tile. A region of some rows computes a sixth to a quarter of its pixels again for the max pool beside
+it; the pool of nine pixels takes the SIMD unit some two cycles a pixel, while the array has nothing to do. ResNet-50's
+first convolution has 7 on 22 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """What reads a tensor and may give it the scale of others."""
 
 
-def _take(builder: Builder, name: str, *allowed: type) -> Open | None:
-    """Takes out the layer that makes a tensor where it does nothing but what is allowed."""
-    layer = builder.made.get(name)
-    if layer is None or not all(isinstance(operation, allowed) for operation in layer.operations):
+def _ends_with(layer: Open | None, *kinds: type) -> TypeGuard[Open]:
+    return layer is not None and isinstance(layer.operations[-1], kinds)
+
+
+def _take(builder: Builder, name: str, *kinds: type) -> Open | None:
+    """Takes out the layer that makes a tensor for one reader, where it ends with one of ``kinds``."""
+    if builder.is_shared(name) or not _ends_with(builder.made.get(name), *kinds):
         return None
-    return builder.take(name)
+    return builder.made.pop(name)
+
+
+def _take_rounded(builder: Builder, name: str) -> Open | None:
+    """Takes out a convolution for one reader, to go on with the bytes that it makes."""
+    layer = builder.made.get(name)
+    if layer is None or not all(isinstance(operation, Convolution | Relu) for operation in layer.operations):
+        return None
+    taken = builder.take(name)
+    return taken and taken.join(taken.position, Round(taken.temp, builder.var(name)))
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
-    """Joins a sum that is not rounded yet."""
-    for name, other in (node.inputs, node.inputs[::-1]):
+    """Joins a sum that is not rounded yet, or else the later of the convolutions that make its operands."""
+    both = [node.inputs, node.inputs[::-1]]
+    for name, other in both:
         layer = _take(builder, name, Load, Add) if name not in builder.scales else None
+        if layer is not None:
+            return layer.join(position, Add(builder.var(other), layer.temp))
+    for name, other in sorted(both, key=lambda names: -builder.position(names[0])):
+        layer = _take_rounded(builder, name)
         if layer is not None:
             return layer.join(position, Add(builder.var(other), layer.temp))
     left, right = node.inputs
     return Open(node.name, position, (Load(builder.var(left), "%0"), Add(builder.var(right), "%0")))
 
 
+def _conv(builder: Builder, position: int, node: Node) -> Open:
+    """A factor and an offset of each channel of a sum that is not rounded: on a way out of their own."""
+    source = node.input(0)
+    if source in builder.scales or not _scales_evenly(builder, node):
+        return conv(builder, position, node)
+    if not _ends_with(builder.made.get(source), Add):
+        return conv(builder, position, node)
+    layer = builder.save_and_go_on(source) or builder.take(source)
+    if layer is None:
+        return conv(builder, position, node)
+    return _join(layer, position, Scale(layer.temp, *node.inputs[1:]))
+
+
+def _scales_evenly(builder: Builder, node: Node) -> bool:
+    """Whether a convolution multiplies each channel by a factor above 0, the smallest of which still has bits enough
+    where the largest has all."""
+    if not is_channelwise(builder.graph, node):
+        return False
+    factors = builder.graph.constants[node.input(1)]
+    return bool(factors.min() > 0 and factors.max() <= MOST_UNEVEN * factors.min())
+
+
+def _join(layer: Open, position: int, operation: Scale | Relu | Minimum) -> Open:
+    """What has saved keeps its position: others read that."""
+    return layer.join(layer.position if layer.has(Save) else position, operation)
+
+
 def _relu(builder: Builder, position: int, node: Node) -> Open:
     source = node.input(0)
     before, after = builder.scales.get(source), builder.scales.get(node.output)
-    layer = _take(builder, source, Convolution, Load, Add) if before in (None, after) else None
+    layer = _take(builder, source, Convolution, Load, Add, Scale) if before in (None, after) else None
     layer = layer or Open(node.name, position, (Load(builder.var(source), "%0"),))
-    return layer.join(position, Relu(layer.temp))
+    return _join(layer, position, Relu(layer.temp))
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
@@ -55,14 +113,28 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
         steps = of_steps((("Max", (0, 0.0), ()), ("Min", (1, limit), ())), "keeps_zero")
         return _lookup(builder, position, node.replace(op=FUNCTION, attributes=dict(steps), origin="Clip"))
     layer = _relu(builder, position, node)
-    return layer.join(position, Minimum(layer.temp, limit))
+    return _join(layer, position, Minimum(layer.temp, limit))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
+    """Joins a convolution where that is worth it."""
     need_registers(builder.arch, node)
-    size = builder.var(node.output).size
-    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0"),
-                                      MaxPool("%0", window_of(node), "%1", size)), temps=2)
+    source, size = builder.var(node.input(0)), builder.var(node.output).size
+    joins = _is_worth_more(builder, source.name) or window_of(node).partitions(source.size, size)
+    layer = _take_rounded(builder, source.name) if joins else None
+    layer = layer or Open(node.name, position, (Load(source, "%0"),))
+    return layer.join(position, MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size), new_temp=True)
+
+
+def _is_worth_more(builder: Builder, name: str) -> bool:
+    """Whether a max pool of a convolution's result costs more than the pixels that regions of the result share, and
+    compute twice."""
+    layer = builder.made.get(name)
+    if layer is None or not isinstance(layer.operations[0], Convolution):
+        return False
+    core = layer.operations[0]
+    tiles = core.input.tiles(builder.arch.array_size)
+    return len([*core.window.taps()]) * (1 if core.group > 1 else tiles) <= FEW_WEIGHT_TILES
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
@@ -85,7 +157,7 @@ def _refuse(builder: Builder, position: int, node: Node) -> Open:
 SCALED_HANDLERS: dict[str, Handler] = {
     "Add": _add,
     "Clip": _clip,
-    "Conv": conv,
+    "Conv": _conv,
     "Enlarge": enlarge,
     "LeakyRelu": _lookup,
     "MaxPool": _max_pool,

@@ -58,6 +58,10 @@ class Builder:
             return None
         return self.made.pop(name)
 
+    def position(self, name: str) -> int:
+        """Of the layer that makes a tensor; of one that is there before, or in a closed layer, -1."""
+        return self.made[name].position if name in self.made else -1
+
     def is_shared(self, name: str) -> bool:
         """Whether a tensor has several readers, or is an output."""
         return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()

@@ -1,5 +1,5 @@
 """HIR: a layer is a core, operations on its result in the accumulators, and a save; a second save, of the result
-after a ReLU or a max pool, may follow.
+after a ReLU, a max pool or a scaling, may follow.
 
 The core is ``mat_mul`` (a convolution on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor
 brought into the accumulators as it is).
@@ -112,6 +112,15 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Round:
+    """The Temp ``target`` becomes what ``tensor`` would hold of it: it leaves the accumulators and comes in again.
+    ``tensor`` has numbers, but no memory."""
+
+    target: str
+    tensor: Var
+
+
+@dataclass(frozen=True)
 class Add:
     """A Var added to the Temp ``target``."""
 
@@ -165,6 +174,16 @@ class LeakyRelu:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """The Temp ``target`` times one of Consts and plus another for each channel, on the way out of the
+    accumulators."""
+
+    target: str
+    weights: str
+    bias: str
+
+
+@dataclass(frozen=True)
 class Relu:
     """Negative scalars of the Temp become zero, on the way out of the accumulators."""
 
@@ -179,23 +198,26 @@ class Save:
     output: Var
 
 
-LayerOperation = Convolution | Product | Load | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Relu | Save
+LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Scale
+                  | Relu | Save)
 
 
 class Saved(NamedTuple):
-    """An output of a layer: whether a ReLU comes before it, and whether a max pool comes after."""
+    """An output of a layer: whether a ReLU comes before it, whether a max pool comes after, how it is scaled."""
 
     var: Var
     relu: bool
     before_pool: bool
+    scale: Scale | None
 
 
 @dataclass(frozen=True)
 class Layer:
     """Core first, save last. ``name`` is the node that made the core.
 
-    Between the first save and the last there is nothing but a ReLU, so that both save the same accumulators; or but a
-    max pool whose windows partition the image, so that each pixel is saved once.
+    Between the first save and the last there is nothing but a scaling and a ReLU, so that both save the same
+    accumulators; or but a max pool whose windows partition the image, so that each pixel is saved once. What is rounded
+    is the core's result; residuals or a max pool follow.
     """
 
     name: str
@@ -206,6 +228,15 @@ class Layer:
         core = self.operations[0]
         assert isinstance(core, Convolution | Product | Load)
         return core
+
+    @cached_property
+    def rounding(self) -> Round | None:
+        return next((operation for operation in self.operations if isinstance(operation, Round)), None)
+
+    @cached_property
+    def rounds_relu(self) -> bool:
+        """Whether a ReLU comes before the rounding."""
+        return isinstance(self.operations[1], Relu) and self.rounding is not None
 
     @cached_property
     def adds(self) -> tuple[Add | Multiply, ...]:
@@ -233,11 +264,13 @@ class Layer:
     def saves(self) -> tuple[Saved, ...]:
         """What is saved, in order."""
         found = []
+        first = 0 if self.rounding is None else self.operations.index(self.rounding)
         for number, operation in enumerate(self.operations):
             if isinstance(operation, Save):
-                relu = any(isinstance(entry, Relu) for entry in self.operations[:number])
+                before = self.operations[first:number]
                 pools = any(isinstance(entry, MaxPool) for entry in self.operations[number:])
-                found.append(Saved(operation.output, relu, pools))
+                found.append(Saved(operation.output, any(isinstance(entry, Relu) for entry in before), pools,
+                                   next((entry for entry in before if isinstance(entry, Scale)), None)))
         return tuple(found)
 
     @property
@@ -262,14 +295,29 @@ class Layer:
         return self.core.input, *weights, *(add.input for add in self.adds)
 
     @property
+    def vars(self) -> tuple[Var, ...]:
+        """Every Var that has numbers: those that are read, the rounded one, those that are saved."""
+        return *self.inputs, *([self.rounding.tensor] if self.rounding else []), *self.outputs
+
+    @property
+    def first(self) -> Var:
+        """The Var that the core's result becomes: the rounded one, else the output."""
+        return self.rounding.tensor if self.rounding else self.output
+
+    @property
+    def loaded(self) -> Var:
+        """The first Var that comes into the accumulators: the rounded one, else the core's input."""
+        return self.rounding.tensor if self.rounding else self.core.input
+
+    @property
     def macs(self) -> int:
         return 0 if isinstance(self.core, Load) else self.core.macs
 
     @property
     def kind(self) -> str:
-        names = {Convolution: "mat_mul", Product: "product", Load: "load", Add: "add", MaxPool: "max_pool",
-                 Minimum: "minimum", LeakyRelu: "leaky_relu", Relu: "relu", Multiply: "multiply", Lookup: "lookup",
-                 Save: "save"}
+        names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
+                 MaxPool: "max_pool", Minimum: "minimum", LeakyRelu: "leaky_relu", Scale: "scale", Relu: "relu",
+                 Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

@@ -14,6 +14,7 @@ from weft.compiler.layers.hir import (
     MaxPool,
     Multiply,
     Product,
+    Round,
     Save,
     Var,
 )
@@ -62,8 +63,8 @@ def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, 
         if layer.saves_before_pool and not operation.window.partitions(size, operation.size):
             raise Fault(f"layer {layer.name}: {operation} does not read each pixel once of what is saved before it")
         temps[operation.output] = channels, operation.size
-    elif isinstance(operation, Add | Multiply | Save):
-        var = operation.output if isinstance(operation, Save) else operation.input
+    elif isinstance(operation, Add | Multiply | Round | Save):
+        var = getattr(operation, {Save: "output", Round: "tensor"}.get(type(operation), "input"))
         _verify_fits(layer, operation, var, channels, size)
         temps[name] = var.channels, size
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup, Relu
+from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup, Relu, Saved
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
@@ -27,8 +27,10 @@ from weft.compiler.quantize.scales import (
     Beyond,
     Enter,
     LayerScales,
+    Leave,
     RoundedAgain,
     Scales,
+    bytes_leave,
     rounded_weights,
 )
 from weft.compiler.quantize.tables import function_of
@@ -90,13 +92,13 @@ def tensor_scale(low: float, high: float) -> TensorScale:
 def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Range],
                 given: Mapping[str, TensorScale]) -> dict[str, TensorScale]:
     """Vars that copy each other's bytes have one scale; one that negates another's has the same steps."""
-    roots = list(dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs)))
+    held_vars = [var for layer in layers for var in layer.vars]
+    roots = list(dict.fromkeys(var.root for var in held_vars))
     group = {root: root for root in roots}
     found: dict[str, TensorScale] = {}
-    for layer in layers:
-        for var in (*layer.inputs, *layer.outputs):
-            if var.name in given:
-                found.setdefault(var.root, given[var.name])
+    for var in held_vars:
+        if var.name in given:
+            found.setdefault(var.root, given[var.name])
 
     def leader(root: str) -> str:
         while group[root] != root:
@@ -126,9 +128,9 @@ def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Rang
     scales = {root: found[leader(root)] for root in roots}
     alone = [root for root in roots if members[leader(root)] == [root] and root not in given_roots]
     for layer in layers:  # in order, for one may read what another made
-        if layer.output.name in alone and _only(layer, graph.constants, -1, Relu):
+        if layer.first.name in alone and _only(layer, graph.constants, -1, Relu):
             read, positive = scales[layer.core.input.root], isinstance(layer.operations[1], Relu)
-            scales[layer.output.name] = read._replace(zero=LOWEST) if positive else read.mirrored
+            scales[layer.first.name] = read._replace(zero=LOWEST) if positive else read.mirrored
     return scales
 
 
@@ -137,13 +139,18 @@ def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Ite
     maxima, which come before what may."""
     plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
     copies = [layer for layer in layers if _only(layer, constants, 1)]
-    for layer in (*(entry for entry in layers if entry.pool is not None), *plain, *copies):
-        yield layer.core.input.root, layer.output.root, layer.pool is not None
+    for layer in layers:
+        if layer.pool is not None:
+            yield layer.loaded.root, layer.output.root, True
+    for layer in (*plain, *copies):
+        yield layer.core.input.root, layer.first.root, False
 
 
 def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
-    """Whether each result is one of its inputs times ``factor``; ``then`` may follow."""
-    if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in layer.operations[1:-1]):
+    """Whether each result of its core is one of its inputs times ``factor``; ``then`` may follow."""
+    last = layer.rounding or layer.operations[-1]
+    between = layer.operations[1:layer.operations.index(last)]
+    if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in between):
         return False
     weights = constants[layer.core.weights].reshape(len(constants[layer.core.weights]), -1)
     return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()
@@ -155,29 +162,62 @@ def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Map
                   means: Mapping[str, np.ndarray], most: int) -> LayerScales:
     """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias.
     Weights may have up to ``most`` steps."""
-    channels = layer.output.channels
+    channels, rounding = layer.output.channels, layer.rounding
+    if not isinstance(layer.core, Convolution):
+        enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales)
+        return LayerScales(0, np.ones(channels), enters, leaves)
+    made = scales[layer.first.root]
+    zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most)
+    if rounding is None:
+        assert len(layer.outputs) == 1
+        return LayerScales(zero, own, (), (first,))
+    entering = [rounding.tensor.root, *(add.input.root for add in layer.adds)]
+    enters, leaves = _behind_bytes(layer, entering, constants, scales)
+    return LayerScales(zero, own, enters, (first, *leaves), rounded=True)
+
+
+def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
+                    means: Mapping[str, np.ndarray], out: TensorScale, most: int) -> tuple[int, np.ndarray, Leave]:
+    """What is taken off its activations, the scales of its weights, and how its result leaves as ``out``."""
+    weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
+    source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
+    own = weight_scales(flat, bias, source.scale, out.scale, most)
+    if core.input.name in means:
+        bias = bias - _added_by_rounding(weights, own, core.group, means[core.input.name])
+    if (np.count_nonzero(flat, axis=1) == 1).all():
+        own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out)
+    else:
+        leaving = _leaving_with_bias(own, bias, source, out)
+    return source.zero, own, Leave(*leaving, out.zero)
+
+
+def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str, np.ndarray],
+                  scales: Mapping[str, TensorScale]) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+    """How bytes of the Vars ``entering`` come into the accumulators, and how their sum leaves for each output; bytes as
+    they are for a max pool and a table."""
     if layer.pool is not None or layer.lookup is not None:
-        return LayerScales(0, np.ones(channels), (Enter(0, 1),), 0, np.ones(channels, np.int64),
-                           np.zeros(channels, np.int64), (0,) * len(layer.outputs))
-    out = scales[layer.output.root]
-    leave_zeros = tuple(scales[var.root].zero for var in layer.outputs)
-    if isinstance(layer.core, Convolution):
-        weights, bias = constants[layer.core.weights].astype(np.float64), constants[layer.core.bias].astype(np.float64)
-        source = scales[layer.core.input.root]
-        own = weight_scales(weights.reshape(len(weights), -1), bias, source.scale, out.scale, most)
-        if layer.core.input.name in means:
-            bias = bias - _added_by_rounding(weights, own, layer.core.group, means[layer.core.input.name])
-        flat = weights.reshape(len(weights), -1)
-        if (np.count_nonzero(flat, axis=1) == 1).all():
-            own, (shift, multipliers, biases) = _of_one_weight(flat.sum(1), bias, own, source, out)
-        else:
-            shift, multipliers, biases = _leaving_with_bias(own, bias, source, out)
-        return LayerScales(source.zero, own, (), shift, multipliers, biases, leave_zeros)
-    entering = [scales[var.root] for var in layer.inputs]
-    factors, step = _factors([entry.scale for entry in entering])
-    shift, multipliers = _leaving(np.full(channels, step / out.scale))
-    enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(entering, factors, strict=True))
-    return LayerScales(0, np.ones(channels), enters, shift, multipliers, np.zeros(channels, np.int64), leave_zeros)
+        return (Enter(0, 1),), tuple(bytes_leave(layer.output.channels) for _ in layer.saves)
+    held = [scales[root] for root in entering]
+    offsets = [np.abs(bias / weights).max() for weights, bias in (_scaling(save, constants) for save in layer.saves)]
+    factors, step = _factors([entry.scale for entry in held], max(offsets))
+    enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
+    return enters, tuple(_leave_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
+
+
+def _leave_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float, out: TensorScale) -> Leave:
+    """How a sum in steps of ``step`` becomes an output."""
+    weights, bias = (np.broadcast_to(values, save.var.channels) for values in _scaling(save, constants))
+    if save.scale is None:
+        return Leave(*_leaving(weights * step / out.scale), np.zeros(len(bias), np.int64), out.zero)
+    return Leave(*_leaving_with_bias(weights, bias, TensorScale(step, 0), out), out.zero)
+
+
+def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """What an output is multiplied with and what is added then, in real numbers."""
+    if save.scale is None:
+        return np.ones(1), np.zeros(1)
+    weights, bias = (constants[name].astype(np.float64).reshape(-1) for name in (save.scale.weights, save.scale.bias))
+    return weights, bias
 
 
 def _leaving(ratios: np.ndarray) -> tuple[int, np.ndarray]:
@@ -228,13 +268,13 @@ def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, sourc
     return scales[channels], (shift, multipliers[channels], biases[channels])
 
 
-def _factors(scales: Sequence[float]) -> tuple[list[int], float]:
-    """A whole factor for each scale, and the real number of one step of their sum: as large as the sum has room for,
-    and of these the ones whose ratios come nearest to those of the scales."""
+def _factors(scales: Sequence[float], offset: float = 0.0) -> tuple[list[int], float]:
+    """A whole factor for each scale, and the real number of one step of their sum: as large as the sum has room for
+    when ``offset`` is added to it, and of these the ones whose ratios come nearest to those of the scales."""
     if len(scales) == 1:
         return [1], scales[0]
     ratios = np.array(scales) / max(scales)
-    most = MOST_SUM // (STEPS * len(scales))
+    most = max(2, int(MOST_SUM / (STEPS * len(scales) + offset / max(scales))))
     largest = 1 << (most.bit_length() - 1)
     candidates = np.arange(largest, largest // 2, -1)
     factors = np.rint(candidates[:, None] * ratios)

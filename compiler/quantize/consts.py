@@ -90,7 +90,8 @@ class LayerConsts:
     """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
     the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
     vectors of local memory on their way. ``scales``: for each output tile the offset from ``scale_base`` of what
-    LoadScale reads for it, ascending, tiles that are alike at one; none where results leave without."""
+    LoadScale reads for it, ascending, tiles that are alike at one: ``scale_size`` vectors, for each way out some; none
+    where results leave without."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -100,11 +101,12 @@ class LayerConsts:
     local_vectors: int
     scale_base: int = 0
     scales: tuple[int, ...] = ()
+    scale_size: int = SCALE_VECTORS
 
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
         """Offsets [start, end) of the scales of some output tiles (half open)."""
         found = self.scales[slice(*tiles)]
-        return (found[0], found[-1] + SCALE_VECTORS) if found else (0, 0)
+        return (found[0], found[-1] + self.scale_size) if found else (0, 0)
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,9 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         scale_base = base + sum(map(len, vectors))
         scales, places = _encode_scales(own, layer.output.tiles(arch.array_size), arch)
         vectors += scales
+        scale_size = len(scales[0]) if scales else 0
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  arch.lut_depth if own.tables else len(own.operands), scale_base, places))
+                                  arch.lut_depth if own.tables else len(own.operands), scale_base, places, scale_size))
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)
@@ -153,20 +156,22 @@ def check_room(vectors: int, arch: Arch) -> None:
 
 
 def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """What LoadScale reads, and for each output tile its offset there. Lanes beyond the last channel are multiplied as
-    that one is, without a bias: there the accumulators hold 0, or the byte that a max pool or a table gives."""
+    """What LoadScale reads, for each way out, and for each output tile its offset there. Lanes beyond the last channel
+    are multiplied as that one is, without a bias: there the accumulators hold 0, or the byte that a max pool or a table
+    gives."""
     if own.multipliers is None:
         return [], ()
     assert isinstance(arch.numbers, Int8) and own.bias is not None
-    beyond = 0, tiles * arch.array_size - len(own.multipliers)
+    beyond = (0, 0), (0, tiles * arch.array_size - own.multipliers.shape[1])
     multipliers, biases = np.pad(own.multipliers, beyond, mode="edge"), np.pad(own.bias, beyond)
     blocks: list[np.ndarray] = []
     places = []
     for lanes in np.arange(tiles * arch.array_size).reshape(tiles, -1):
-        block = arch.numbers.scale_vectors(multipliers[lanes], biases[lanes])
+        block = np.concatenate([arch.numbers.scale_vectors(*way)
+                                for way in zip(multipliers[:, lanes], biases[:, lanes], strict=True)])
         if not blocks or (blocks[-1] != block).any():
             blocks.append(block)
-        places.append((len(blocks) - 1) * SCALE_VECTORS)
+        places.append((len(blocks) - 1) * len(block))
     return blocks, tuple(places)
 
 
@@ -175,7 +180,7 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
     lanes, weights, biased = arch.array_size, own.weights, own.multipliers is None
     assert weights is not None and own.bias is not None
     outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
-    bias = np.pad(own.bias, (0, outputs * lanes - len(own.bias)))
+    bias = np.pad(own.bias, (0, outputs * lanes - len(weights))) if biased else None
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = np.minimum(lanes, core.input.channels - lanes * np.arange(inputs))
     order = tuple(np.array(taps).T)
@@ -184,7 +189,8 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
     offset = 0
     for output in range(outputs):
         start = offset
-        vectors.append(bias[None, output * lanes:(output + 1) * lanes][:biased])
+        if bias is not None:
+            vectors.append(bias[None, output * lanes:(output + 1) * lanes])
         offset += biased
         found = [(tile, dense) for tile, whole in output_tile(weights, core.group, lanes, output)
                  for dense in ([whole] if biased else weight_parts(whole))]

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.layers.hir import Layer
-from weft.compiler.lir import Settings
+from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.hw.contract.arch import Arch
 from weft.runtime.scales import TensorNumbers
 
 
 @dataclass(frozen=True)
 class Ways:
-    """The settings of a layer's operations: MatMuls; a load core's Var on its way in; the other Vars, in order; each
-    output on its way out; the SIMD unit for each output, and its operands on their way in."""
+    """The settings of a layer's operations: MatMuls; on its way in a load core's Var, or what is rounded; the other
+    Vars, in order; each output on its way out; the SIMD unit for each output, and its operands on their way in; what is
+    rounded on its way out."""
 
     mat_mul: Settings
     core: Settings
@@ -27,6 +28,7 @@ class Ways:
     leaves: tuple[Settings, ...]
     simd: tuple[Settings, ...]
     operand: Settings
+    rounding: Settings = NO_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class LayerIntegers:
     """One layer's constants as the machine has them: ``weights`` [out, in / ``group``, height, width] and ``bias``
     [out], None where it has none; ``operands`` of the SIMD unit; value ``tables``, the keys first.
 
-    With ``multipliers`` [out] results are scaled as they leave the accumulators, and the bias is added there; without,
-    sums begin with it.
+    With ``multipliers`` [ways out, out] results are scaled as they leave the accumulators, first what is rounded, then
+    the outputs; the bias, [ways out, out] too, is added there. Without, sums begin with it.
     """
 
     weights: np.ndarray | None

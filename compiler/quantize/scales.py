@@ -37,6 +37,24 @@ class Enter(NamedTuple):
     factor: int
 
 
+class Leave(NamedTuple):
+    """How results leave the accumulators: ``shift`` in 0..42; ``multipliers``, int64 in 0..2**17 - 1, and ``biases``,
+    int64 that fit 32 signed bits, of each channel; the ``zero`` of what is made."""
+
+    shift: int
+    multipliers: np.ndarray
+    biases: np.ndarray
+    zero: int
+
+    @property
+    def way(self) -> Settings:
+        return Settings.of(leave_shift=self.shift, leave_zero=self.zero)
+
+    def text(self) -> str:
+        return (f"  leaves: shift {self.shift} zero {self.zero}\n    multipliers {self.multipliers.tolist()}\n"
+                f"    biases {self.biases.tolist()}")
+
+
 class RoundedAgain(NamedTuple):
     """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` in ``channels``
     output channels; ``decibels`` of these channels to the error."""
@@ -68,42 +86,40 @@ class Beyond(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerScales:
-    """Numbers of one layer; arrays have an entry for each output channel.
+    """Numbers of one layer.
 
-    ``activation_zero``: what MatMul takes off every activation. ``weight_scales``: reals; of a layer without weights
-    all 1. ``enters``: of a load core, then of every Add, in order. ``shift``: 0..42, of all that leaves.
-    ``multipliers``: int64 in 0..2**17 - 1. ``biases``: int64 that fit 32 signed bits. ``leave_zeros``: for each output
-    of the layer. A max pool and a lookup take bytes as they are: factor 1, multipliers 1, no shift, every zero 0.
-    ``again``: what of a quantised file's weights is not exact, ``beyond``: what is added by further weights; None for
-    nothing.
+    ``activation_zero``: what MatMul takes off every activation. ``weight_scales``: reals, of each output channel; of a
+    layer without weights all 1. ``enters``: of a load core or of what is rounded, then of every Add, in order.
+    ``leaves``: of what is ``rounded``, if anything is, then of every output. A max pool and a lookup take bytes as they
+    are and leave them so (:func:`bytes_leave`): factor 1, zero 0. ``again``: what of a quantised file's weights is not
+    exact, ``beyond``: what is added by further weights; None for nothing.
     """
 
     activation_zero: int
     weight_scales: np.ndarray
     enters: tuple[Enter, ...]
-    shift: int
-    multipliers: np.ndarray
-    biases: np.ndarray
-    leave_zeros: tuple[int, ...]
+    leaves: tuple[Leave, ...]
+    rounded: bool = False
     again: RoundedAgain | None = None
     beyond: Beyond | None = None
 
     @property
-    def scaled(self) -> bool:
-        """Whether what leaves is anything else than the accumulators, saturated."""
-        return bool(self.shift or any(self.leave_zeros) or (self.multipliers != 1).any() or self.biases.any())
-
-    @property
     def ways(self) -> Ways:
         enters = [Settings.of(enter_zero=enter.zero, enter_factor=enter.factor) for enter in self.enters]
+        leaves = [leave.way for leave in self.leaves]
+        saved = tuple(leaves[self.rounded:])
         return Ways(mat_mul=Settings.of(activation_zero=self.activation_zero),
-                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]),
-                    leaves=tuple(Settings.of(leave_shift=self.shift, leave_zero=zero) for zero in self.leave_zeros),
-                    simd=(NO_SETTINGS,) * len(self.leave_zeros), operand=NO_SETTINGS)
+                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]), leaves=saved,
+                    simd=(NO_SETTINGS,) * len(saved), operand=NO_SETTINGS, rounding=leaves[0])
 
     def weights(self, values: np.ndarray) -> np.ndarray:
         """A layer's weights [out, ...] in steps."""
         return rounded_weights(values, self.weight_scales)
+
+
+def bytes_leave(channels: int) -> Leave:
+    """Bytes as they are."""
+    return Leave(0, np.ones(channels, np.int64), np.zeros(channels, np.int64), 0)
 
 
 def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -153,11 +169,12 @@ class Scales(Numbers):
         own = self.layers[number]
         weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
         tables = (tuple(range(LOWEST, HIGHEST + 1)), self.tables[layer.output.name]) if layer.lookup else ()
-        return LayerIntegers(weights, own.biases, layer.core.group, tables=tables, multipliers=own.multipliers)
+        return LayerIntegers(weights, np.stack([leave.biases for leave in own.leaves]), layer.core.group, tables=tables,
+                             multipliers=np.stack([leave.multipliers for leave in own.leaves]))
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
         own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
-        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.shift}
+        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.leaves[-1].shift}
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
         told = [(layer.name, own.again and own.again.text(), own.beyond and own.beyond.text())
@@ -168,8 +185,6 @@ class Scales(Numbers):
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
         for number, layer in enumerate(self.layers):
             enters = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.enters)
-            lines.append(f"layer {number}: activation_zero {layer.activation_zero} enters {enters or 'none'} "
-                         f"shift {layer.shift} leave_zeros {list(layer.leave_zeros)}")
-            lines.append(f"  multipliers {layer.multipliers.tolist()}")
-            lines.append(f"  biases {layer.biases.tolist()}")
+            lines.append(f"layer {number}: activation_zero {layer.activation_zero} enters {enters or 'none'}")
+            lines += [leave.text() for leave in layer.leaves]
         return "\n".join(lines) + "\n"

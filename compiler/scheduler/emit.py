@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.compiler import lir
@@ -19,10 +19,16 @@ from weft.compiler.scheduler.stages import layer_steps
 from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
-from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, repeated, spans
+from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
+
+PIECE_VECTORS = 56
+"""What is rounded leaves and comes in again by pieces of so many vectors, or a row: short beside a tile, long beside
+what a move costs."""
+
 
 @dataclass(frozen=True)
 class Pools:
@@ -40,7 +46,7 @@ class LayerEmitter:
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.variables, self.residents, self.free = variables, residents, pools.accumulators
-        self.loader = Loader(shape, plan.tiling, variables, residents, pools.local, copy)
+        self.loader = Loader(shape, plan, variables, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
@@ -76,7 +82,7 @@ class LayerEmitter:
         result = View(self.result.base + before * core.pixels, core)
         second = self.result.base + self.plan.need.core
         if self.loader.preloads and step.begins:
-            yield from self._add(prepared, result, overwrite=True)
+            yield from self._add(prepared, result, core, overwrite=True)
         if self.shape.loads:
             yield from self._load(core, prepared.strip, result)
         else:
@@ -84,13 +90,15 @@ class LayerEmitter:
                 yield from self._mat_muls(prepared, output, result)
         if not step.complete:
             return
-        if self.layer.multiplies:
+        if self.layer.rounding is not None:
+            yield from self._round(prepared, result)
+        elif self.layer.multiplies:
             factor = View(second + before * core.pixels, core)
             yield from move(False, core, prepared.residuals[0], factor, Space.ACCUMULATORS, self.arch,
                             self.ways.adds[0])
             yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
         elif not self.loader.preloads:
-            yield from self._add(prepared, result, overwrite=False)
+            yield from self._add(prepared, result, core, overwrite=False)
         if self.layer.saves_before_pool:
             yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
@@ -107,11 +115,26 @@ class LayerEmitter:
             return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.ways.core)
         return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
 
-    def _add(self, prepared: Prepared, result: View, *, overwrite: bool) -> Operations:
-        """The other Vars into the accumulators; the first of them may overwrite what was there."""
+    def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
+        """A ``box`` of the other Vars into the accumulators; the first of them may overwrite what was there."""
         for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
-            yield from move(False, result.box, view, result, Space.ACCUMULATORS, self.arch, way,
+            yield from move(False, box, view, result, Space.ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
+
+    def _round(self, prepared: Prepared, result: View) -> Operations:
+        """Out of the accumulators and in again, and the other Vars behind: by pieces, so that one comes in while the
+        next ones leave."""
+        view, space = View(prepared.rounded, result.box), Space.ACCUMULATORS
+
+        def leave(box: Box) -> Operations:
+            for piece in pieces(box):
+                yield from move(True, piece, view, result, space, self.arch, self.ways.rounding,
+                                relu=self.layer.rounds_relu)
+
+        yield from self._scaled(prepared, result.box, 0, leave)
+        for piece in pieces(result.box):
+            yield from move(False, piece, view, result, space, self.arch, self.ways.core)
+            yield from self._add(prepared, result, piece, overwrite=False)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
         step, block = prepared.step, self.shape.consts.blocks[output]
@@ -178,27 +201,38 @@ class LayerEmitter:
                 yield from emit_lookup(result, way, self.shape.consts.tables, self.arch)
             if self.layer.elementwise is not None and self.operand.size:
                 yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, way, self.arch)
-        for save, leave in zip(self.layer.saves, self.ways.leaves, strict=True):
+        for number, save in enumerate(self.layer.saves):
             if save.before_pool == before_pool:
-                yield from self._save(prepared, result, save, leave)
+                yield from self._save(prepared, result, save, number)
 
-    def _save(self, prepared: Prepared, result: View, save: Saved, way: lir.Settings) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
         """Out of the accumulators into local memory, and on to DRAM0 where the Var is not resident."""
-        var = save.var
+        var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
         view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
-        for scales, tiles in self._scaled_alike(prepared, result.box.tiles):
-            if scales is not None:
-                yield lir.LoadScale(Address(Space.LOCAL, scales))
-            yield from move(True, result.box.of(tiles), view, result, Space.ACCUMULATORS, self.arch, way,
-                            relu=save.relu)
+
+        def leave(box: Box) -> Operations:
+            for piece in pieces(box) if rounds else [box]:
+                yield from move(True, piece, view, result, Space.ACCUMULATORS, self.arch, self.ways.leaves[number],
+                                relu=save.relu)
+
+        yield from self._scaled(prepared, result.box, rounds + number, leave)
         if not resident:
             yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
                             self.arch)
 
     @staticmethod
-    def _scaled_alike(prepared: Prepared, tiles: tuple[int, int]) -> Iterator[tuple[int | None, tuple[int, int]]]:
-        """(address of what LoadScale reads, output tiles, half open): tiles that share their scales leave together."""
-        for scales, group in itertools.groupby(range(*tiles), prepared.scales.get):
-            found = [*group]
-            yield scales, (found[0], found[-1] + 1)
+    def _scaled(prepared: Prepared, box: Box, way: int, leave: Callable[[Box], Operations]) -> Operations:
+        """What takes a ``box`` out on the layer's way number ``way``; tiles that share their scales leave together,
+        behind what loads them."""
+        for scales, group in itertools.groupby(range(*box.tiles), prepared.scales.get):
+            tiles = [*group]
+            if scales is not None:
+                yield lir.LoadScale(Address(Space.LOCAL, scales + way * SCALE_VECTORS))
+            yield from leave(box.of((tiles[0], tiles[-1] + 1)))
+
+
+def pieces(box: Box) -> list[Box]:
+    """A box cut between its rows, so that one piece can follow another from unit to unit."""
+    row = box.vectors // (box.rows[1] - box.rows[0])
+    return [replace(box, rows=rows) for rows in groups(box.rows[1], part_count(PIECE_VECTORS, row), box.rows[0])]

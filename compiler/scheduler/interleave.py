@@ -19,7 +19,14 @@ from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numbers import SCALE_VECTORS
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, EXPECTED_DRAM_LATENCY, LOCAL_READ_LATENCY, array_latency
+from weft.hw.contract.timing import (
+    ACCUMULATOR_READ_LATENCY,
+    EXPECTED_DRAM_LATENCY,
+    ISSUE_LATENCY,
+    LOCAL_READ_LATENCY,
+    SCALE_LATENCY,
+    array_latency,
+)
 from weft.hw.contract.units import Memory, clients, unit_names
 
 SIMD_CYCLES = 2
@@ -70,6 +77,9 @@ class _Rows:
         self.beats = math.ceil(arch.vector_beats)
         self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
+        scaled = arch.numbers.has_scales
+        self.leave = ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY + ISSUE_LATENCY if scaled else 0)
+        self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if scaled else 0)
         self.body = 0
         self.iterations = 1
 
@@ -100,8 +110,7 @@ class _Rows:
         read, write = (far, near) if entry.to_local else (near, far)
         vectors = entry.size * entry.rows
         if entry.far.space is Space.ACCUMULATORS:
-            unit, latency = (("move_out", ACCUMULATOR_READ_LATENCY) if entry.to_local
-                             else ("move_in", LOCAL_READ_LATENCY))
+            unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
             return self.units[unit], 0, vectors, latency, *read, *write
         unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
         return self.units[unit], 0, vectors * self.beats, EXPECTED_DRAM_LATENCY, *read, *write
@@ -123,7 +132,7 @@ class _Rows:
 
     def _load_scale(self, entry: lir.LoadScale) -> Row:
         read = self._range(entry.local, SCALE_VECTORS, 1)
-        return self.units["move_out"], 0, SCALE_VECTORS, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,

@@ -12,13 +12,14 @@ from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import move, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.stages import TileStep
-from weft.compiler.tiling.candidates import Tiling
+from weft.compiler.tiling.costs import finished_together
+from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
-RESIDUAL, STAGING, OPERAND = "residual", "staging", "operand"
-KEPT = STRIP, WEIGHTS, SCALES
+RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
+KEPT = STRIP, WEIGHTS, SCALES, ROUNDED
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
@@ -29,12 +30,14 @@ arrive early."""
 @dataclass(frozen=True)
 class Prepared:
     """A step with its buffers: input, weights (where each output tile's piece begins), what LoadScale reads for each
-    output tile, other Vars, and the outputs on their way to DRAM0, by name."""
+    output tile, where the tiles that leave together are rounded, other Vars, and the outputs on their way to DRAM0, by
+    name."""
 
     step: TileStep
     strip: View
     pieces: dict[int, int]
     scales: dict[int, int]
+    rounded: int
     residuals: tuple[View, ...]
     stagings: dict[str, View]
 
@@ -61,13 +64,14 @@ class Loader:
     """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
     local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, tiling: Tiling, variables: Mapping[str, int], residents: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, variables: Mapping[str, int], residents: Mapping[str, int],
                  pool: Pool, copy: int | None) -> None:
         self.source = WeightSource(copy)
-        self.shape, self.layer, self.arch, self.tiling = shape, shape.layer, shape.arch, tiling
+        self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
+        self.tiling, self.strip = plan.tiling, plan.need.strip
         self.variables, self.residents = variables, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
-        self.buffers = Buffers(pool, two=tiling.buffers > 1)
+        self.buffers = Buffers(pool, two=self.tiling.buffers > 1)
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
@@ -89,14 +93,15 @@ class Loader:
     def preloads(self) -> bool:
         """Whether residuals enter the accumulators before the core's result, which is then added to them. So nothing
         waits for them at the end."""
-        return bool(self.layer.adds) and not self.shape.loads and not self.layer.multiplies
+        rounds = self.layer.rounding is not None
+        return bool(self.layer.adds) and not (self.shape.loads or self.layer.multiplies or rounds)
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
         """[steps]: the buffers to release after each step, because no later step would find their content."""
         keys = [[*self._sizes(step)] for step in steps]
         found = [[key for key in own if key.kind not in KEPT] for own in keys]
-        counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers
+        counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers, 1
         for kind, count in zip(KEPT, counts, strict=True):
             used = [(number, key) for number, own in enumerate(keys) for key in own if key.kind == kind]
             for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
@@ -112,7 +117,8 @@ class Loader:
         """The buffers of a step."""
         found = {}
         if self.layer.core.input.root not in self.residents:
-            found[Key(STRIP, step.strip)] = step.strip.vectors
+            # As large as the largest where results are rounded, so that one finds room where another was.
+            found[Key(STRIP, step.strip)] = self.strip if self.layer.rounding is not None else step.strip.vectors
         if not (self.shape.loads or self.shape.weights_are_resident):
             content = step.region.tiles, step.inputs, step.taps
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
@@ -121,6 +127,9 @@ class Loader:
         if step.complete and self.shape.consts.scales:
             start, end = self.shape.consts.scale_piece(step.region.tiles)
             found[Key(SCALES, (start, end))] = end - start
+        if step.complete and self.layer.rounding is not None:
+            size = step.core.pixels * min(finished_together(step.core.pixels), step.core.tiles[1] - step.core.tiles[0])
+            found[Key(ROUNDED, size)] = size
         for name, box in self._staged(step).items():
             found[Key(STAGING, name)] = box.vectors
         return found
@@ -149,7 +158,9 @@ class Loader:
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
-                        self._scales(step, places.get(SCALES)), self._residuals(step, places.get(RESIDUAL)),
+                        self._scales(step, places.get(SCALES)),
+                        places.get(ROUNDED, (0, True))[0],
+                        self._residuals(step, places.get(RESIDUAL)),
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
     def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:

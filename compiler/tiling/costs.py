@@ -33,7 +33,8 @@ UNEVEN = 0.05
 @dataclass(frozen=True)
 class Need:
     """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
-    ``accumulators`` that holds the core's result; ``scales``: multipliers and biases of results that leave."""
+    ``accumulators`` that holds the core's result; ``scales``: multipliers and biases of results that leave. The local
+    total has what is rounded too: there is one buffer, for the tiles that leave together."""
 
     strip: int
     weights: int
@@ -52,11 +53,13 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
     weights = tilings.weights * (not shape.weights_are_resident)
     staging = shape.written(core_pixels, output_pixels) * tilings.outputs
+    together = np.minimum(part_count(FINISH_VECTORS, np.maximum(1, core_pixels)), tilings.outputs)
+    rounded = core_pixels * together * (shape.layer.rounding is not None)
     residual = shape.streamed_adds * core_pixels * tilings.outputs
     scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
-    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights
+    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights + rounded
     return [strip, weights, staging, residual, scales, core, accumulators,
             np.maximum(buffers, shape.consts.local_vectors),
             tilings.buffers * accumulators + shape.consts.operands]
@@ -114,13 +117,17 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """Cycles in which results leave, where each region's tiles leave by multipliers of their own; else nothing: then
-    results leave no slower than they are made."""
+    """Cycles in which results leave, where each region's tiles leave by multipliers of their own, and in which what is
+    rounded comes in again, with residuals; else nothing: then results leave no slower than they are made."""
     if not shape.scale_total:
         return []
-    pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
-    loads = tilings.regions * (shape.scale_total // SCALE_VECTORS)
-    return [shape.written(*pixels) * shape.output_tiles + loads * SCALE_OVERHEAD_CYCLES]
+    loads = tilings.regions * (shape.scale_total // SCALE_VECTORS) * SCALE_OVERHEAD_CYCLES
+    if shape.layer.rounding is None:
+        pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
+        return [shape.written(*pixels) * shape.output_tiles + loads]
+    again = tilings.core_total * shape.output_tiles * (1 + len(shape.layer.adds))
+    left = shape.left(tilings.core_total, math.prod(shape.layer.output.size)) * shape.output_tiles
+    return [left + loads, again]
 
 
 def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:

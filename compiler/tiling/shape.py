@@ -17,7 +17,6 @@ from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups
 from weft.compiler.tiling.weight_tiles import Parts, WeightTiles
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.runtime.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
@@ -79,8 +78,8 @@ class LayerShape:
         layer, core, consts = self.layer, self.layer.core, self.consts
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
                 layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
-                tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands, consts.local_vectors,
-                consts.scales)
+                layer.rounding is None, tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands,
+                consts.local_vectors, consts.scales, consts.scale_size)
 
     @property
     def streams(self) -> Hashable:
@@ -136,7 +135,7 @@ class LayerShape:
         """[output tiles + 1]: entry n is the most vectors that LoadScale reads for any n output tiles side by side;
         0 where results have no scales."""
         places = np.array(self.consts.scales, np.int64)
-        sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + SCALE_VECTORS
+        sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + self.consts.scale_size
                  for size in range(1, len(places) + 1)]
         return np.array([0, *(sizes or [0] * self.output_tiles)], np.int64)
 
@@ -153,6 +152,11 @@ class LayerShape:
         """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output.
         Takes numbers, or arrays of any shape."""
         return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
+
+    def left(self, core_pixels: Any, output_pixels: Any) -> Any:
+        """Vectors of one channel tile that leave the accumulators, for so many pixels; as :meth:`written`."""
+        rounded = 0 if self.layer.rounding is None else core_pixels
+        return rounded + sum(core_pixels if save.before_pool else output_pixels for save in self.layer.saves)
 
     @cached_property
     def weights_are_vars(self) -> bool:

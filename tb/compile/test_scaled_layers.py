@@ -16,7 +16,7 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.build import build_layers
-from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Relu
+from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Relu, Var
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.order import in_order
@@ -24,7 +24,7 @@ from weft.compiler.pipeline import STEPS
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.scales import Enter, LayerScales, Scales
+from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales, bytes_leave
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -54,6 +54,20 @@ def residual(maker: ModelMaker) -> None:
                                                pads=(1, 1, 0, 0)))
 
 
+def preactivated(maker: ModelMaker) -> None:
+    """Blocks that begin with a normalisation of the sum, which goes on as it is too; the last sum does not."""
+    total = maker.conv("x", 12, 7, (1, 1))
+    for _ in range(2):
+        inner = maker.node("Relu", maker.conv(total, 7, 7, (3, 3), pads=(1, 1, 1, 1)))
+        total = maker.node("Add", total, inner)
+        normal = maker.node("BatchNormalization", total, *(maker.constant(np.full(7, value, np.float32))
+                                                           for value in (0.7, -0.2, 0.1, 1.5)))
+        total = maker.node("Add", maker.conv(maker.node("Relu", normal), 7, 7, (1, 1)), total)
+    last = maker.node("BatchNormalization", total, *(maker.constant(np.full(7, value, np.float32))
+                                                     for value in (0.5, 0.2, 0.1, 1.5)))
+    maker.conv(last, 7, 3, (1, 1))
+
+
 def parts(maker: ModelMaker) -> None:
     pooled = maker.node("MaxPool", maker.conv("x", 12, 5, (1, 1)), kernel_shape=(2, 2), strides=(1, 1))
     other = maker.node("Relu", maker.conv("x", 12, 7, (2, 2)))
@@ -74,7 +88,7 @@ def matrices(maker: ModelMaker) -> None:
                maker.normal(11, 3))
 
 
-NETWORKS = (convolutions, residual, parts, functions, matrices)
+NETWORKS = (convolutions, residual, preactivated, parts, functions, matrices)
 
 
 # -- scales ------------------------------------------------------------------------------------------------------------
@@ -84,13 +98,13 @@ class RandomScales:
 
     def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        roots = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
+        roots = dict.fromkeys(var.root for layer in layers for var in layer.vars)
         zeros = {root: self.integer(-128, 128) for root in roots}
         for layer in [layer for layer in layers if layer.pool for _ in layers]:  # until they all agree
-            zeros[layer.output.root] = zeros[layer.core.input.root]
+            zeros[layer.output.root] = zeros[layer.loaded.root]
         self.graph, self.vars = graph, {root: TensorScale(0.01, zero) for root, zero in zeros.items()}
         for layer in layers:
-            assert not layer.pool or self.vars[layer.output.root] == self.vars[layer.core.input.root]
+            assert not layer.pool or self.vars[layer.output.root] == self.vars[layer.loaded.root]
         self.tables: dict[str, tuple[int, ...]] = {}
         self.scales = Scales(self.vars, tuple(map(self._layer, layers)), self.tables)
 
@@ -99,27 +113,29 @@ class RandomScales:
 
     def _layer(self, layer: Layer) -> LayerScales:
         channels, source = layer.output.channels, self.vars[layer.core.input.root]
-        ones = np.ones(channels, np.int64)
+        if layer.lookup:
+            table = self.random.integers(-128, 128, 256)
+            table[source.zero + 128] = self.vars[layer.output.root].zero
+            self.tables[layer.output.name] = tuple(table.tolist())
+        factor = self.integer(1, 1 << 12) if layer.adds else 1
+        enters = tuple(Enter(self.vars[var.root].zero, factor)
+                       for var in (layer.loaded, *(add.input for add in layer.adds)))
+        saves = [self._leave(save.var, 150.0 * factor, biased=save.scale is not None) for save in layer.saves]
         if layer.pool or layer.lookup:
-            if layer.lookup:
-                table = self.random.integers(-128, 128, 256)
-                table[source.zero + 128] = self.vars[layer.output.root].zero
-                self.tables[layer.output.name] = tuple(table.tolist())
-            return LayerScales(0, ones, (Enter(0, 1),), 0, ones, 0 * ones, (0,))
-        weights, enters, spread = ones * 1.0, [], 150.0
-        if isinstance(layer.core, Convolution):
-            values = self.graph.constants[layer.core.weights]
-            weights = np.abs(values).reshape(channels, -1).max(1) / 127 + 1e-9
-            spread *= 50 * values[0].size ** 0.5
-        else:
-            factor = self.integer(1, 1 << 12) if layer.adds else 1
-            enters = [Enter(self.vars[var.root].zero, factor) for var in layer.inputs]
-            spread *= factor
-        shift = 17 + int(np.log2(spread / 100))
-        biases = self.random.integers(-int(spread), int(spread) + 1, channels)
-        zero = self.vars[layer.output.root].zero
-        return LayerScales(source.zero, weights, tuple(enters), shift, self.random.integers(1 << 15, 1 << 17, channels),
-                           biases if isinstance(layer.core, Convolution) else 0 * ones, (zero,))
+            enters, saves = (Enter(0, 1),), [bytes_leave(channels)]
+        if not isinstance(layer.core, Convolution):
+            return LayerScales(0, np.ones(channels), enters, tuple(saves))
+        values = self.graph.constants[layer.core.weights]
+        weights = np.abs(values).reshape(channels, -1).max(1) / 127 + 1e-9
+        first = self._leave(layer.first, 7500 * values[0].size ** 0.5)
+        return LayerScales(source.zero, weights, enters if layer.rounding else (),
+                           (first, *saves) if layer.rounding else (first,), layer.rounding is not None)
+
+    def _leave(self, var: Var, spread: float, *, biased: bool = True) -> Leave:
+        """Of accumulators that go as far as ``spread``."""
+        biases = self.random.integers(-int(spread), int(spread) + 1, var.channels)
+        return Leave(17 + int(np.log2(spread / 100)), self.random.integers(1 << 15, 1 << 17, var.channels),
+                     biases * biased, self.vars[var.root].zero)
 
 
 def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, seed: int = 1) -> Products:
@@ -154,7 +170,11 @@ def test_the_machine_computes_what_layers_mean(network: Callable[[ModelMaker], N
 
 def test_layers_go_on_only_where_no_bits_are_lost(tmp_path: Path) -> None:
     kinds = [layer.kind for layer in compiled(residual, ROOMY, tmp_path)[Layers]]
-    assert kinds == ["mat_mul", "mat_mul", "load+add+add+relu", "load+max_pool", "mat_mul"]
+    assert kinds == ["mat_mul", "mat_mul+round+add+add+relu", "load+max_pool", "mat_mul"]
+    assert compiled(parts, ROOMY, tmp_path)[Layers][0].kind == "mat_mul+round+max_pool"
+    assert [layer.kind for layer in compiled(preactivated, ROOMY, tmp_path)[Layers]] == [
+        "mat_mul", "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add",
+        "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add+scale", "mat_mul"]
     assert [layer.kind for layer in compiled(functions, ROOMY, tmp_path)[Layers]][:3] == [
         "mat_mul", "load+lookup", "load+lookup"]
 
@@ -189,7 +209,8 @@ def test_one_scale_for_all_tiles_is_stored_and_loaded_once(tmp_path: Path) -> No
     """The residual sum of 12 channels on 2 lanes: six tiles of random multipliers, of a max pool all of ones."""
     products = compiled(residual, ARCHS["2 lanes"], tmp_path)
     places = {layer.kind: own.scales for layer, own in zip(products[Layers], products[Consts].layers, strict=True)}
-    assert places["load+max_pool"] == (0,) * 6 and places["load+add+add+relu"] == (0, 7, 14, 21, 28, 35)
+    assert places["load+max_pool"] == (0,) * 6
+    assert places["mat_mul+round+add+add+relu"] == (0, 14, 28, 42, 56, 70)
 
 
 def test_products_of_computed_tensors_are_refused(tmp_path: Path) -> None:

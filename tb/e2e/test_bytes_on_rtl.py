@@ -11,7 +11,7 @@ import pytest
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.runtime.manifest import TModel
-from weft.runtime.session import RTL, Session
+from weft.runtime.session import RTL, RunResult, Session
 from weft.tb.compile.quantised_twin import quantised_twin
 from weft.tb.compile.run_model import ModelMaker, run_float
 from weft.tb.random.lockstep_archs import lockstep_archs
@@ -53,6 +53,39 @@ def enlarging(maker: ModelMaker) -> None:
     maker.node("ConvTranspose", maker.node("Relu", scaled), weights, kernel_shape=(2, 2), strides=(2, 2))
 
 
+def preactivated(maker: ModelMaker) -> None:
+    """A max pool, a sum and its normalisation, each in the layer of the convolution before it."""
+    first = maker.node("MaxPool", maker.node("Relu", maker.conv("x", 3, 5, (1, 1))), kernel_shape=(3, 3))
+    total = maker.node("Add", first, maker.node("Relu", maker.conv(first, 5, 5, (3, 3), pads=(1, 1, 1, 1))))
+    normal = maker.node("BatchNormalization", total, *(maker.constant(np.linspace(0.5, value, 5, dtype=np.float32))
+                                                       for value in (2, -1, 1, 4)))
+    maker.node("Add", total, maker.conv(maker.node("Relu", normal), 5, 5, (1, 1)))
+
+
+def run_alike(model: TModel, samples: np.ndarray) -> RunResult:
+    """Two samples in RTL: every word as golden, every operation at the cycle that was estimated."""
+    result = Session(model).run({"x": samples[:2]}, on=RTL, trace_operations=True)
+    assert result.comparison is not None
+    result.comparison.insist()
+    for (_, program), (cycles, operations) in zip(result.programs, result.operations, strict=True):
+        found = estimate(program, model.arch)
+        assert found.cycles == cycles
+        assert np.array_equal(found.operations, operations)
+    return result
+
+
+@pytest.mark.parametrize("machine", ARCHS)
+def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE, seed=1)
+    preactivated(maker)
+    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "net.onnx"), ARCHS[machine], tmp_path, calibration={"x": samples})
+    model = TModel.load(report.model_path)
+    assert [layer["kind"] for layer in model.layers] == [
+        "mat_mul+relu+round+max_pool", "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add"]
+    run_alike(model, samples)
+
+
 @pytest.mark.parametrize("machine", ARCHS)
 @pytest.mark.parametrize(("network", "kind"), [
     (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes")],
@@ -66,13 +99,7 @@ def test_quantised_network_on_rtl(network: Callable[[ModelMaker], None], kind: s
     report = compile_model(path, ARCHS[machine], tmp_path, calibration={"x": samples})
     assert report.warnings == ()
     model = TModel.load(report.model_path)
-    result = Session(model).run({"x": samples[:2]}, on=RTL, trace_operations=True)
-    assert result.comparison is not None
-    result.comparison.insist()
-    for (_, program), (cycles, operations) in zip(result.programs, result.operations, strict=True):
-        found = estimate(program, model.arch)
-        assert found.cycles == cycles
-        assert np.array_equal(found.operations, operations)
+    result = run_alike(model, samples)
     step = next(port.scale for port in model.outputs if port.scale is not None).scale
     (name, made), = result.outputs.items()
     for image, sample in zip(made, samples, strict=False):
