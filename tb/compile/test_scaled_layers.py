@@ -205,6 +205,21 @@ def test_a_sum_that_is_rounded_is_not_joined(tmp_path: Path) -> None:
         assert [len(layer.adds) for layer in build_layers(graph, ROOMY, scales) if layer.adds] == wanted
 
 
+@pytest.mark.parametrize(("factors", "leaves"), [
+    ((1.0, 256.0), True), ((1.0, 257.0), False), ((1.0, 0.0), False), ((-1.0, -2.0), False),
+    ((0.0, 0.0), False)])
+def test_a_sum_leaves_twice_by_factors_that_share_a_shift(factors: tuple[float, float], leaves: bool,
+                                                          tmp_path: Path) -> None:
+    """All above 0, for a ReLU in bytes is a limit, and no further apart than their bits allow."""
+    maker = ModelMaker(SHAPE)
+    total = maker.node("Add", "x", maker.conv("x", 12, 12, (1, 1)))
+    weights = np.resize(np.array(factors, np.float32), (12, 1, 1, 1))
+    maker.node("Conv", total, maker.constant(weights), maker.normal(12), group=12)
+    graph = steps.canonical(read_model(maker.save(tmp_path / "model.onnx", total, maker.nodes[-1].output[0])), ROOMY)
+    kinds = [layer.kind for layer in build_layers(graph, ROOMY, {})]
+    assert kinds == (["mat_mul+round+add+save+scale"] if leaves else ["mat_mul+round+add", "mat_mul"])
+
+
 def test_one_scale_for_all_tiles_is_stored_and_loaded_once(tmp_path: Path) -> None:
     """The residual sum of 12 channels on 2 lanes: six tiles of random multipliers, of a max pool all of ones."""
     products = compiled(residual, ARCHS["2 lanes"], tmp_path)

@@ -3,6 +3,7 @@
 from weft.tb.mutations import Break
 
 DIRECTED = "tb/compile/test_directed.py"
+SCALED = "tb/compile/test_scaled_layers.py"
 OPERATORS = "tb/compile/test_operators.py"
 SPANS = "tb/compile/test_spans.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
@@ -58,6 +59,18 @@ BREAKS = [
     Break("leaky_apart", "compiler/scheduler/simd.py", "SimdOpcode.MULTIPLY, PRODUCT, SECOND, PRODUCT",
           "SimdOpcode.MULTIPLY, PRODUCT, REGISTER, PRODUCT", "a slope is its first factor squared",
           f"{DIRECTED}::test_a_leaky_relu_with_registers_to_spare_reads_less_and_computes_the_same"),
+    Break("scale_negative", "compiler/layers/build_scaled.py", "factors.min() > 0 and", "",
+          "a sum leaves by factors of 0",
+          f"{SCALED}::test_a_sum_leaves_twice_by_factors_that_share_a_shift[factors4-False]"),
+    Break("scale_uneven", "compiler/layers/build_scaled.py", "factors.max() <= MOST_UNEVEN * factors.min()", "True",
+          "factors share a shift at any distance",
+          f"{SCALED}::test_a_sum_leaves_twice_by_factors_that_share_a_shift[factors1-False]"),
+    Break("scale_ways", "compiler/scheduler/emit.py", "scales + way * SCALE_VECTORS", "scales",
+          "all ways out of a layer take the first one's multipliers",
+          f"{SCALED}::test_the_machine_computes_what_layers_mean[preactivated-roomy]"),
+    Break("round_residual", "compiler/scheduler/emit.py", "self._add(prepared, result, piece, overwrite=False)",
+          "self._add(prepared, result, piece, overwrite=True)", "a residual takes the place of what was rounded",
+          f"{SCALED}::test_the_machine_computes_what_layers_mean[residual-roomy]"),
     # -- memory --
     Break("bias_bit", "compiler/quantize/points.py",
           "quantize(constants[layer.core.bias] - added, chosen.bias)",
