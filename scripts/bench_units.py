@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -190,15 +190,21 @@ def show(rows: list[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 110).print(table)
 
 
-def main(quick: Annotated[bool, typer.Option(help="without the 32-lane machines")] = False) -> None:
-    lanes16 = Arch.load("ultra96")
+def machines(quick: bool) -> Iterator[tuple[str, Arch, list[Case]]]:
+    """The machines to measure and their cases; ``ultra96`` with accumulators for four tiles side by side."""
+    lanes16 = Arch.load("ultra96").replace(accumulator_depth=4 * TILE)
     isa = Isa(lanes16)
-    rows = measure("16 lanes", lanes16, [*array_cases(isa), *move_cases(isa), *residual_cases(isa), loop_case(isa)])
+    yield "16 lanes", lanes16, [*array_cases(isa), *move_cases(isa), *residual_cases(isa), loop_case(isa)]
     banks4 = lanes16.replace(accumulator_banks=4)
-    rows += measure("16 lanes, 4 acc banks", banks4, residual_cases(Isa(banks4)))
+    yield "16 lanes, 4 acc banks", banks4, residual_cases(Isa(banks4))
     if not quick:
         lanes32 = Arch.load("zcu104")
-        rows += measure("32 lanes", lanes32, pass_cases(Isa(lanes32), 16, 36, 0.95))
+        yield "32 lanes", lanes32, pass_cases(Isa(lanes32), 16, 36, 0.95)
+
+
+def main(quick: Annotated[bool, typer.Option(help="without the 32-lane machines")] = False) -> None:
+    rows = [row for machine in machines(quick) for row in measure(*machine)]
+    if not quick:
         rows += published_vectors()
     file = ROOT / "build" / "bench" / "units.json"
     file.parent.mkdir(parents=True, exist_ok=True)

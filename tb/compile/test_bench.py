@@ -12,20 +12,27 @@ import pytest
 
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.frontend.reader import read_model
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.isa import Isa
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module ``bench``; scripts import each other by name."""
+def script(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
+    """A script as a module; scripts import each other by name."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    specification = importlib.util.spec_from_file_location("bench", SCRIPTS / "bench.py")
+    specification = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "bench", module)
+    monkeypatch.setitem(sys.modules, name, module)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script(monkeypatch, "bench")
 
 
 @pytest.mark.parametrize(("name", "lanes", "limit"), [
@@ -59,3 +66,11 @@ def test_cases_are_those_asked_for(scripts: ModuleType) -> None:
     assert [arch for _, arch in scripts.cases("", True, "")] == ["arty", "pynq", "ultra96", "zcu104"]
     assert list(scripts.cases("yolov4_tiny_192", False, "pynq")) == [("yolov4_tiny_192", "pynq")]
     assert {name for name, _ in scripts.cases("", False, "")} == {*scripts.NETWORKS, *scripts.WITHOUT_BAR}
+
+
+def test_every_case_of_the_units_runs_on_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On golden: a preset with less memory must not leave the benchmark with addresses beyond it."""
+    units = script(monkeypatch, "bench_units")
+    for _, arch, cases in units.machines(quick=False):
+        for case in cases:
+            Machine(arch, Dram(arch), Dram(arch)).run(Isa(arch).assemble(case.program))
