@@ -24,6 +24,7 @@ FRONT = FOLDER / "front.json"
 WALK = FOLDER / "walkthrough.json"
 TWINS = FOLDER / "twins.json"
 BENCH = ROOT / "build" / "bench"
+BASELINE = ROOT / "hw" / "flow" / "baseline"
 
 PARTS = {"networks": ("results.json", "make bench", ("network", "arch")),
          "scaling": ("scaling.json", "make bench-scaling", ("axis", "value")),
@@ -113,6 +114,17 @@ def bitstreams() -> str:
     return table(board_pages.HEAD, board_pages.summary())
 
 
+def counts() -> str:
+    """What yosys counts of the presets that have a baseline, block RAMs as those of 36 Kbit."""
+    rows = []
+    for file in sorted(BASELINE.glob("synth_*.json")):
+        for family, found in json.loads(file.read_text()).items():
+            total = found["total"]
+            rows.append((f"`{file.stem.removeprefix('synth_')}`", family, number(total["lut"]), number(total["ff"]),
+                         total["dsp"], total["bram36"] + total["bram18"] // 2))
+    return table(("machine", "family", "LUT", "flip-flops", "DSP", "block RAM"), rows)
+
+
 def front() -> str:
     if not FRONT.is_file():
         return "No numbers are committed. `scripts/check_front.py --write` measures them, `make docs` has them here.\n"
@@ -171,5 +183,5 @@ def git(*arguments: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "networks": networks, "scaling": scaling, "unit_cycles": unit_cycles, "bitstreams": bitstreams,
     "launch": launch_times, "front": front, "walkthrough": walkthrough, "shared_networks": shared_networks,
-    "twins": twins,
+    "twins": twins, "counts": counts,
 }
