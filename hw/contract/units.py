@@ -94,6 +94,11 @@ def depths(arch: Arch, unit: str) -> Depths:
     return UNITS[unit].deep if arch.deep_queues else UNITS[unit].short
 
 
+def blamed_depth(arch: Arch) -> int:
+    """How many program counters the interlock keeps of each DRAM unit: as many for all of them."""
+    return max(depths(arch, unit).outstanding for unit in dram_units(arch))
+
+
 def accesses(arch: Arch, unit: str) -> tuple[Access, ...]:
     """Those that a unit of this machine has: only LoadLUT takes the SIMD unit to local memory."""
     return tuple(access for access in UNITS[unit].accesses

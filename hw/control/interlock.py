@@ -15,7 +15,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, unit_names
+from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
@@ -177,7 +177,7 @@ class Interlock(wiring.Component):
     def _program_counters(self, m: Module, trackers: dict) -> None:
         """Those of the DRAM units' outstanding operations; on a shared port with the window that each is in."""
         units = dram_units(self._arch)
-        depth, place = depths(self._arch, units[0]).outstanding, self.i.payload.program_counter
+        depth, place = blamed_depth(self._arch), self.i.payload.program_counter
         if self._arch.shared_dram:
             place = Cat(place, self.i.payload.dram1)
         m.submodules.program_counters = memory = Memory(shape=len(place), depth=len(units) * depth, init=[])

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, unit_names
+from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
 from weft.hw.control.interlock import SWAP, Interlock, queued_together, rings_of, window_of
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
@@ -288,17 +288,17 @@ def blame(unit: str) -> Any:
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, machine_of(unit))
         harness, block, index = machine.harness, machine.block, dram_units(machine.arch).index(unit)
-        places = machine.places(unit)
+        places, first = machine.places(unit), index * blamed_depth(machine.arch)
         shared = machine.arch.shared_dram
         told = Cat(machine.issue.program_counter, *([machine.issue.dram1] if shared else []))
         mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), told, places.count)
         place = Signal(range(places.depth), name="mark_place")
         harness.m.d.comb += place.eq(places.at(mark.ahead))
-        stored = machine.inside.watch(harness, "program_counters", index * places.depth + place)
+        stored = machine.inside.watch(harness, "program_counters", first + place)
         harness.always(~mark.inside | (mark.ahead < places.count), "ahead")
         writes, row, value = (machine.inside(f"$signature__{name}") for name in ("en", "addr", "data"))
         fresh = harness.past(mark.now, "fresh")  # it is on its way into the memory
-        here = writes & (row == index * places.depth + place)
+        here = writes & (row == first + place)
         kept = Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value))
         harness.always(~mark.inside | kept, "stored")
         blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
