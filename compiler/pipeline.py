@@ -58,6 +58,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("join_sums", steps.join_sums_where_measured),
     Step("split_functions", steps.split_functions_where_measured),
     Step("scale_functions", steps.scale_functions_where_measured),  # -> Graph
+    Step("fuse_gates", steps.fuse_gates_where_measured),            # -> Graph
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", steps.calibrated),                            # -> Calibration: the range of every tensor

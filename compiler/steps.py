@@ -19,6 +19,7 @@ from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fuse_functions import fuse_functions
+from weft.compiler.passes.fuse_gates import fuse_gates
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
@@ -133,6 +134,13 @@ def scale_functions_where_measured(request: Request, graph: Graph, given: Sample
     if request.plain or not arch.numbers.has_points:
         return graph
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
+
+
+def fuse_gates_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Not where every tensor has the type's own point: then the parts of a product have it too."""
+    if request.plain or not arch.numbers.has_points:
+        return graph
+    return fuse_gates(graph, arch, lambda graph, names: tensor_sizes(graph, given, names))
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------

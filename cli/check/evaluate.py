@@ -14,6 +14,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
     Add,
     Convolution,
+    Gate,
     Layer,
     LayerOperation,
     LeakyRelu,
@@ -125,6 +126,8 @@ class Real:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, operation.value)
+            case Gate():
+                return value * np.clip(value + operation.offset, 0, operation.limit)
             case LeakyRelu():
                 return np.maximum(value, value * operation.slope)
             case Scale():
@@ -166,8 +169,9 @@ class Fixed:
                 elif isinstance(operation, Relu):
                     value = np.maximum(value, 0)
                 else:  # the SIMD unit: out of the accumulators and in again
-                    scalars = self._simd(operation, self._leave(value, leaves[0]), tensors, numbers, own)
-                    value = self._enter(scalars, leaves[0])
+                    shift = leaves[0] if numbers.gate_shift is None else numbers.gate_shift
+                    scalars = self._simd(operation, self._leave(value, shift), tensors, numbers, own)
+                    value = self._enter(scalars, shift)
 
     def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
@@ -190,6 +194,9 @@ class Fixed:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, own.operands[0])
+            case Gate():
+                factor = np.maximum(number.saturate(value + own.operands[0]), own.operands[1])
+                return np.asarray(number.multiply(value, np.minimum(factor, own.operands[2])))
             case LeakyRelu():
                 shrunk = number.multiply(number.multiply(value, own.operands[0]), own.operands[1])
                 return np.maximum(value, shrunk)

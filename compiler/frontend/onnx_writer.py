@@ -103,6 +103,15 @@ def _enlarge(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[o
                              coordinate_transformation_mode="asymmetric", nearest_mode="floor")]
 
 
+def _gate(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    source, prefix = node.input(0), f"{node.output}/export"
+    names = {key: f"{prefix}/{key}" for key in ("offset", "zero", "limit")}
+    weights |= {name: np.array(node.attributes.get(key, 0.0), np.float32) for key, name in names.items()}
+    return [helper.make_node("Add", [source, names["offset"]], [f"{prefix}/line"]),
+            helper.make_node("Clip", [f"{prefix}/line", names["zero"], names["limit"]], [f"{prefix}/gate"]),
+            helper.make_node("Mul", [source, f"{prefix}/gate"], node.outputs, name=node.output)]
+
+
 def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
     """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``passes/rules.py``)."""
     if node.op != "Function":
@@ -131,7 +140,7 @@ def _fake_quantize(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> 
 
 
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
-    "Assemble": _assemble, "Enlarge": _enlarge, "FakeQuantize": _fake_quantize,
+    "Assemble": _assemble, "Enlarge": _enlarge, "FakeQuantize": _fake_quantize, "Gate": _gate,
     "Function": lambda graph, node, weights: function_nodes(node, weights), "Product": _product, "View": _view}
 
 

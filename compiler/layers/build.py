@@ -25,6 +25,7 @@ from weft.compiler.layers.builder import (
 )
 from weft.compiler.layers.hir import (
     Add,
+    Gate,
     Layer,
     Layers,
     LeakyRelu,
@@ -37,6 +38,7 @@ from weft.compiler.layers.hir import (
     Relu,
     Save,
 )
+from weft.compiler.passes.fuse_gates import GATE
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.hw.contract.arch import Arch, presets
 from weft.runtime.scales import TensorScale
@@ -49,9 +51,15 @@ def _product(builder: Builder, position: int, node: Node) -> Open:
     return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
 
 
+CLOSING = Multiply, Lookup, Gate
+"""Operations behind which a layer's result only leaves."""
+ELEMENTWISE = Minimum, LeakyRelu, *CLOSING
+"""What the SIMD unit does to every vector: one of them in a layer."""
+
+
 def _add(builder: Builder, position: int, node: Node) -> Open:
     """Joins the later of the two layers that make its operands; the other operand is the residual."""
-    closed = (Relu, MaxPool, Minimum, LeakyRelu, Multiply, Lookup)
+    closed = (Relu, MaxPool, *ELEMENTWISE)
     ready = [name for name in node.inputs if name in builder.made and not builder.made[name].has(*closed)]
     ready.sort(key=lambda name: -builder.made[name].position)
     for name in ready:
@@ -64,32 +72,37 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
-    both = builder.save_and_go_on(node.input(0), Relu, MaxPool, Minimum, LeakyRelu, Multiply, Lookup)
+    both = builder.save_and_go_on(node.input(0), Relu, MaxPool, *ELEMENTWISE)
     if both is not None:
         return both.join(both.position, Relu(both.temp))
-    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu, Multiply, Lookup)
+    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu, *CLOSING)
     return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, Minimum, LeakyRelu, Multiply, Lookup)
+    layer = builder.take_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
 
 
+def _gate(builder: Builder, position: int, node: Node) -> Open:
+    layer = builder.take_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
+    return layer.join(position, Gate(layer.temp, node.input(0), node.attributes["offset"], node.attributes["limit"]))
+
+
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, Relu, Minimum, LeakyRelu, Multiply, Lookup)
+    layer = builder.take_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
     window, size = window_of(node), builder.var(node.output).size
-    both = (builder.save_and_go_on(node.input(0), MaxPool, Multiply, Lookup)
+    both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
             if window.partitions(builder.var(node.input(0)).size, size) else None)
-    layer = both or builder.take_or_load(node.input(0), node, position, MaxPool, Multiply, Lookup)
+    layer = both or builder.take_or_load(node.input(0), node, position, MaxPool, *CLOSING)
     pool = MaxPool(layer.temp, window, f"%{layer.temps}", size)
     return layer.join(both.position if both else position, pool, new_temp=True)
 
@@ -137,6 +150,7 @@ HANDLERS: dict[str, Handler] = {
     "Clip": _clip,
     "Conv": conv,
     "Enlarge": enlarge,
+    GATE: _gate,
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
     "Mul": _mul,

@@ -166,6 +166,16 @@ class Minimum:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """The Temp ``target``, which is the tensor ``source``, times itself plus ``offset``, limited to 0..``limit``."""
+
+    target: str
+    source: str
+    offset: float
+    limit: float
+
+
+@dataclass(frozen=True)
 class LeakyRelu:
     """Negative scalars of the Temp ``target`` times ``slope``, 0 < slope < 1."""
 
@@ -198,8 +208,8 @@ class Save:
     output: Var
 
 
-LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | MaxPool | Minimum | LeakyRelu | Scale
-                  | Relu | Save)
+LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | MaxPool | Minimum | Gate | LeakyRelu
+                  | Scale | Relu | Save)
 
 
 class Saved(NamedTuple):
@@ -256,9 +266,10 @@ class Layer:
         return next((operation for operation in self.operations if isinstance(operation, MaxPool)), None)
 
     @cached_property
-    def elementwise(self) -> Minimum | LeakyRelu | None:
-        """What the SIMD unit does to every vector with one constant operand."""
-        return next((operation for operation in self.operations if isinstance(operation, Minimum | LeakyRelu)), None)
+    def elementwise(self) -> Minimum | Gate | LeakyRelu | None:
+        """What the SIMD unit does to every vector with constant operands."""
+        return next((operation for operation in self.operations
+                     if isinstance(operation, Minimum | Gate | LeakyRelu)), None)
 
     @cached_property
     def saves(self) -> tuple[Saved, ...]:
@@ -316,8 +327,8 @@ class Layer:
     @property
     def kind(self) -> str:
         names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
-                 MaxPool: "max_pool", Minimum: "minimum", LeakyRelu: "leaky_relu", Scale: "scale", Relu: "relu",
-                 Multiply: "multiply", Lookup: "lookup", Save: "save"}
+                 MaxPool: "max_pool", Minimum: "minimum", Gate: "gate", LeakyRelu: "leaky_relu", Scale: "scale",
+                 Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.index import default_place
+from weft.compiler.passes.lower_arithmetic import per_channel_there
+from weft.compiler.passes.lower_blocks import conv_transpose_in_blocks
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
 from weft.compiler.passes.take import exact, image
 from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
@@ -61,7 +63,8 @@ def spread(weights: np.ndarray, group: int, channels: np.ndarray, count: int) ->
 
 # -- transposed convolution ----------------------------------------------------------------------------------------
 def conv_transpose(state: Rewrite, node: Node) -> None:
-    """ConvTranspose: output pixels of one phase (position modulo the stride) are a dense convolution of their own."""
+    """ConvTranspose: output pixels of one phase (position modulo the stride) are a dense convolution of their own,
+    unless all phases can be made together."""
     weights = state.constant(node.input(1))
     kernel = two_axes(state, node, weights.shape[2:])
     group = node.attributes.get("group", 1)
@@ -70,6 +73,8 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
     split = weights.reshape(group, inputs // group, per_group, *kernel)
     weights = split.transpose(0, 2, 1, 3, 4).reshape(group * per_group, inputs // group, *kernel)
     bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
+    if conv_transpose_in_blocks(state, node, spread(weights, group, np.arange(inputs), inputs), bias):
+        return
     begin = transposed_pads(node, kernel, image_size(state.graph, node.input(0)), image_size(state.graph, node.output))
     source = exact(state, node, node.input(0))
     made = per_image(state, node, source, lambda tensor: _phases(state, node, tensor, weights, bias, group, begin))
@@ -141,8 +146,16 @@ def batch_normalization(state: Rewrite, node: Node) -> None:
     """
     gamma, beta, mean, variance = (state.constant(name).astype(np.float32) for name in node.inputs[1:5])
     factor = gamma / np.sqrt(variance + np.float32(node.attributes.get("epsilon", 1e-5)))
-    source = exact(state, node, node.input(0))
-    if default_place(state.graph.shapes[node.input(0)])[1] != len(gamma):
+    shape = state.graph.shapes[node.input(0)]
+    if default_place(shape)[1] != len(gamma):
         raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.shape(node.input(0))),
                             f"{len(gamma)} channels on axis 1")
-    state.hold(node.output, state.scale(node, source, factor, beta - mean * factor))
+    offset = beta - mean * factor
+    scale_there, offset_there = (
+        per_channel_there(state, node.input(0), np.broadcast_to(entry.reshape(-1, *(1,) * (len(shape) - 2)), shape))
+        for entry in (factor, offset))
+    if scale_there is None or offset_there is None:
+        state.hold(node.output, state.scale(node, exact(state, node, node.input(0)), factor, offset))
+    else:
+        held = state.held[node.input(0)]
+        state.hold(node.output, state.scale(node, held.tensor, scale_there, offset_there), held.where)

@@ -64,9 +64,9 @@ def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
         if factor == rest == 1:
             continue
         if place.maker is not None:
-            changed[place.maker.output] = _times(changed.get(place.maker.output, place.maker), factor, True, constants)
+            changed[place.maker.output] = times(changed.get(place.maker.output, place.maker), factor, True, constants)
         for node in place.readers:
-            changed[node.output] = _times(changed.get(node.output, node), rest / factor, False, constants)
+            changed[node.output] = times(changed.get(node.output, node), rest / factor, False, constants)
         attributes = place.function.attributes
         changed[place.function.output] = place.function.replace(attributes=dict(of_steps(
             _scaled(attributes["steps"], 1 / factor, factor / rest), attributes["kind"])))
@@ -79,7 +79,7 @@ def _places(graph: Graph) -> list[_Place]:
     makers = {node.output: node for node in graph.nodes}
     found = []
     for node in graph.nodes:
-        readers = _readers(node.output, consumers, outputs) if node.op == FUNCTION else None
+        readers = convolutions_behind(node.output, consumers, outputs) if node.op == FUNCTION else None
         slope = _end(node, graph.opset) if readers else 0.0
         if readers and slope:
             maker, lone = makers.get(node.input(0)), len(consumers[node.input(0)]) == 1
@@ -88,7 +88,8 @@ def _places(graph: Graph) -> list[_Place]:
     return found
 
 
-def _readers(name: str, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> list[Node] | None:
+def convolutions_behind(name: str, consumers: Mapping[str, Sequence[Node]],
+                        outputs: frozenset[str]) -> list[Node] | None:
     """The convolutions that read a tensor, or its products with others; None where anything else does."""
     found: list[Node] = []
     if name in outputs:
@@ -98,7 +99,7 @@ def _readers(name: str, consumers: Mapping[str, Sequence[Node]], outputs: frozen
             found.append(node)
             continue
         once = node.op == "Mul" and node.inputs.count(name) == 1
-        behind = _readers(node.output, consumers, outputs) if once else None
+        behind = convolutions_behind(node.output, consumers, outputs) if once else None
         if behind is None:
             return None
         found += behind
@@ -145,7 +146,7 @@ def _noise(place: _Place, rest: float, sizes: Sizes, constants: Mapping[str, np.
 
 
 # -- how ---------------------------------------------------------------------------------------------------------------
-def _times(conv: Node, factor: float, biased: bool, constants: dict[str, np.ndarray]) -> Node:
+def times(conv: Node, factor: float, biased: bool, constants: dict[str, np.ndarray]) -> Node:
     """A convolution with ``factor`` in its weights, and in its bias."""
     inputs = [conv.input(0), *conv.inputs[1:]]
     for number in (1, 2)[:1 + biased]:

@@ -44,8 +44,9 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
     if not steep:
         return graph
     ranges = measure(graph, list(dict.fromkeys(node.input(0) for node in steep)))
-    limits = {node.output: _limits(*(float(entry) for entry in (ranges[node.input(0)][0].min(),
-                                                                ranges[node.input(0)][1].max()))) for node in steep}
+    seen = {node.output: ranges[node.input(0)] for node in steep}
+    limits = {node.output: _limits(node, float(seen[node.output][0].min()), float(seen[node.output][1].max()))
+              for node in steep}
     makers = {node.output: node for node in graph.nodes}
     constants, shapes = dict(graph.constants), dict(graph.shapes)
     nodes: list[Node] = []
@@ -63,17 +64,26 @@ def _steps(node: Node) -> tuple[Step, ...]:
     return steps_of(node.op, node.attributes) if node.op == FUNCTION or node.op in FUNCTIONS else ()
 
 
-def _limits(low: float, high: float) -> list[tuple[float, float]]:
-    """The parts of a range of arguments, from the smallest; one where a single table serves it."""
+def _limits(node: Node, low: float, high: float) -> list[tuple[float, float]]:
+    """The parts of a range of arguments of a function, from the smallest; one where a single table serves it. Where
+    arguments are smaller than the parts reach, the first part goes down to 0 if the function has a value there."""
     if low < 0 or high <= 0:
         return []
-    low = max(low, high * 2.0 ** -(PART_LOG2 * MOST_PARTS))
+    reach = high * 2.0 ** -(PART_LOG2 * MOST_PARTS)
+    beyond, low = low < reach and _has_value_at_zero(node), max(low, reach)
     count = math.ceil(math.log2(high / low) / PART_LOG2)
     if count < 2:
         return []
     low, high = low * 2.0 ** -ROOM_LOG2, high * 2.0 ** ROOM_LOG2
     ends = np.geomspace(low, high, count + 1).tolist()
+    if beyond:
+        ends[0] = 0.0
     return list(itertools.pairwise(ends))
+
+
+def _has_value_at_zero(node: Node) -> bool:
+    with np.errstate(divide="ignore"):
+        return bool(np.isfinite(real_function(FUNCTION, of_steps(_steps(node), "any"), OPSET)(np.zeros(1))).all())
 
 
 def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load, Product, Var
+from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
@@ -147,10 +147,24 @@ class _Chooser:
             bias = self._within(largest_point(magnitude, self.width), accumulators)
         for var in (*(add.input for add in layer.adds), *layer.outputs):
             self.points[var.root] = self._within(self.points[var.root], accumulators)
+        gate_shift, made = None, accumulators
+        if isinstance(layer.elementwise, Gate):
+            gate_shift, made = self._gate(layer, layer.elementwise, accumulators)
         entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
         return LayerPoints(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
-                           tuple(accumulators - self.points[var.root] for var in layer.outputs))
+                           tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
+
+    def _gate(self, layer: Layer, gate: Gate, accumulators: int) -> tuple[int, int]:
+        """The shift with which a gate's two factors leave the accumulators and their product enters, and the point of
+        what it leaves there. The factors' point is the largest at which they and the product fit."""
+        type_point, output = self.arch.number.point, layer.output
+        read, made = (self.calibration.ranges[name].expected(HEADROOM) for name in (gate.source, output.name))
+        point = min((largest_point(made, self.width) + type_point) // 2,
+                    largest_point(max(read, abs(gate.offset), gate.limit), self.width))
+        point = self._within(point, accumulators)
+        self.points[output.root] = min(self.points[output.root], 2 * point - type_point)
+        return accumulators - point, accumulators + point - type_point
 
     def _multiply(self, layer: Layer) -> LayerPoints:
         """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, LeakyRelu, Load
+from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load
 from weft.compiler.lir import Settings
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
 from weft.hw.contract.arch import Arch
@@ -49,7 +49,7 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
 @dataclass(frozen=True)
 class LayerPoints:
     """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core;
-    ``leave_shifts`` one for each output."""
+    ``leave_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave and enter."""
 
     weights: int
     bias: int
@@ -57,16 +57,18 @@ class LayerPoints:
     core_shift: int
     add_shifts: tuple[int, ...]
     leave_shifts: tuple[int, ...]
+    gate_shift: int | None = None
 
     @property
     def leave_shift(self) -> int:
-        """Of the first output, and of what the SIMD unit reads on the way to it."""
-        return self.leave_shifts[0]
+        """Of what the SIMD unit reads on the way to the first output."""
+        return self.leave_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
     def ways(self) -> Ways:
         core = Settings.of(enter_shift=self.core_shift)
-        both = tuple(Settings.of(enter_shift=shift, leave_shift=shift) for shift in self.leave_shifts)
+        shifts = self.leave_shift, *self.leave_shifts[1:]
+        both = tuple(Settings.of(enter_shift=shift, leave_shift=shift) for shift in shifts)
         return Ways(mat_mul=core, core=core, simd=both, operand=Settings.of(enter_shift=self.leave_shift),
                     adds=tuple(Settings.of(enter_shift=shift) for shift in self.add_shifts),
                     leaves=tuple(Settings.of(leave_shift=shift) for shift in self.leave_shifts))
@@ -104,11 +106,11 @@ class Points(Numbers):
                                      self.means.get(layer.core.input.name, 0.0))
             bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)
         tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
-        return LayerIntegers(weights, bias, layer.core.group, self._operands(layer, arch), tables)
+        return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)
 
-    def _operands(self, layer: Layer, arch: Arch) -> tuple[int, ...]:
-        """An upper limit at the first output's point; a slope at the type's own, because Multiply rounds by it: as a
-        factor between a half and one, and a power of two."""
+    def _operands(self, number: int, layer: Layer, arch: Arch) -> tuple[int, ...]:
+        """An upper limit at the first output's point; a gate's numbers at that of its factors; a slope at the type's
+        own, because Multiply rounds by it: as a factor between a half and one, and a power of two."""
         operation = layer.elementwise
         if operation is None:
             return ()
@@ -117,6 +119,9 @@ class Points(Numbers):
             exponent = max(exponent, -arch.number.point)
             fraction = operation.slope / 2.0 ** exponent
             return tuple(int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent))
+        if isinstance(operation, Gate):
+            chosen, values = self.layers[number], np.array((operation.offset, 0.0, operation.limit))
+            return tuple(map(int, arch.number.quantize(values, chosen.accumulators - chosen.leave_shift)))
         return int(arch.number.quantize(np.array(operation.value), self.vars[layer.outputs[0].root])),
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:

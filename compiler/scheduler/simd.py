@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.compiler.layers.hir import LeakyRelu, MaxPool, Minimum
+from weft.compiler.layers.hir import Gate, LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
 from weft.compiler.tiling.spans import View, encodable, groups
 from weft.hw.contract.arch import Arch
@@ -33,9 +33,9 @@ def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arc
                 yield from _repeat(_maximum(reads, write, settings), high - low, arch)
 
 
-def emit_elementwise(operation: Minimum | LeakyRelu, operand: int, view: View, settings: Settings,
+def emit_elementwise(operation: Minimum | Gate | LeakyRelu, operand: int, view: View, settings: Settings,
                      arch: Arch) -> Iterator[Operation]:
-    """An operation on every vector of a view, with the constant vector at accumulator address ``operand``."""
+    """An operation on every vector of a view, with its constant vectors from accumulator address ``operand`` on."""
     yield from BODIES[type(operation)](operand, view, settings, arch)
 
 
@@ -43,6 +43,19 @@ def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterat
     address = Address(Space.ACCUMULATORS, view.base)
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, settings, address, address)]
+    yield from _repeat(body, view.box.vectors, arch)
+
+
+def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
+    """x * min(max(x + offset, 0), limit); the constants are offset, 0 and limit. One register holds what becomes the
+    factor."""
+    address = Address(Space.ACCUMULATORS, view.base)
+    offset, nothing, limit = (Address(Space.ACCUMULATORS, operand + number) for number in range(3))
+    body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, offset, hold=True),
+            Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings, address),
+            Simd(SimdOpcode.MAX, INPUT, REGISTER, REGISTER, settings, nothing, hold=True),
+            Simd(SimdOpcode.MIN, INPUT, REGISTER, REGISTER, settings, limit, hold=True),
+            Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
@@ -90,7 +103,7 @@ def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iter
 
 
 BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] = {
-    Minimum: _minimum, LeakyRelu: _leaky_relu}
+    Minimum: _minimum, Gate: _gate, LeakyRelu: _leaky_relu}
 
 
 def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:

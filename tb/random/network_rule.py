@@ -165,8 +165,15 @@ def _decibels(path: Path, arch: Arch, samples: np.ndarray, checker: Checker | No
     expected = [run_model(path.read_bytes(), {"x": sample[None]}) for sample in samples]
     made = [run_golden(model, {"x": sample}) for sample in samples]
     assert all(found.keys() == expected[0].keys() for found in made)
-    return min(signal_to_noise(*(np.stack([run[key] for run in runs]) for runs in (expected, made)))
-               for key in expected[0])
+    results = {key: [np.stack([run[key] for run in runs]) for runs in (expected, made)] for key in expected[0]}
+    return min(signal_to_noise(*pair) if pair[0].any() else _beside(samples, pair[1]) for pair in results.values())
+
+
+def _beside(samples: np.ndarray, rest: np.ndarray) -> float:
+    """An output that is 0 everywhere, such as a function far below where it bends, has no signal. What is found there
+    in its place is compared with the network's input."""
+    noise = np.square(rest.astype(np.float64)).mean()
+    return float(10 * np.log10(np.square(samples.astype(np.float64)).mean() / noise)) if noise else np.inf
 
 
 def judge_on_rtl(case: Case) -> Verdict:

@@ -1,0 +1,101 @@
+"""Pass: x times a limited line of itself, as a hard swish is, becomes one operation on a convolution's result.
+
+x * clip(a x + b, 0, m) is z * clip(z + b / s, 0, m / s) with z = s x and s the root of a: s is in the weights of the
+convolution that makes x, so that the SIMD unit has two numbers to add, limit and multiply in the accumulators. Written
+out it is a convolution of one weight a channel and a layer that multiplies. Machines with value tables have the whole
+function in one of these.
+
+Both factors have one point, and so every other point for the product. Where only convolutions read it, a factor between
+1/2 and 2, which they take back, makes it fill its range.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes.fold import is_channelwise
+from weft.compiler.passes.scale_functions import Measure, convolutions_behind, times
+from weft.hw.contract.arch import Arch
+
+GATE = "Gate"
+"""The canonical node of z * clip(z + ``offset``, 0, ``limit``)."""
+
+BODY = 5
+"""SIMD instructions for a vector: a loop must have room for them."""
+
+
+def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
+    """The same graph where the SIMD unit has no register or no such loop, or there is nothing like this."""
+    places = _places(graph) if arch.simd_registers_depth and arch.simd_loop_depth >= BODY else []
+    if not places:
+        return graph
+    sizes = measure(graph, [place.product.output for place in places])
+    constants, shapes = dict(graph.constants), dict(graph.shapes)
+    changed: dict[str, Node] = {}
+    gone: set[str] = set()
+    for place in places:
+        readers = convolutions_behind(place.product.output, graph.consumers(), graph.output_tensors())
+        filling = _filling(sizes[place.product.output][0], arch) if readers else 1.0
+        for node in readers or ():
+            changed[node.output] = times(changed.get(node.output, node), 1 / filling, False, constants)
+        source, (line, offset) = place.conv.output, place.numbers
+        factor, name = math.sqrt(filling * line), f"{source}/gated"
+        scaled = times(changed.get(source, place.conv), factor, True, constants)
+        changed[source], shapes[name] = scaled.replace(outputs=(name,)), shapes[source]
+        limit = float(graph.constants[place.limit.input(2)])
+        attributes = {"offset": filling * offset / factor, "limit": filling * limit / factor}
+        changed[place.product.output] = place.product.replace(op=GATE, inputs=(name,), attributes=attributes)
+        gone |= {place.line.output, place.limit.output}
+    return graph.replace(shapes=shapes).with_nodes(
+        [changed.get(node.output, node) for node in graph.nodes if node.output not in gone], constants)
+
+
+def _filling(magnitude: float, arch: Arch) -> float:
+    """The factor, between 1/2 and 2, with which numbers up to ``magnitude`` fill a point that two equal ones add up
+    to."""
+    if not magnitude:
+        return 1.0
+    room = math.log2(((1 << (arch.number.width - 1)) - 1) / magnitude) + arch.number.point
+    return float(2.0 ** (room - 2 * round(room / 2)) * (1 - 2.0 ** -10))
+
+
+class Place(NamedTuple):
+    """A product of what ``conv`` makes with the ``limit`` of a ``line`` of it; ``numbers``: the line's factor and
+    offset."""
+
+    conv: Node
+    line: Node
+    limit: Node
+    product: Node
+    numbers: tuple[float, float]
+
+
+def _places(graph: Graph) -> list[Place]:
+    """Where nothing else reads what lies in between."""
+    makers, consumers, outputs = {node.output: node for node in graph.nodes}, graph.consumers(), graph.output_tensors()
+    found = []
+    for node in graph.nodes:
+        for source, gate in (node.inputs, node.inputs[::-1]) if node.op == "Mul" else ():
+            conv, limit = makers.get(source), makers.get(gate)
+            line = makers.get(limit.input(0)) if limit is not None and limit.op == "Clip" else None
+            if conv is None or limit is None or line is None or line.input(0) != source or conv.op != "Conv":
+                continue
+            numbers, inside = _line(graph, line), (source, line.output, limit.output)
+            readers = sorted(reader.output for name in inside for reader in consumers[name])
+            if numbers is not None and outputs.isdisjoint(inside) and readers == sorted(
+                    (line.output, node.output, limit.output, node.output)):
+                found.append(Place(conv, line, limit, node, numbers))
+    return found
+
+
+def _line(graph: Graph, node: Node) -> tuple[float, float] | None:
+    """(factor, offset), the same for all channels, of a line that rises."""
+    if not is_channelwise(graph, node):
+        return None
+    factors, offsets = (graph.constants[name].astype(np.float64).ravel() for name in node.inputs[1:])
+    alike = (factors == factors[0]).all() and (offsets == offsets[0]).all() and factors[0] > 0
+    return (float(factors[0]), float(offsets[0])) if alike else None

@@ -1,0 +1,78 @@
+"""A tensor times a limited line of itself, as hard swishes are written: one operation behind its convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.layers.hir import Gate, Layers, Multiply
+from weft.hw.contract.arch import Arch
+from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
+from weft.tb.compile.test_operators import EACH_ARCH, samples
+
+DECIBELS = 55
+
+
+def number(maker: ModelMaker, value: float) -> str:
+    return maker.constant(np.float32(value))
+
+
+def written_out(maker: ModelMaker, source: str) -> str:
+    line = maker.node("Add", source, number(maker, 3))
+    limited = maker.node("Clip", line, number(maker, 0), number(maker, 6))
+    return maker.node("Div", maker.node("Mul", source, limited), number(maker, 6))
+
+
+def between_convolutions(maker: ModelMaker) -> None:
+    """Of which a factor is taken, so that the product fills its range."""
+    made = written_out(maker, maker.conv("x", 6, 13, (3, 3), pads=(1, 1, 1, 1)))
+    maker.conv(maker.node("HardSwish", maker.conv(made, 13, 9, (1, 1))), 9, 5, (3, 3), group=1)
+
+
+def at_the_end(maker: ModelMaker) -> None:
+    maker.node("HardSwish", maker.conv("x", 6, 10, (3, 3), strides=(2, 2)))
+
+
+def scaled_and_shifted(maker: ModelMaker) -> None:
+    made = written_out(maker, maker.conv("x", 6, 6, (3, 3), group=6))
+    maker.node("Add", maker.node("Mul", made, number(maker, 1.7)), number(maker, -0.3))
+
+
+def read_twice(maker: ModelMaker) -> None:
+    """The convolution's result is read by others too, so it stays as it is."""
+    made = maker.conv("x", 6, 6, (1, 1))
+    maker.node("Add", maker.node("HardSwish", made), made)
+
+
+ONE = {function.__name__: function for function in (between_convolutions, at_the_end, scaled_and_shifted)}
+
+
+def network(build: Callable[[ModelMaker], None]) -> ModelMaker:
+    maker = ModelMaker((1, 6, 7, 9), seed=5, opset=14)
+    build(maker)
+    return maker
+
+
+@EACH_ARCH
+@pytest.mark.parametrize("build", [*ONE.values(), read_twice], ids=[*ONE, "read_twice"])
+def test_against_onnxruntime(tmp_path: Path, build: Callable[[ModelMaker], None], arch: Arch) -> None:
+    maker = network(build)
+    check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), DECIBELS)
+
+
+@pytest.mark.parametrize("build", ONE.values(), ids=ONE)
+def test_no_layer_multiplies(tmp_path: Path, build: Callable[[ModelMaker], None]) -> None:
+    maker = network(build)
+    path = maker.save(tmp_path / "model.onnx")
+    kinds = {type(entry) for layer in after_all_steps(path, BASE, samples(maker))[Layers] for entry in layer.operations}
+    assert Gate in kinds and Multiply not in kinds
+    check_every_step(path, BASE, samples(maker))
+
+
+def test_what_others_read_stays(tmp_path: Path) -> None:
+    maker = network(read_twice)
+    layers = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
+    assert not any(isinstance(entry, Gate) for layer in layers for entry in layer.operations)
