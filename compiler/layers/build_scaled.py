@@ -29,7 +29,7 @@ MOST_UNEVEN = 256
 FEW_WEIGHT_TILES = 8
 """Of an output tile. A region of some rows computes a sixth to a quarter of its pixels again for the max pool beside
 it; the pool of nine pixels takes the SIMD unit some two cycles a pixel, while the array has nothing to do. ResNet-50's
-first convolution has 7 on 22 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
+first convolution has 7 on 24 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """What reads a tensor and may give it the scale of others."""
