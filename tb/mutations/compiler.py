@@ -78,7 +78,7 @@ BREAKS = [
           "tb/compile/test_quantised_variants.py::test_a_function_that_is_rounded_in_between_is_one_table[int8]"),
     Break("function_pieces", "compiler/scheduler/emit.py", "view.address(tile, box.rows[0], box.columns[0]), box)",
           "view.base, box)", "a function is looked up in the first piece alone",
-          f"{SCALED}::test_the_machine_computes_what_layers_mean[functions-roomy]"),
+          f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-roomy]"),
     # -- memory --
     Break("bias_bit", "compiler/quantize/points.py",
           "quantize(constants[layer.core.bias] - added, chosen.bias)",

@@ -195,7 +195,7 @@ def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
     assert [program.fault for program in programs] == [(cause, counter) for cause, _, counter in cases]
 
 
-@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most"))
+@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most", "tables"))
 def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None:
     """Rows and pitches whose product is a power of two, so that the address's own bits see little or nothing of it."""
     arch, rng = MACHINES[name], Random(58)
