@@ -53,6 +53,7 @@ MEANINGS = {
     "sampler": "0 leaves performance samples out: `m_axis_sample` stays silent",
     "dsp_packing": "`none`, or the DSP block of a Xilinx chip that makes two products of `INT8`: `DSP48E1` (7 series), "
                    "`DSP48E2` (UltraScale)",
+    "decoder_multipliers": "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
 }
 """What each architecture key says."""
 

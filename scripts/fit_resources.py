@@ -42,6 +42,7 @@ FITTED: dict[str, Arch] = {
     "lanes2": SMALL.replace(array_size=2, dram_ports=SEPARATE, accumulator_banks=1, simd_registers_depth=0),
     "lanes3_every_step": SMALL.replace(array_size=3, mac_rounding="every_step", local_banks=1, stream_width=32),
     "lanes4": SMALL,
+    "lanes4_tables": SMALL.replace(decoder_multipliers=0),
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
     "lanes4_lut": SMALL.replace(data_type="FP18BP10", lut_count=2, simd_registers_depth=3, axi_data_width=32,
                                 accumulator_banks=4),

@@ -4,8 +4,9 @@ again has lost its bits. So a layer goes on over a tensor only where that change
 * a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
 * a max pool, or a function of one number by its table of 256 values, of bytes as they are.
 
-A convolution's result that only a sum reads is rounded within the layer: it leaves as bytes and comes in again, so that
-the sum needs no layer of its own. A sum may leave a second time, by a factor and an offset of each channel.
+A convolution's result that only a sum or a function reads is rounded within the layer: it leaves as bytes and comes in
+again, so that these need no layer of their own. A sum may leave a second time, by a factor and an offset of each
+channel. A max pool whose windows share no pixels joins a function; then what it reads may be saved too.
 
 A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
 """
@@ -29,7 +30,7 @@ MOST_UNEVEN = 256
 FEW_WEIGHT_TILES = 8
 """Of an output tile. A region of some rows computes a sixth to a quarter of its pixels again for the max pool beside
 it; the pool of nine pixels takes the SIMD unit some two cycles a pixel, while the array has nothing to do. ResNet-50's
-first convolution has 7 on 22 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
+first convolution has 7 on 24 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """What reads a tensor and may give it the scale of others."""
@@ -92,9 +93,9 @@ def _scales_evenly(builder: Builder, node: Node) -> bool:
     return bool(factors.min() > 0 and factors.max() <= MOST_UNEVEN * factors.min())
 
 
-def _join(layer: Open, position: int, operation: Scale | Relu | Minimum) -> Open:
+def _join(layer: Open, position: int, operation: Scale | Relu | Minimum | MaxPool, *, new_temp: bool = False) -> Open:
     """What has saved keeps its position: others read that."""
-    return layer.join(layer.position if layer.has(Save) else position, operation)
+    return layer.join(layer.position if layer.has(Save) else position, operation, new_temp=new_temp)
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
@@ -120,10 +121,21 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     """Joins a convolution where that is worth it."""
     need_registers(builder.arch, node)
     source, size = builder.var(node.input(0)), builder.var(node.output).size
-    joins = _is_worth_more(builder, source.name) or window_of(node).partitions(source.size, size)
-    layer = _take_rounded(builder, source.name) if joins else None
+    partitions = window_of(node).partitions(source.size, size)
+    layer = _take_function(builder, source.name, node.output) if partitions else None
+    if layer is None and (partitions or _is_worth_more(builder, source.name)):
+        layer = _take_rounded(builder, source.name)
     layer = layer or Open(node.name, position, (Load(source, "%0"),))
-    return layer.join(position, MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size), new_temp=True)
+    pool = MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size)
+    return _join(layer, position, pool, new_temp=True)
+
+
+def _take_function(builder: Builder, name: str, output: str) -> Open | None:
+    """Takes out a layer that ends with a function whose values have the scale of ``output``; what others read too is
+    saved before."""
+    if not _ends_with(builder.made.get(name), Lookup) or builder.scales.get(name) != builder.scales.get(output):
+        return None
+    return builder.save_and_go_on(name) or builder.take(name)
 
 
 def _is_worth_more(builder: Builder, name: str) -> bool:
@@ -144,8 +156,8 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
                           f"{arch.lut_count}, {arch.lut_depth}",
                           f"at least 1, {BYTE_TABLE_DEPTH} (a value for every byte)",
                           f"choose an architecture with lut_count 1 and lut_depth {BYTE_TABLE_DEPTH}, or {ON_HOST}")
-    function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
-    return Open(node.name, position, (Load(builder.var(source), "%0"), function))
+    layer = _take_rounded(builder, source) or Open(node.name, position, (Load(builder.var(source), "%0"),))
+    return layer.join(position, Lookup(layer.temp, node.op, tuple(sorted(node.attributes.items())), source))
 
 
 def _refuse(builder: Builder, position: int, node: Node) -> Open:

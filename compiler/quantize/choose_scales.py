@@ -69,7 +69,7 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
     """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw."""
     scales = _var_scales(layers, graph, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
-                                        scales[layer.core.input.root], scales[layer.output.root], graph.opset)
+                                        scales[layer.loaded.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
     means = {} if quantization.tensors else calibration.means
     most = MOST_STEPS if quantization.tensors else MOST_WEIGHT
@@ -136,12 +136,13 @@ def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Rang
 
 def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:
     """Pairs of Vars of which the second has no other numbers than the first, and whether it must have its scale:
-    maxima, which come before what may."""
+    maxima, which come before what may. Those of a function that is not saved have the scale that its table has."""
     plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
     copies = [layer for layer in layers if _only(layer, constants, 1)]
     for layer in layers:
         if layer.pool is not None:
-            yield layer.loaded.root, layer.output.root, True
+            pooled = layer.outputs[0] if layer.lookup else layer.loaded
+            yield pooled.root, layer.output.root, True
     for layer in (*plain, *copies):
         yield layer.core.input.root, layer.first.root, False
 

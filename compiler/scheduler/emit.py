@@ -65,22 +65,35 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """What a step computes, a few output tiles at a time. Those that it completes leave at once."""
+        """What a step computes, a few output tiles at a time. Those that it completes leave at once; where results are
+        rounded, behind the rounding of those after them, so that the way out need not wait until they are in again."""
         step = prepared.step
         if step.begins and step.first:
             taken = self.free.take(self.plan.need.accumulators)
             assert taken is not None  # nothing but the operand lies there between stages
             self.result = taken
+        before: Operations = iter(())
         for tiles in groups(step.region.tiles[1], finished_together(step.core.pixels), step.region.tiles[0]):
-            yield from self._tiles(prepared, tiles)
+            yield from self._make(prepared, tiles)
+            if self.layer.rounding is None:
+                yield from self._leave(prepared, tiles)
+                continue
+            yield from before
+            before = self._leave(prepared, tiles)
+        yield from before
         if step.complete and step.last:
             self.free.release(self.result)
 
-    def _tiles(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
-        step, before = prepared.step, tiles[0] - prepared.step.region.tiles[0]
-        core, region = step.core.of(tiles), step.region.of(tiles)
-        result = View(self.result.base + before * core.pixels, core)
-        second = self.result.base + self.plan.need.core
+    def _place(self, prepared: Prepared, tiles: tuple[int, int], box: Box, first: int) -> View:
+        """Where the pixels of a ``box`` of some output tiles lie, behind each other from ``first`` on."""
+        before = tiles[0] - prepared.step.region.tiles[0]
+        return View(self.result.base + first + before * box.pixels, box.of(tiles))
+
+    def _make(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
+        """Results of the core, with residuals and rounding."""
+        step = prepared.step
+        result = self._place(prepared, tiles, step.core, 0)
+        core = result.box
         if self.loader.preloads and step.begins:
             yield from self._add(prepared, result, core, overwrite=True)
         if self.shape.loads:
@@ -93,16 +106,26 @@ class LayerEmitter:
         if self.layer.rounding is not None:
             yield from self._round(prepared, result)
         elif self.layer.multiplies:
-            factor = View(second + before * core.pixels, core)
+            factor = self._place(prepared, tiles, step.core, self.plan.need.core)
             yield from move(False, core, prepared.residuals[0], factor, Space.ACCUMULATORS, self.arch,
                             self.ways.adds[0])
             yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, core, overwrite=False)
+
+    def _leave(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
+        """What the SIMD unit does to finished results, and their saves."""
+        step = prepared.step
+        if not step.complete:
+            return
+        result = self._place(prepared, tiles, step.core, 0)
+        if self.layer.lookup is not None:
+            for piece in by_pieces(result) if self.layer.rounding else [result]:
+                yield from emit_lookup(piece, self.ways.simd[0], self.shape.consts.tables, self.arch)
         if self.layer.saves_before_pool:
             yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
-            pooled = View(second + before * region.pixels, region)
+            pooled = self._place(prepared, tiles, step.region, self.plan.need.core)
             yield from emit_pool(self.layer.pool, result, pooled, self.ways.simd[-1], self.arch,
                                  continues=not step.first)
             result = pooled
@@ -194,13 +217,11 @@ class LayerEmitter:
             yield span._replace(near=near + span.near, far=far + span.far)
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
-        """Before the first save the layer's SIMD work, once; then the saves."""
-        if before_pool == self.layer.saves_before_pool:
-            way = self.ways.simd[0]
-            if self.layer.lookup is not None:
-                yield from emit_lookup(result, way, self.shape.consts.tables, self.arch)
-            if self.layer.elementwise is not None and self.operand.size:
-                yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, way, self.arch)
+        """Before the first save the layer's limit or slope, once; then the saves."""
+        if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
+                and self.operand.size):
+            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
+                                        self.arch)
         for number, save in enumerate(self.layer.saves):
             if save.before_pool == before_pool:
                 yield from self._save(prepared, result, save, number)
@@ -230,6 +251,13 @@ class LayerEmitter:
             if scales is not None:
                 yield lir.LoadScale(Address(Space.LOCAL, scales + way * SCALE_VECTORS))
             yield from leave(box.of((tiles[0], tiles[-1] + 1)))
+
+
+def by_pieces(view: View) -> Iterator[View]:
+    """The same, tile by tile: each lies behind the one before."""
+    for tile in range(*view.box.tiles):
+        for box in pieces(view.box.of((tile, tile + 1))):
+            yield View(view.address(tile, box.rows[0], box.columns[0]), box)
 
 
 def pieces(box: Box) -> list[Box]:

@@ -60,6 +60,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "register_slices": (0, 1),
     "deep_queues": (0, 1),
     "sampler": (0, 1),
+    "decoder_multipliers": (0, 1),
 }
 """Allowed integer range of each key, both ends included."""
 
@@ -72,9 +73,9 @@ class Arch:
 
     ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
     operation that waits for another one. ``dram_ports`` "shared": one AXI port, with one read and one write engine, for
-    both DRAM windows.
-    operation that waits for another one. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
+    both DRAM windows. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
     ``sampler`` 0 leaves performance samples out. ``dsp_packing``: the DSP block that makes two products.
+    ``decoder_multipliers`` 0: the decoder's two products, rows x pitch, are look-up tables and no DSP blocks.
     """
 
     data_type: str
@@ -105,6 +106,7 @@ class Arch:
     deep_queues: int = 0
     sampler: int = 1
     dsp_packing: str = NO_PACKING
+    decoder_multipliers: int = 1
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up

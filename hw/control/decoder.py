@@ -25,7 +25,7 @@ from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
-from weft.hw.control.reach import FACTOR_WIDTH, beyond_depth, partial_products, size_m1_width, sum_of
+from weft.hw.control.reach import beyond_depth, factor_width, partial_products, size_m1_width, sum_of
 from weft.hw.parts.operations import SCALE_FIELDS, SimdKind, window_width
 from weft.hw.parts.slices import RegisterSlice, Stage
 
@@ -118,7 +118,8 @@ class Decoder(wiring.Component):
         lasts: dict[str, object] = {}
         for k in (0, 1):
             operand = issue[f"operand{k}"].shape
-            products = partial_products(Signal(self._arch.local_address_width), Signal(operand["pitch"].width))
+            products = partial_products(self._arch, Signal(self._arch.local_address_width),
+                                        Signal(operand["pitch"].width))
             terms |= {f"along{k}": unsigned(size + (1 << operand["stride_log2"].width) - 1),
                       **{f"across{k}_{part}": unsigned(len(product)) for part, product in enumerate(products)}}
             lasts[f"last{k}"] = data.StructLayout({"address": operand["last"].width, "beyond": 1})
@@ -240,7 +241,7 @@ class Decoder(wiring.Component):
         sizes = multiply.size, Mux(multiply.flat1, 0, multiply.size)
         for index, size in enumerate(sizes):
             operand = multiply.issue[f"operand{index}"]
-            products = partial_products(multiply.issue.rows_m1, operand.pitch)
+            products = partial_products(self._arch, multiply.issue.rows_m1, operand.pitch)
             m.d.sync += [add[f"along{index}"].eq(size << operand.stride_log2),
                          *(add[f"across{index}_{part}"].eq(product) for part, product in enumerate(products))]
 
@@ -249,7 +250,7 @@ class Decoder(wiring.Component):
         operand = add.issue[f"operand{index}"]
         width = len(operand.base)
         parts = [add[name] for name in add.shape().members if name.startswith(f"across{index}_")]
-        places = [0, *(FACTOR_WIDTH * part for part in range(len(parts)))]
+        places = [0, *(factor_width(self._arch) * part for part in range(len(parts)))]
         reaches = [(term << place) for term, place in zip((add[f"along{index}"], *parts), places, strict=True)]
         reach = sum_of([operand.base, *(term[:width] for term in reaches)])
         return Cat(reach[:width], Cat(reach[width:], *(term[width:] for term in reaches)).any())

@@ -12,6 +12,8 @@ FACTOR_WIDTH = 18
 """Bits of a pitch in one product: as many as a DSP block multiplies, of any family."""
 FEW_TERMS = 4
 """A product of so few bits is a sum of rows instead, which needs no DSP block."""
+TABLE_FACTOR_WIDTH = 6
+"""Bits of a pitch in one product without DSP blocks: three sums follow each other there, and three of its parts."""
 
 
 def size_m1_width(arch: Arch) -> int:
@@ -26,11 +28,23 @@ def beyond_depth(last, depth: int):
     return last.beyond | (last.address >= depth)
 
 
-def partial_products(rows, pitch) -> list:
-    """Unsigned product in parts, one for each FACTOR_WIDTH bits of ``pitch``."""
-    factors = [pitch[low:low + FACTOR_WIDTH] for low in range(0, len(pitch), FACTOR_WIDTH)]
-    return [sum_of([Mux(bit, rows, 0) << index for index, bit in enumerate(factor)]) if len(factor) <= FEW_TERMS
-            else rows * factor for factor in factors]
+def factor_width(arch: Arch) -> int:
+    """Bits of a pitch in one product."""
+    return FACTOR_WIDTH if arch.decoder_multipliers else TABLE_FACTOR_WIDTH
+
+
+def partial_products(arch: Arch, rows, pitch) -> list:
+    """Unsigned product in parts, one for each ``factor_width`` bits of ``pitch``."""
+    width = factor_width(arch)
+    factors = [pitch[low:low + width] for low in range(0, len(pitch), width)]
+    return [rows * factor if arch.decoder_multipliers and len(factor) > FEW_TERMS else sum_of_rows(rows, factor)
+            for factor in factors]
+
+
+def sum_of_rows(rows, factor):
+    """Unsigned product without a multiplier, for synthesis of any kind."""
+    product = sum_of([Mux(bit, rows, 0) << index for index, bit in enumerate(factor)])
+    return product[:len(rows) + len(factor)]
 
 
 def sum_of(terms: list):

@@ -124,6 +124,8 @@ TERMS: dict[str, Terms] = {
     "far address": lambda arch: sum(Isa(arch).address_widths),
     "dram address": lambda arch: arch.dram_address_width,
     "products": lambda arch: arch.local_address_width * sum(Isa(arch).address_widths),
+    "products in tables": lambda arch: (arch.local_address_width * sum(Isa(arch).address_widths)
+                                        * (not arch.decoder_multipliers)),
     "places": _places,
     "place bits": _place_bits,
     "comparisons": _comparisons,
@@ -148,7 +150,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "array": ("one", "lanes", "elements", "vector, points", "element bits, points", "elements, every step",
               "lanes, scales"),
     "csr": ("one",),
-    "decoder": ("one", "far address", "products", "has scales"),
+    "decoder": ("one", "far address", "products", "has scales", "products in tables"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "enter": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
@@ -251,7 +253,8 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
              # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
-             "decoder": 2 * multiplier_blocks(arch.local_address_width, arch.local_address_width, family)}
+             "decoder": 2 * arch.decoder_multipliers * multiplier_blocks(arch.local_address_width,
+                                                                         arch.local_address_width, family)}
     if arch.numbers.has_scales:
         found |= {"enter": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}

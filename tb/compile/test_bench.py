@@ -65,6 +65,8 @@ def test_result_is_what_was_measured(scripts: ModuleType, tmp_path: Path, monkey
 def test_cases_are_those_asked_for(scripts: ModuleType) -> None:
     assert [arch for _, arch in scripts.cases("", True, "")] == ["arty", "pynq", "ultra96", "zcu104"]
     assert list(scripts.cases("yolov4_tiny_192", False, "pynq")) == [("yolov4_tiny_192", "pynq")]
+    assert list(scripts.cases("yolov4_tiny_192", False, "pynq_int8")) == [("yolov4_tiny_192", "pynq_int8")]
+    assert {arch for name, arch in scripts.cases("", False, "") if arch.endswith("_int8")} == {*scripts.BYTE_PRESETS}
     assert {name for name, _ in scripts.cases("", False, "")} == {*scripts.NETWORKS, *scripts.WITHOUT_BAR}
 
 

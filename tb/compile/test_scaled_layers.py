@@ -82,13 +82,22 @@ def functions(maker: ModelMaker) -> None:
     maker.conv(maker.node("Tanh", bent), 6, 5, (1, 1))
 
 
+def pooled_functions(maker: ModelMaker) -> None:
+    """Max pools of functions, of one that others read too, and of one that a pool alone reads."""
+    halves = {"kernel_shape": (2, 2), "strides": (2, 2)}
+    bent = maker.node("LeakyRelu", maker.conv("x", 12, 7, (2, 1)), alpha=0.2)
+    pooled = maker.node("MaxPool", bent, **halves)
+    again = maker.node("MaxPool", maker.node("LeakyRelu", maker.conv(bent, 7, 5, (1, 1)), alpha=0.4), **halves)
+    maker.node("Concat", maker.conv(again, 5, 4, (1, 1)), maker.conv(pooled, 7, 4, (1, 1)), axis=1)
+
+
 def matrices(maker: ModelMaker) -> None:
     flat = maker.node("Flatten", maker.node("MaxPool", "x", kernel_shape=(3, 3), strides=(3, 3)))
     maker.node("Gemm", maker.node("Relu", maker.node("Gemm", flat, maker.normal(72, 11), maker.normal(11))),
                maker.normal(11, 3))
 
 
-NETWORKS = (convolutions, residual, preactivated, parts, functions, matrices)
+NETWORKS = (convolutions, residual, preactivated, parts, functions, pooled_functions, matrices)
 
 
 # -- scales ------------------------------------------------------------------------------------------------------------
@@ -101,10 +110,10 @@ class RandomScales:
         roots = dict.fromkeys(var.root for layer in layers for var in layer.vars)
         zeros = {root: self.integer(-128, 128) for root in roots}
         for layer in [layer for layer in layers if layer.pool for _ in layers]:  # until they all agree
-            zeros[layer.output.root] = zeros[layer.loaded.root]
+            zeros[layer.output.root] = zeros[pooled(layer).root]
         self.graph, self.vars = graph, {root: TensorScale(0.01, zero) for root, zero in zeros.items()}
         for layer in layers:
-            assert not layer.pool or self.vars[layer.output.root] == self.vars[layer.loaded.root]
+            assert not layer.pool or self.vars[layer.output.root] == self.vars[pooled(layer).root]
         self.tables: dict[str, tuple[int, ...]] = {}
         self.scales = Scales(self.vars, tuple(map(self._layer, layers)), self.tables)
 
@@ -115,14 +124,14 @@ class RandomScales:
         channels, source = layer.output.channels, self.vars[layer.core.input.root]
         if layer.lookup:
             table = self.random.integers(-128, 128, 256)
-            table[source.zero + 128] = self.vars[layer.output.root].zero
+            table[self.vars[layer.loaded.root].zero + 128] = self.vars[layer.output.root].zero
             self.tables[layer.output.name] = tuple(table.tolist())
         factor = self.integer(1, 1 << 12) if layer.adds else 1
         enters = tuple(Enter(self.vars[var.root].zero, factor)
                        for var in (layer.loaded, *(add.input for add in layer.adds)))
         saves = [self._leave(save.var, 150.0 * factor, biased=save.scale is not None) for save in layer.saves]
         if layer.pool or layer.lookup:
-            enters, saves = (Enter(0, 1),), [bytes_leave(channels)]
+            enters, saves = (Enter(0, 1),), [bytes_leave(channels)] * len(layer.saves)
         if not isinstance(layer.core, Convolution):
             return LayerScales(0, np.ones(channels), enters, tuple(saves))
         values = self.graph.constants[layer.core.weights]
@@ -136,6 +145,11 @@ class RandomScales:
         biases = self.random.integers(-int(spread), int(spread) + 1, var.channels)
         return Leave(17 + int(np.log2(spread / 100)), self.random.integers(1 << 15, 1 << 17, var.channels),
                      biases * biased, self.vars[var.root].zero)
+
+
+def pooled(layer: Layer) -> Var:
+    """What its max pool reads: of a function the first that is saved."""
+    return layer.outputs[0] if layer.lookup else layer.loaded
 
 
 def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, seed: int = 1) -> Products:
@@ -175,8 +189,10 @@ def test_layers_go_on_only_where_no_bits_are_lost(tmp_path: Path) -> None:
     assert [layer.kind for layer in compiled(preactivated, ROOMY, tmp_path)[Layers]] == [
         "mat_mul", "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add",
         "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add+scale", "mat_mul"]
-    assert [layer.kind for layer in compiled(functions, ROOMY, tmp_path)[Layers]][:3] == [
-        "mat_mul", "load+lookup", "load+lookup"]
+    assert [layer.kind for layer in compiled(functions, ROOMY, tmp_path)[Layers]] == [
+        "mat_mul+round+lookup", "load+lookup", "mat_mul"]
+    assert [layer.kind for layer in compiled(pooled_functions, ROOMY, tmp_path)[Layers]] == [
+        "mat_mul+round+lookup+save+max_pool", "mat_mul+round+lookup+max_pool", "mat_mul", "mat_mul"]
 
 
 @pytest.mark.parametrize(("before", "after", "joined"), [

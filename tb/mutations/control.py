@@ -74,6 +74,9 @@ BREAKS = [
     Break("decoder_beyond", "hw/control/decoder.py", "Cat(reach[width:], *(term[width:] for term in reaches)).any()",
           "reach[width:].any()", "a product of rows and pitch counts only in an address's bits",
           f"{DECODER}::test_an_operation_may_reach_a_memory_s_end_and_no_further"),
+    Break("decoder_rows", "hw/control/reach.py", "Mux(bit, rows, 0) << index for", "Mux(bit, rows, 0) << index + 1 for",
+          "a product of rows and pitch without multipliers is twice as large",
+          f"{DECODER}::test_an_operation_may_reach_a_memory_s_end_and_no_further[tables]"),
     # -- interlock --
     Break("tracker_overlap", "hw/control/tracker.py", "return first[:width] <= last[:width]",
           "return first[:width] < last[:width]", "ranges with one address in common are taken for apart",

@@ -32,7 +32,8 @@ def lockstep_archs() -> dict[str, Arch]:
             simd_registers_depth=2, axi_data_width=64, register_slices=1, local_banks=1),
         "lanes12_int8": tiny.replace(
             array_size=12, data_type="INT8", local_depth=100, accumulator_depth=50, simd_registers_depth=3,
-            simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2"),
+            simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2",
+            decoder_multipliers=0),
         "lanes16_int8": Arch.load("pynq_int8").replace(
             local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16,
             dsp_packing="DSP48E1"),

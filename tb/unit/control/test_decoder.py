@@ -43,6 +43,7 @@ MACHINES = {
     "most": TINY.replace(array_size=2, data_type="FP8BP4", local_depth=1 << 16, accumulator_depth=1 << 16,
                          dram0_depth=1 << 32, dram1_depth=(1 << 32) - 5, axi_address_width=34, stride0_depth=16,
                          stride1_depth=16, simd_registers_depth=16, lut_count=15, simd_loop_depth=64),
+    "tables": TINY.replace(data_type="INT8", local_depth=20480, dram0_depth=1 << 21, decoder_multipliers=0),
 }
 
 
@@ -194,7 +195,7 @@ def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
     assert [program.fault for program in programs] == [(cause, counter) for cause, _, counter in cases]
 
 
-@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most"))
+@pytest.mark.parametrize("name", ("tiny", "arty", "odd", "most", "tables"))
 def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None:
     """Rows and pitches whose product is a power of two, so that the address's own bits see little or nothing of it."""
     arch, rng = MACHINES[name], Random(58)

@@ -65,7 +65,9 @@ def test_block_rams_by_hand(ram: Ram, family: str, blocks: dict[str, int]) -> No
 ])
 def test_dsp_blocks_by_hand(data_type: str, family: str, blocks: dict[str, int]) -> None:
     """Of 4 lanes. A move of bytes out multiplies 25 x 18 bits, an ECP5's blocks have 18 x 18."""
-    assert resources.dsp_blocks(Arch.load("arty").replace(array_size=4, data_type=data_type), family) == blocks
+    arch = Arch.load("arty").replace(array_size=4, data_type=data_type)
+    assert resources.dsp_blocks(arch, family) == blocks
+    assert resources.dsp_blocks(arch.replace(decoder_multipliers=0), family) == {**blocks, "decoder": 0}
 
 
 def test_what_no_machine_had_is_said_not_guessed(monkeypatch: pytest.MonkeyPatch, weft: Weft) -> None:
