@@ -169,9 +169,10 @@ class Fixed:
                 elif isinstance(operation, Relu):
                     value = np.maximum(value, 0)
                 else:  # the SIMD unit: out of the accumulators and in again
-                    shift = leaves[0] if numbers.gate_shift is None else numbers.gate_shift
-                    scalars = self._simd(operation, self._leave(value, shift), tensors, numbers, own)
-                    value = self._enter(scalars, shift)
+                    leave, enter = ((leaves[0], leaves[0]) if numbers.gate_shift is None else
+                                    (numbers.leave_shift, numbers.enter_shift))
+                    scalars = self._simd(operation, self._leave(value, leave), tensors, numbers, own)
+                    value = self._enter(scalars, enter)
 
     def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:

@@ -6,7 +6,8 @@ out it is a convolution of one weight a channel and a layer that multiplies. Mac
 function in one of these.
 
 Both factors have one point, and so every other point for the product. Where only convolutions read it, a factor between
-1/2 and 2, which they take back, makes it fill its range.
+1/2 and 2, which they take back, makes it fill its range. Where z is small beside the line's numbers, that point would
+leave little of it, and all stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.fold import is_channelwise
-from weft.compiler.passes.scale_functions import Measure, convolutions_behind, times
+from weft.compiler.passes.scale_functions import Measure, Sizes, convolutions_behind, times
 from weft.hw.contract.arch import Arch
 
 GATE = "Gate"
@@ -27,17 +28,22 @@ GATE = "Gate"
 BODY = 5
 """SIMD instructions for a vector: a loop must have room for them."""
 
+FEWEST_STEPS = 128
+"""The root of z's mean square, in steps of its point: rounding is then some 53 dB below it."""
+
 
 def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
     """The same graph where the SIMD unit has no register or no such loop, or there is nothing like this."""
     places = _places(graph) if arch.simd_registers_depth and arch.simd_loop_depth >= BODY else []
     if not places:
         return graph
-    sizes = measure(graph, [place.product.output for place in places])
+    sizes = measure(graph, [name for place in places for name in (place.conv.output, place.product.output)])
     constants, shapes = dict(graph.constants), dict(graph.shapes)
     changed: dict[str, Node] = {}
     gone: set[str] = set()
     for place in places:
+        if not _is_exact(place, graph, sizes, arch):
+            continue
         readers = convolutions_behind(place.product.output, graph.consumers(), graph.output_tensors())
         filling = _filling(sizes[place.product.output][0], arch) if readers else 1.0
         for node in readers or ():
@@ -46,12 +52,27 @@ def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
         factor, name = math.sqrt(filling * line), f"{source}/gated"
         scaled = times(changed.get(source, place.conv), factor, True, constants)
         changed[source], shapes[name] = scaled.replace(outputs=(name,)), shapes[source]
-        limit = float(graph.constants[place.limit.input(2)])
-        attributes = {"offset": filling * offset / factor, "limit": filling * limit / factor}
+        attributes = {"offset": filling * offset / factor, "limit": filling * place.most(graph) / factor}
         changed[place.product.output] = place.product.replace(op=GATE, inputs=(name,), attributes=attributes)
         gone |= {place.line.output, place.limit.output}
     return graph.replace(shapes=shapes).with_nodes(
         [changed.get(node.output, node) for node in graph.nodes if node.output not in gone], constants)
+
+
+def _is_exact(place: Place, graph: Graph, sizes: Sizes, arch: Arch) -> bool:
+    """Whether z keeps FEWEST_STEPS at the largest point at which both factors and the product fit."""
+    line, offset = place.numbers
+    scale = math.sqrt(line)
+    magnitude, spread = (scale * size for size in sizes[place.conv.output])
+    widest = max(magnitude, abs(offset) / scale, place.most(graph) / scale)
+    made = max(sizes[place.product.output][0], 2.0 ** -arch.number.width)
+    point = min((math.floor(_room(made, arch)) + arch.number.point) // 2, math.floor(_room(widest, arch)))
+    return spread * 2.0 ** point >= FEWEST_STEPS
+
+
+def _room(magnitude: float, arch: Arch) -> float:
+    """The point, as a real number, at which ``magnitude`` is the largest integer."""
+    return math.log2(((1 << (arch.number.width - 1)) - 1) / magnitude)
 
 
 def _filling(magnitude: float, arch: Arch) -> float:
@@ -59,7 +80,7 @@ def _filling(magnitude: float, arch: Arch) -> float:
     to."""
     if not magnitude:
         return 1.0
-    room = math.log2(((1 << (arch.number.width - 1)) - 1) / magnitude) + arch.number.point
+    room = _room(magnitude, arch) + arch.number.point
     return float(2.0 ** (room - 2 * round(room / 2)) * (1 - 2.0 ** -10))
 
 
@@ -72,6 +93,10 @@ class Place(NamedTuple):
     limit: Node
     product: Node
     numbers: tuple[float, float]
+
+    def most(self, graph: Graph) -> float:
+        """The upper limit."""
+        return float(graph.constants[self.limit.input(2)])
 
 
 def _places(graph: Graph) -> list[Place]:

@@ -156,15 +156,15 @@ class _Chooser:
                            tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
 
     def _gate(self, layer: Layer, gate: Gate, accumulators: int) -> tuple[int, int]:
-        """The shift with which a gate's two factors leave the accumulators and their product enters, and the point of
-        what it leaves there. The factors' point is the largest at which they and the product fit."""
+        """The shift with which a gate's two factors leave the accumulators, and the point of the product, which enters
+        as it is. The factors' point is the largest at which they and the product fit."""
         type_point, output = self.arch.number.point, layer.output
         read, made = (self.calibration.ranges[name].expected(HEADROOM) for name in (gate.source, output.name))
         point = min((largest_point(made, self.width) + type_point) // 2,
                     largest_point(max(read, abs(gate.offset), gate.limit), self.width))
         point = self._within(point, accumulators)
         self.points[output.root] = min(self.points[output.root], 2 * point - type_point)
-        return accumulators - point, accumulators + point - type_point
+        return accumulators - point, 2 * point - type_point
 
     def _multiply(self, layer: Layer) -> LayerPoints:
         """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
@@ -212,7 +212,9 @@ class _Chooser:
         seen = (self.calibration.sums[sum_key(core.input.name, core.weights)] + self._added(layer)) * SUM_HEADROOM
         worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
-        limit = largest_point(min(seen, float(worst)), self.accumulator_width)
+        gate = layer.elementwise
+        beside = max(abs(gate.offset), gate.limit) if isinstance(gate, Gate) else 0.0
+        limit = largest_point(max(min(seen, float(worst)), beside), self.accumulator_width)
         most = largest_point(float(weights.max()), self.width)
         activations -= self._concession(core, weights, activations, most, limit)
         self.points[core.input.root] = activations

@@ -49,7 +49,7 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
 @dataclass(frozen=True)
 class LayerPoints:
     """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core;
-    ``leave_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave and enter."""
+    ``leave_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave."""
 
     weights: int
     bias: int
@@ -65,10 +65,15 @@ class LayerPoints:
         return self.leave_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
+    def enter_shift(self) -> int:
+        """Of what the SIMD unit writes: a gate's product, shifted as its factors were, might not fit."""
+        return self.leave_shifts[0] if self.gate_shift is None else 0
+
+    @property
     def ways(self) -> Ways:
         core = Settings.of(enter_shift=self.core_shift)
-        shifts = self.leave_shift, *self.leave_shifts[1:]
-        both = tuple(Settings.of(enter_shift=shift, leave_shift=shift) for shift in shifts)
+        both = (Settings.of(enter_shift=self.enter_shift, leave_shift=self.leave_shift),
+                *(Settings.of(enter_shift=shift, leave_shift=shift) for shift in self.leave_shifts[1:]))
         return Ways(mat_mul=core, core=core, simd=both, operand=Settings.of(enter_shift=self.leave_shift),
                     adds=tuple(Settings.of(enter_shift=shift) for shift in self.add_shifts),
                     leaves=tuple(Settings.of(leave_shift=shift) for shift in self.leave_shifts))

@@ -77,7 +77,7 @@ def test_a_quantised_file_on_a_machine_of_bytes(tmp_path: Path, capsys: pytest.C
                       "--set", "lut_count=1", "--set", "simd_registers_depth=2", "-o", str(tmp_path),
                       "--calibrate", str(tmp_path / "x.npz"), "--report", str(report), "--html", str(page)]) == 0
     rows = json.loads(report.read_text())
-    assert len(rows) == 11 and not any(row["saturations"] for row in rows)
+    assert len(rows) == 10 and not any(row["saturations"] for row in rows)
     assert all(row["signal_to_noise"] is None or row["signal_to_noise"] > 80 for row in rows), rows
     assert min(rows[0]["range"]) == 0  # a ReLU that only the limits of bytes say
     text = capsys.readouterr().out
