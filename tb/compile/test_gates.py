@@ -14,6 +14,8 @@ from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_e
 from weft.tb.compile.test_operators import EACH_ARCH, samples
 
 DECIBELS = 55
+OF_FEW_BITS = 10
+"""So much less where the point must leave room for large constants."""
 
 
 def number(maker: ModelMaker, value: float) -> str:
@@ -54,10 +56,10 @@ def read_twice(maker: ModelMaker) -> None:
 
 
 def of_few_numbers(maker: ModelMaker) -> None:
-    """Accumulators in which the convolution alone would leave no room for the line's limit of 30."""
-    made = maker.conv("x", 6, 7, (1, 1))
-    line = maker.node("Mul", maker.node("Add", made, number(maker, 29)), number(maker, 1))
-    maker.node("Mul", made, maker.node("Clip", line, number(maker, 0), number(maker, 30)))
+    """Accumulators in which the convolution alone would leave no room for the line's limit of 40."""
+    made = maker.node("Mul", maker.conv("x", 6, 7, (1, 1)), number(maker, 0.5))
+    line = maker.node("Mul", maker.node("Add", made, number(maker, 39)), number(maker, 1))
+    maker.node("Mul", made, maker.node("Clip", line, number(maker, 0), number(maker, 40)))
 
 
 ONE = {function.__name__: function for function in (between_convolutions, at_the_end, scaled_and_shifted,
@@ -77,7 +79,8 @@ def network(build: Callable[[ModelMaker], None]) -> ModelMaker:
 @pytest.mark.parametrize("build", [*ONE.values(), *APART.values()], ids=[*ONE, *APART])
 def test_against_onnxruntime(tmp_path: Path, build: Callable[[ModelMaker], None], arch: Arch) -> None:
     maker = network(build)
-    check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), DECIBELS)
+    check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker),
+                DECIBELS - (build is of_few_numbers) * OF_FEW_BITS)
 
 
 @pytest.mark.parametrize("build", ONE.values(), ids=ONE)
