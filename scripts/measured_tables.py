@@ -59,7 +59,8 @@ def shared_networks() -> str:
     rows = [(row["network"] + " *" * row["earlier"], f"{100 * row['share']:.1f} %",
              ", ".join(f"{count} {name}" for name, count in row["host"].items()), row["decibels"], row["answer"],
              row["seconds"], number(row["cycles"])) for row in found["rows"]]
-    return f"On `{found['arch']}` at commit `{found['commit']}`.\n\n" + table(
+    stars = "; rows with a star at an earlier one" if any(row["earlier"] for row in found["rows"]) else ""
+    return f"On `{found['arch']}` at commit `{found['commit']}`{stars}.\n\n" + table(
         ("network", "on the machine", "on the host", "dB", "answers", "compile s", "cycles"), rows)
 
 

@@ -164,17 +164,23 @@ def measured(name: str, arch: Arch) -> dict[str, Any]:
             "warnings": list(report.warnings), "earlier": False}
 
 
+def kept(commit: str) -> dict[str, dict]:
+    """The rows that are there by network; those of another commit are ``earlier``."""
+    found: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {"commit": commit, "rows": []}
+    return {row["network"]: {**row, "earlier": row["earlier"] or found["commit"] != commit} for row in found["rows"]}
+
+
 def main(names: Annotated[list[str] | None, typer.Argument()] = None, arch: str = "ultra96",
          write: bool = False) -> None:
     machine, rows = Arch.load(arch), {}
     for name in names or CASES:
         rows[name] = measured(name, machine)
         print(json.dumps(rows[name]), flush=True)
-    if write:  # what others ran before stays
-        before = {row["network"]: row for row in json.loads(DATA.read_text())["rows"]} if DATA.exists() else {}
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
-        every = {**before, **rows}
-        DATA.write_text(json.dumps({"commit": commit.stdout.strip(), "arch": Path(arch).stem,
+    if write:  # what others ran before stays, and says so
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True,
+                                text=True).stdout.strip()
+        every = {**kept(commit), **rows}
+        DATA.write_text(json.dumps({"commit": commit, "arch": Path(arch).stem,
                                     "rows": [every[name] for name in CASES if name in every]}, indent=1) + "\n")
 
 
