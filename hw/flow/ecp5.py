@@ -12,28 +12,31 @@ from amaranth.hdl._ir import PortDirection
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.nextpnr import run as nextpnr_run
+from weft.hw.flow.spread import spread
 
-DELAYS = "delays.sdf"
+NETLIST, SPREAD, DELAYS = "ecp5.json", "spread.json", "delays.sdf"
+"""yosys' netlist, that with empty tables, nextpnr's delays."""
 
 
 @dataclass(frozen=True)
 class Chip:
-    """A part as nextpnr is asked for it."""
+    """A part as nextpnr is asked for it, and the name of its tiles in nextpnr's database."""
 
     device: str
+    tiles: str
     speed: int
     package: str = "CABGA381"
 
 
-CHIPS = {"LFE5U-45F-6": Chip("--45k", 6), "LFE5U-85F-6": Chip("--85k", 6), "LFE5U-85F-7": Chip("--85k", 7),
-         "LFE5U-85F-8": Chip("--85k", 8), "LFE5UM5G-85F-8": Chip("--um5g-85k", 8, "CABGA554")}
+CHIPS = {"LFE5U-45F-6": Chip("--45k", "LFE5U-45F", 6), "LFE5U-85F-6": Chip("--85k", "LFE5U-85F", 6),
+         "LFE5U-85F-7": Chip("--85k", "LFE5U-85F", 7), "LFE5U-85F-8": Chip("--85k", "LFE5U-85F", 8),
+         "LFE5UM5G-85F-8": Chip("--um5g-85k", "LFE5UM5G-85F", 8, "CABGA554")}
 """Colorlight i9 carries the first, ULX3S the second, ECPIX-5 the last."""
 DEFAULT_CHIP = "LFE5UM5G-85F-8"
 
 PLACE_AND_ROUTE = ("--placer", "heap", "--router", "router2", "--tmg-ripup")
 """How nextpnr is to go about it. Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it,
-however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1. nextpnr 0.11 fills an
-ECP5's tiles to 75 %, whatever ``--placer-heap-beta`` says."""
+however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1."""
 
 # -- multipliers -------------------------------------------------------------------------------------------------------
 FACTOR_WIDTH = 18
@@ -132,10 +135,15 @@ def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route:
 
 
 def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
-    """nextpnr's report on the netlist ``ecp5.json``; late paths do not stop it. Raises WeftError where it does."""
-    return nextpnr_run(folder, "ecp5", [
-        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", "ecp5.json",
+    """nextpnr's report on the netlist ``ecp5.json``, spread over the chip; late paths do not stop it. Raises WeftError
+    where it does."""
+    tell("empty tables")
+    empty = spread(folder / NETLIST, folder / SPREAD, chip.tiles)
+    found = nextpnr_run(folder, "ecp5", [
+        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", SPREAD,
         "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
+    found["utilization"]["TRELLIS_COMB"]["used"] -= empty
+    return found
 
 
 def summary(found: dict) -> str:
