@@ -102,9 +102,10 @@ def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
     if inside is None:
         return Part(node.input(0), 0, offset, pitch, step, height * width)
     row, column = divmod(offset, width)
-    first = inside.offset + row * inside.pitch + column * inside.step
-    down = pitch * inside.step if inside.pitch == width * inside.step else pitch // width * inside.pitch
-    return Part(inside.root, inside.tile, first, down, step * inside.step, inside.pixels)
+    right = inside.pitch if width == 1 else inside.step  # from one pixel to the next
+    first = inside.offset + row * inside.pitch + column * right
+    down = pitch * right if inside.pitch == width * right else pitch // width * inside.pitch
+    return Part(inside.root, inside.tile, first, down, step * right, inside.pixels)
 
 
 def window_of(node: Node) -> Window:

@@ -59,6 +59,8 @@ class Rewrite:
     parts: set[str] = field(default_factory=set)
     assembled: set[str] = field(default_factory=set)
     """Of the fixed ones those that still can become a part, if they lie there as they are."""
+    uneven: set[str] = field(default_factory=set)
+    """Views whose pixels do not follow each other at one distance."""
 
     # -- tensors of the model --------------------------------------------------------------------------------------
     def constant(self, name: str) -> np.ndarray:
@@ -151,11 +153,13 @@ class Rewrite:
         if (tuple(size), offset, step) == ((height, width), 0, 1) and (pitch == width or height == 1):
             return source
         crosses = offset % width + (size[1] - 1) * step >= width or (pitch % width and size[0] > 1)
-        if source in self.parts and crosses:
+        if crosses and source in self.parts | self.uneven:
             source = self.scale(node, source, 1.0, part="copy")
         name = self.emit(node, "View", [source], {"offset": offset, "pitch": pitch, "step": step},
                          (1, channels, *size), "view")
         self.fixed |= {name, source}
+        if min(size) > 1 and (source in self.uneven or pitch != size[1] * step):
+            self.uneven.add(name)
         return name
 
     def assemble(self, node: Node, parts: Sequence[tuple[str, PartPlace]], shape: Shape, part: str = "") -> str:

@@ -88,22 +88,35 @@ def take(state: Rewrite, node: Node, tensor: str, source: np.ndarray,
         if found is not None:
             chosen = channels[:, 0, 0]
             return found, None if np.array_equal(chosen, np.arange(count)) else chosen
-    if len(source) > 1 and source[0].size > 1 and _is_crossed(pixels, channels):
-        return _crossed(state, node, tensor, source), None
+    crossings = _crossings(pixels, channels)
+    if len(source) > 1 and crossings and all(walk.length > 1 for walk in crossings):
+        return _crossed(state, node, tensor, source, crossings), None
     return _pieces(state, node, tensor, pixels, channels, fill), None
 
 
-def _is_crossed(pixels: np.ndarray, channels: np.ndarray) -> bool:
-    """Whether each channel is a pixel of the source, and each pixel a channel."""
-    return bool((pixels == pixels[:, :1, :1]).all() and (channels == channels[:1]).all() and channels.min() != FILL)
+def _crossings(pixels: np.ndarray, channels: np.ndarray) -> list[Walk]:
+    """Walks over all pixels of [channels, height, width] in which each channel is a pixel of the source, and each pixel
+    a channel; none where it is not so."""
+    if channels.min() == FILL or (channels != channels[:1]).any():
+        return []
+    _, group = np.unique(pixels.reshape(len(pixels), -1), axis=1, return_inverse=True)
+    members = [np.flatnonzero(group == number) for number in range(group.max() + 1)]
+    walks = [Walk(int(places[0]), int(places[1] - places[0]) if len(places) > 1 else 1, len(places))
+             for places in members]
+    return walks if all(map(np.array_equal, members, (walk.indices for walk in walks))) else []
 
 
-def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray) -> str:
+def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossings: Sequence[Walk]) -> str:
     count, height, width = source.shape
-    straight = source.reshape(count, -1).T[..., None]
-    taken, channels = take(state, node, tensor, straight, 0.0)
-    swapped = swap(state, node, taken if channels is None else choose(state, node, taken, channels))
-    return state.view(node, swapped, (height, width), 0, width, 1)
+    flat = source.reshape(count, -1)
+    parts: list[tuple[str, PartPlace]] = []
+    for walk in crossings:
+        taken, channels = take(state, node, tensor, flat[:, walk.indices].T[..., None], 0.0)
+        swapped = swap(state, node, taken if channels is None else choose(state, node, taken, channels))
+        if len(crossings) == 1:
+            return state.view(node, swapped, (height, width), 0, width, 1)
+        parts.append((swapped, PartPlace(0, walk.first, walk.stride, walk.stride)))
+    return state.assemble(node, parts, (1, count, height, width), "crossed")
 
 
 def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str | None:

@@ -10,6 +10,8 @@ import pytest
 from onnx import helper
 
 from weft.cli.main import exit_code
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.manifest import TModel
@@ -174,8 +176,15 @@ def matrices(maker: ModelMaker) -> None:
     maker.node("MatMul", maker.node("Reshape", rows, ints(maker, 3, 3, 4)), maker.normal(2, 1, 4, 3))
 
 
+def rows_become_channels(maker: ModelMaker) -> None:
+    """Channels last, four rows of 8 of which are one of 32: channels and pixels change places in four pieces."""
+    rows = maker.node("Reshape", conv(maker, "x", (6, 8)), ints(maker, 1, 8, 72))
+    name = maker.node("Reshape", maker.node("Transpose", rows, perm=(0, 2, 1)), ints(maker, 1, 18, 4, 8))
+    maker.conv(name, 18, 5, (3, 3), pads=(1, 1, 1, 1))
+
+
 NETWORKS: list[Callable[[ModelMaker], None]] = [
-    constants_per_pixel, matrices,
+    constants_per_pixel, matrices, rows_become_channels,
     concat_of_convolutions, concat_as_output, concat_twice_of_one_tensor, concat_of_concats_pooled,
     concat_of_rows_and_columns, split_channels, slices, focus, shuffle, flattened_channels_last, pads, nearest,
     bilinear, crop_and_resize, depth_to_space, transposed_convolution, transposed_depthwise, slopes, extremes, gates,
@@ -191,6 +200,16 @@ def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: P
     maker = ModelMaker((1, 6, 9, 8), seed=1, opset=14)
     network(maker)
     check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), ROUNDED.get(network, DECIBELS - 5))
+
+
+@pytest.mark.parametrize(("pitch", "operators"), [(16, ["View", "Conv", "View"]), (12, ["View", "View"])])
+def test_a_view_across_uneven_rows_is_of_a_copy(pitch: int, operators: list[str]) -> None:
+    """Three columns of rows ``pitch`` pixels apart, 4 pixels from one to the next: the rows' pixels in one row lie
+    evenly if the next row begins where the last one ends."""
+    state = Rewrite(Graph("", (), (), (), {}, {}, 13), 4, shapes={"x": (1, 4, 8, 8)})
+    node = Node("", "Reshape", ("x",), ("y",))
+    state.view(node, state.view(node, "x", (3, 3), 0, pitch, 4), (1, 9), 0, 9, 1)
+    assert [made.op for made in state.nodes] == operators
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
