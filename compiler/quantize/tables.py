@@ -200,7 +200,7 @@ def _first_keys(low: float, high: float, unit: float, spacing: int, widest: int,
     they, or the ends of their pieces, where a bend costs nothing, are multiples of the spacing."""
     lowest = math.floor(low / unit / (1 << spacing)) << spacing
     if spacing == widest:
-        return [lowest]
+        return [lowest, lowest + (1 << spacing >> 1)]
     length = (depth - 1) << spacing
     highest = math.floor(high / unit) - length
     starts = [lowest, highest, *(-(length * quarters // 4) for quarters in range(5) if low < 0 < high)]
