@@ -196,8 +196,8 @@ class Fixed:
             case Minimum():
                 return np.minimum(value, own.operands[0])
             case Gate():
-                factor = np.maximum(number.saturate(value + own.operands[0]), own.operands[1])
-                return np.asarray(number.multiply(value, np.minimum(factor, own.operands[2])))
+                offset, limit = own.operands
+                return np.asarray(number.multiply(value, np.clip(number.saturate(value + offset), 0, limit)))
             case LeakyRelu():
                 shrunk = number.multiply(number.multiply(value, own.operands[0]), own.operands[1])
                 return np.maximum(value, shrunk)

@@ -25,7 +25,7 @@ from weft.hw.contract.arch import Arch
 GATE = "Gate"
 """The canonical node of z * clip(z + ``offset``, 0, ``limit``)."""
 
-BODY = 5
+BODY = 4
 """SIMD instructions for a vector: a loop must have room for them."""
 
 FEWEST_STEPS = 128

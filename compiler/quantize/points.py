@@ -125,7 +125,7 @@ class Points(Numbers):
             fraction = operation.slope / 2.0 ** exponent
             return tuple(int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent))
         if isinstance(operation, Gate):
-            chosen, values = self.layers[number], np.array((operation.offset, 0.0, operation.limit))
+            chosen, values = self.layers[number], np.array((operation.offset, operation.limit))
             return tuple(map(int, arch.number.quantize(values, chosen.accumulators - chosen.leave_shift)))
         return int(arch.number.quantize(np.array(operation.value), self.vars[layer.outputs[0].root])),
 

@@ -47,13 +47,12 @@ def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterat
 
 
 def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    """x * min(max(x + offset, 0), limit); the constants are offset, 0 and limit. One register holds what becomes the
-    factor."""
-    address = Address(Space.ACCUMULATORS, view.base)
-    offset, nothing, limit = (Address(Space.ACCUMULATORS, operand + number) for number in range(3))
-    body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, offset, hold=True),
-            Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings, address),
-            Simd(SimdOpcode.MAX, INPUT, REGISTER, REGISTER, settings, nothing, hold=True),
+    """x * min(max(x + offset, 0), limit); the constants are offset and limit. The register holds the offset, and in
+    each iteration what becomes the factor. The input of an instruction that reads nothing is 0."""
+    address, limit = (Address(Space.ACCUMULATORS, place) for place in (view.base, operand + 1))
+    yield _fetch(operand, settings)
+    body = [Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings, address),
+            Simd(SimdOpcode.MAX, INPUT, REGISTER, REGISTER, settings),
             Simd(SimdOpcode.MIN, INPUT, REGISTER, REGISTER, settings, limit, hold=True),
             Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)

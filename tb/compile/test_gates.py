@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from weft.compiler.layers.hir import Gate, Layers, Multiply
+from weft.compiler.lir import Simd, SimdLoop
+from weft.compiler.passes.fuse_gates import BODY
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 from weft.tb.compile.test_operators import EACH_ARCH, samples
@@ -97,3 +100,14 @@ def test_what_would_lose_or_others_read_stays(tmp_path: Path, build: Callable[[M
     maker = network(build)
     layers = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
     assert not any(isinstance(entry, Gate) for layer in layers for entry in layer.operations)
+
+
+def test_a_vector_takes_four_instructions_that_read_three_times(tmp_path: Path) -> None:
+    """Twice itself, and the limit: the offset is in the register before the loop. A loop of just so many is enough."""
+    maker, arch = network(at_the_end), BASE.replace(simd_loop_depth=BODY)
+    path = maker.save(tmp_path / "model.onnx")
+    operations = after_all_steps(path, arch, samples(maker))[Schedule].operations
+    place, loop = next((place, one) for place, one in enumerate(operations) if isinstance(one, SimdLoop))
+    body = [one for one in operations[place + 1:place + 1 + loop.body] if isinstance(one, Simd)]
+    assert len(body) == loop.body == BODY and sum(one.read is not None for one in body) == 3
+    check_model(path, arch, samples(maker), DECIBELS)
