@@ -7,6 +7,7 @@ machine then asks for more wires over six rows (V06) than there are where it lie
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from importlib.resources import files
@@ -20,8 +21,8 @@ FEWEST_ROWS = 0.5
 _TABLES = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}
 """Cell -> tables it takes."""
 _TILE = re.compile(r"R(\d+)C(\d+):PLC2")
-_SLICES = "ABCD"
-"""Of a tile, with two tables each."""
+_PLACES = [f"SLICE{name}.K{half}" for name in "ABCD" for half in (0, 1)]
+"""Of the tables of a tile."""
 
 
 def spread(source: Path, target: Path, grid: str) -> int:
@@ -29,16 +30,13 @@ def spread(source: Path, target: Path, grid: str) -> int:
     ``grid``: how many tables were put there."""
     design = json.loads(source.read_text())
     tiles = logic_tiles(grid)
-    rows = rows_to_fill(sorted({row for row, _ in tiles}), tables_of(design) / (len(tiles) * len(_SLICES) * 2))
+    rows = rows_to_fill(max(tiles)[0], tables_of(design) / (len(tiles) * len(_PLACES)))
     top = next(module for module in design["modules"].values() if int(module["attributes"].get("top", "0"), 2))
     empty = {f"empty_{row}_{column}_{place}": _table(f"X{column}/Y{row}/{place}")
              for row, column in tiles if row in rows for place in _PLACES}
     top["cells"].update(empty)
     target.write_text(json.dumps(design))
     return len(empty)
-
-
-_PLACES = [f"SLICE{name}.K{half}" for name in _SLICES for half in (0, 1)]
 
 
 def logic_tiles(grid: str) -> list[tuple[int, int]]:
@@ -54,10 +52,11 @@ def tables_of(design: dict[str, Any]) -> int:
     return sum(tables * cells[kind] for kind, tables in _TABLES.items())
 
 
-def rows_to_fill(rows: list[int], share: float) -> set[int]:
-    """Of ``rows``, evenly, those that a design which takes ``share`` of all tables can do without."""
+def rows_to_fill(last: int, share: float) -> set[int]:
+    """Of the rows 0..``last``, at even distances, those that a design which takes ``share`` of all tables can do
+    without. Rows of block RAMs and multipliers count: they too are room for wires."""
     spare = 1 - min(1.0, max(FEWEST_ROWS, share / FILL))
-    return {row for number, row in enumerate(rows) if int((number + 1) * spare) > int(number * spare)}
+    return {row for row in range(last + 1) if math.ceil((row + 1) * spare) > math.ceil(row * spare)}
 
 
 def _table(place: str) -> dict[str, Any]:

