@@ -35,6 +35,10 @@ UNSEEN = 2.0 ** -16
 HOPELESS = 4.0
 """Where keys of a spacing miss so much more than is enough, for they no longer reach all bends, closer ones do too."""
 
+WORTH_A_SHIFT = 0.5
+"""Keys that cover all arguments lie on multiples of their spacing but where half a spacing beside them misses so much
+less: the function has a bend there."""
+
 NEIGHBOURS = 4
 """Values that are rounded together."""
 
@@ -135,14 +139,15 @@ def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTabl
     slope_point = math.floor(math.log2(number.maximum / largest / MOST_HEADROOM)) - point + number.point
     found: list[tuple[Pieces, float]] = []
     for spacing, firsts in _all_keys(wide, inside, point, depth):
-        tried = []
+        tried: list[tuple[Pieces, float]] = []
         for first in firsts:
             with np.errstate(invalid="ignore", over="ignore"):
                 pieces = _pieces(function, wide, table, point, depth, first, spacing)
                 rounded = replace(pieces, slopes=np.rint(pieces.slopes * 2.0 ** slope_point) * 2.0 ** -slope_point)
                 errors = [float(np.nan_to_num(np.abs(_evaluated(rounded, entry, point) - values), nan=np.inf).max())
                           for entry, values in zip(arguments, wanted, strict=True)]
-            tried.append((replace(pieces, error=errors[0]), errors[1]))
+            if found or not tried or errors[0] < WORTH_A_SHIFT * tried[0][0].error:
+                tried.append((replace(pieces, error=errors[0]), errors[1]))
         found += tried
         enough = 1.5 * min(pieces.error for pieces, _ in found) + UNSEEN * largest
         if min(pieces.error for pieces, _ in tried) > HOPELESS * enough:
