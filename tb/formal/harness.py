@@ -76,6 +76,12 @@ class Harness:
         self.m.d.sync += signal.eq(value)
         return signal
 
+    def late(self, value: Any, cycles: int, name: str) -> Value:
+        """The value of so many cycles before, 0 in the first."""
+        for cycle in range(cycles):
+            value = self.past(value, f"{name}_{cycle}")
+        return Value.cast(value)
+
     def count(self, up: Any, down: Any, most: int, name: str, *, init: int = 0) -> Signal:
         """Events less events, with a spare bit above ``most``, so that too many show."""
         signal = Signal(range(2 * most + 2), name=name, init=init)
@@ -90,13 +96,14 @@ class Harness:
         return ~waits | Value.cast(unless).bool() | (port.valid & (Value.cast(port.payload) == before))
 
     def block(self, block: wiring.Component, *, name: str = "block", leave: tuple[str, ...] = (),
-              unless: dict[str, Any] | None = None, latency: int = 0, rules: bool = True,
+              unless: dict[str, Any] | None = None, latency: int | dict[str, int] = 0, rules: bool = True,
               broken: Broken | None = None) -> Inside:
         """Add the block under proof. Its inputs become free, streams into it keep the stream rules, and (``rules``)
         its own streams are asserted to.
 
         ``leave``: members (dotted) to leave alone. ``unless``: excuses by member. ``latency``: read requests are
-        answered so many cycles after they were taken. ``broken``: see :func:`sabotage`. Returns what is inside.
+        answered so many cycles after they were taken, or those of each port as it says. ``broken``: see
+        :func:`sabotage`. Returns what is inside.
         """
         fragment = Fragment.get(block, "formal")  # the FIFOs of Amaranth bring their own invariants
         inside = Inside(fragment)
@@ -107,6 +114,7 @@ class Harness:
             if any(path == left or path.startswith(left + ".") for left in leave):
                 continue
             excuse = (unless or {}).get(path, 0)
+            cycles = latency.get(path.rpartition(".")[0], 0) if isinstance(latency, dict) else latency
             if not is_stream(port):
                 if flow is not Out:
                     self.free(port, label)
@@ -115,9 +123,9 @@ class Harness:
                     self.free(port.ready, f"{label}_ready")
                 if rules:
                     self.always(self.stable(port, label, unless=excuse), f"{label}_stable")
-                if latency and path.endswith(".request") and hasattr(parent(block, path), "response"):
-                    self._answer(parent(block, path), label, latency)
-            elif not (latency and path.endswith(".response")):
+                if cycles and path.endswith(".request") and hasattr(parent(block, path), "response"):
+                    self._answer(parent(block, path), label, cycles)
+            elif not (cycles and path.endswith(".response")):
                 self.free(port.payload, f"{label}_payload")
                 self.free(port.valid, f"{label}_valid")
                 if isinstance(port.ready, Signal):

@@ -17,7 +17,7 @@ from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
 from weft.tb.formal.prove import Proof
-from weft.tb.formal.rings import ARCH, Places, Waiting, machine_of, touches
+from weft.tb.formal.rings import ARCH, BYTES_ARCH, Places, Waiting, machine_of, touches
 
 DEPTHS = {**{name: depths(ARCH, name).outstanding for name in UNIT_NAMES}, SWAP: depths(ARCH, "mat_mul").outstanding}
 
@@ -184,11 +184,11 @@ def view_of_ranges(machine: Machine) -> Any:
     return ranges
 
 
-def order(unit: str) -> Any:
+def order(unit: str, arch: Arch) -> Any:
     """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
     it shares an address, is done. Weights likewise, without address: a MatMul after loads, a load after swaps."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken, machine_of(unit))
+        machine = Machine(broken, arch)
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
@@ -246,10 +246,10 @@ def progress(unit: str) -> Any:
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
-def operations(unit: str) -> Any:
+def operations(unit: str, arch: Arch) -> Any:
     """An operation, any of them, comes to its unit in its turn and as it was issued."""
     def build(broken: Broken | None = None) -> Harness:
-        machine = Machine(broken, machine_of(unit))
+        machine = Machine(broken, arch)
         harness, m, port, queue = machine.harness, machine.harness.m, getattr(machine.block, unit), machine.queue(unit)
         names = ("simd",) if unit == "simd" else queued_together(machine.arch)
         layout = queued_layout(machine.arch, names)
@@ -318,16 +318,22 @@ PROOFS = [
     Proof("stream_interlock", "stream rules: operations that leave the interlock for their units", streams,
           {"simd_queue.waits0": toggles}, 2, fast=False),
     *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
-            + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""), order(unit),
-            {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "dram0_write") for unit in UNIT_NAMES),
+            + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""),
+            order(unit, machine_of(unit)), {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "dram0_write")
+      for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",
             progress(unit), {f"{watched_by(machine_of(unit), unit)[0]}_tracker.ring.wait": is_one}, 1, fast=False)
       for unit in UNIT_NAMES),
     *(Proof(f"operations_{unit}", f"interlock: {unit} operations come in order and as they were issued",
-            operations(unit), {head_of(unit): toggles}, 2, fast=unit in ("simd", "mat_mul"))
+            operations(unit, machine_of(unit)), {head_of(unit): toggles}, 2, fast=unit in ("simd", "mat_mul"))
       for unit in UNIT_NAMES),
     *(Proof(f"blame_{unit}", f"interlock: the program counter of the oldest {unit} operation"
             + (", and its window" if unit in SHARED else ""), blame(unit),
             {f"{unit}_tracker.ring.event": is_zero}, 2, fast=unit == "dram0_write")
       for unit in UNIT_NAMES if unit.startswith("dram")),
+    *(Proof(f"order_{unit}_bytes", f"interlock of an INT8 machine: as order_{unit}, {role}",
+            order(unit, BYTES_ARCH), {wait_of_last_ring(unit): is_zero}, 1, fast=False)
+      for unit, role in (("move_out", "a LoadScale too"), ("dram0_read", "after a LoadScale too"))),
+    Proof("operations_move_out_bytes", "interlock of an INT8 machine: as operations_move_out, a LoadScale too",
+          operations("move_out", BYTES_ARCH), {head_of("move_out"): toggles}, 2, fast=False),
 ]

@@ -21,6 +21,7 @@ from weft.tb.formal.prove import Proof
 
 ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_depth=4, simd_loop_depth=2,
                      dram_ports=SEPARATE)
+BYTES_ARCH = ARCH.replace(data_type="INT8")
 ONE_PORT = ARCH.replace(dram_ports="shared")
 
 
@@ -167,10 +168,9 @@ def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Valu
     return result
 
 
-def tracker(unit: str) -> Any:
+def tracker(unit: str, arch: Arch) -> Any:
     """An outstanding operation, any of them, is waited for by every new operation that shares an address with it."""
     def build(broken: Broken | None = None) -> Harness:
-        arch = machine_of(unit)
         harness, depth = Harness(), depths(arch, unit).outstanding
         layout = range_layout(issue_layout(arch))
         block = Tracker(arch, unit, layout)
@@ -300,6 +300,8 @@ PROOFS = [
           {"newest": is_zero}),
     Proof("ring_odd", "interlock: the same in a ring of three places", ring(3), {"wait": is_zero}),
     *(Proof(f"tracker_{unit}", f"interlock: a new operation waits for every {unit} operation that it conflicts with; "
-            "places", tracker(unit), {"ring.wait": is_zero}, 2,
+            "places", tracker(unit, machine_of(unit)), {"ring.wait": is_zero}, 2,
             fast=unit in ("mat_mul", "simd", "dram0_read")) for unit in UNIT_NAMES),
+    Proof("tracker_move_out_bytes", "interlock of an INT8 machine: as tracker_move_out, for a LoadScale too",
+          tracker("move_out", BYTES_ARCH), {"ring.wait": is_zero}, 2, fast=False),
 ]

@@ -37,11 +37,12 @@ from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
 from weft.tb.formal.prove import BOUNDED, INDUCTION, Proof
 
-Invariants = Callable[[Harness, Any, Inside], None]
+Invariants = Callable[[Harness, Any, Inside], Any]
 
 
 def rules(name: str, says: str, make: Callable[[], Any], broken: Broken, *, invariants: Invariants | None = None,
-          unless: Callable[[Any], dict] | None = None, depth: int = 3, mode: str = INDUCTION, **options: Any) -> Proof:
+          unless: Callable[[Any], dict] | None = None, depth: int = 3, mode: str = INDUCTION, fast: bool = True,
+          **options: Any) -> Proof:
     """The stream rules on all streams of a block; ``invariants`` are asserted as well and help the induction."""
     def build(broken: Broken | None = None) -> Harness:
         harness, block = Harness(), make()
@@ -50,7 +51,7 @@ def rules(name: str, says: str, make: Callable[[], Any], broken: Broken, *, inva
         if invariants:
             invariants(harness, block, inside)
         return harness
-    return Proof(f"stream_{name}", f"stream rules: {says}", build, broken, depth, mode)
+    return Proof(f"stream_{name}", f"stream rules: {says}", build, broken, depth, mode, fast)
 
 
 # -- invariants --------------------------------------------------------------------------------------------------------
@@ -61,10 +62,10 @@ def buffered_fifo(harness: Harness, inside: Inside, path: str) -> Any:
     return level + shown
 
 
-def read_stream_counts(harness: Harness, port: Any, inside: Inside, path: str, request: str) -> None:
-    """Everything requested is under way in the memory or in the FIFO; each has its tag."""
+def read_stream_counts(harness: Harness, inside: Inside, path: str, requested: Any) -> None:
+    """Everything ``requested``, a bit for each cycle, is under way in the memory or in the FIFO; each has its tag."""
     rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
-    under_way, requested = inside(f"{path}under_way"), harness.under_way[request]
+    under_way = inside(f"{path}under_way")
     harness.always(under_way == rows + ones(requested), "rows_under_way")
     harness.always(under_way == tags, "a_tag_each")
     harness.always(inside(f"{path}room") == (under_way != len(requested) + READ_STREAM_SPARE),
@@ -122,13 +123,13 @@ PROOFS = [
     rules("read_stream", "requests and rows of a ReadStream",
           lambda: ReadStream(local_read_port(SMALL), TAG, LOCAL_READ_LATENCY), {"room": is_one},
           latency=LOCAL_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
-              h, None, inside, "", "port_request")),
+              h, inside, "", h.under_way["port_request"])),
     rules("move_in", "reads and writes of the MoveInUnit", lambda: MoveInUnit(SMALL), {"walker.o__valid": toggles},
           latency=LOCAL_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
-              h, None, inside, "rows.", "local_read_request")),
+              h, inside, "rows.", h.under_way["local_read_request"])),
     rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
-              h, None, inside, "rows.", "accumulator_read_request")),
+              h, inside, "rows.", h.under_way["accumulator_read_request"])),
     rules("leave", "the reads of Leave", lambda: Leave(SMALL, ("simd", "move_out")), {"turns.later": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=leave_keeps),
     rules("enter", "the writes of Enter", lambda: Enter(SMALL, ("simd", "move_in")), {"held.o__valid": toggles}),

@@ -6,31 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from weft.hw.array.paired_element import paired_sums, taken_apart
 from weft.hw.contract.arch import Arch
 from weft.hw.parts.ports import partial_sum_width
+from weft.tb.bench.apart import Apart
 
 LARGEST_PRODUCT = 127 * 255
 BITS = {"DSP48E1": {2: 0, 4: 1, 8: 2, 12: 3, 16: 3, 18: 4, 48: 5}, "DSP48E2": {8: 0, 10: 1, 16: 1, 24: 2, 48: 3}}
 """Block -> rows -> bits of the high sum that have to be known."""
 CASES = [(block, rows) for block, sizes in BITS.items() for rows in sizes]
-
-
-class Apart(wiring.Component):
-    def __init__(self, arch: Arch) -> None:
-        self._arch, width = arch, partial_sum_width(arch)
-        super().__init__({"sums": In(paired_sums(arch)), "low": Out(width), "high": Out(width)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        low, high = taken_apart(m, self._arch, self.sums, "pair")
-        m.d.comb += [self.low.eq(low), self.high.eq(high)]
-        return m
 
 
 def machine(block: str, rows: int) -> Arch:
