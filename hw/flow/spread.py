@@ -18,11 +18,10 @@ FILL = 0.6
 """Of the tables in the rows that are left, how many the design is to take: the placer needs some to choose from."""
 FEWEST_ROWS = 0.5
 """Of all rows, those that are left to any design: farther apart, wires become late."""
-_TABLES = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}
-"""Cell -> tables it takes."""
+_TABLES_OF_A_CELL = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}
 _TILE = re.compile(r"R(\d+)C(\d+):PLC2")
-_PLACES = [f"SLICE{name}.K{half}" for name in "ABCD" for half in (0, 1)]
-"""Of the tables of a tile."""
+_TABLES_OF_A_TILE = [(name, half) for name in "ABCD" for half in (0, 1)]
+"""Slice and number there."""
 
 
 def spread(source: Path, target: Path, grid: str) -> int:
@@ -30,10 +29,10 @@ def spread(source: Path, target: Path, grid: str) -> int:
     ``grid``: how many tables were put there."""
     design = json.loads(source.read_text())
     tiles = logic_tiles(grid)
-    rows = rows_to_fill(max(tiles)[0], tables_of(design) / (len(tiles) * len(_PLACES)))
+    rows = rows_to_fill(max(tiles)[0], tables_of(design) / (len(tiles) * len(_TABLES_OF_A_TILE)))
     top = next(module for module in design["modules"].values() if int(module["attributes"].get("top", "0"), 2))
-    empty = {f"empty_{row}_{column}_{place}": _table(f"X{column}/Y{row}/{place}")
-             for row, column in tiles if row in rows for place in _PLACES}
+    empty = {f"fill_{column}_{row}_{name}{half}": _table(f"X{column}/Y{row}/SLICE{name}.K{half}")
+             for row, column in tiles if row in rows for name, half in _TABLES_OF_A_TILE}
     top["cells"].update(empty)
     target.write_text(json.dumps(design))
     return len(empty)
@@ -49,7 +48,7 @@ def logic_tiles(grid: str) -> list[tuple[int, int]]:
 def tables_of(design: dict[str, Any]) -> int:
     """Tables that the cells of all modules take; each module is there once."""
     cells = Counter(cell["type"] for module in design["modules"].values() for cell in module["cells"].values())
-    return sum(tables * cells[kind] for kind, tables in _TABLES.items())
+    return sum(tables * cells[kind] for kind, tables in _TABLES_OF_A_CELL.items())
 
 
 def rows_to_fill(last: int, share: float) -> set[int]:
