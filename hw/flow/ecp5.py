@@ -126,24 +126,24 @@ endmodule
 
 def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True,
                     tell: Callable[[str], None] = lambda line: None) -> dict:
-    """nextpnr on the harnessed netlist ``ecp5.json``: its report (``fmax``, ``critical_paths``), and every delay in
-    ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be
-    reached is tried for a thousand rounds before the router gives up. ``tell``: called every second with the last line
-    of nextpnr's log."""
-    return nextpnr(folder, chip, ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS,
-                                  *([] if route else ["--no-route"])], tell)
-
-
-def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
-    """nextpnr's report on the netlist ``ecp5.json``, spread over the chip; late paths do not stop it. Raises WeftError
-    where it does."""
+    """nextpnr on the harnessed netlist ``ecp5.json``, spread over the chip: its report (``fmax``, ``critical_paths``),
+    and every delay in ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A
+    clock that cannot be reached is tried for a thousand rounds before the router gives up. ``tell``: called every
+    second with the last line of nextpnr's log."""
     tell("empty tables")
     empty = spread(folder / NETLIST, folder / SPREAD, chip.tiles)
-    found = nextpnr_run(folder, "ecp5", [
-        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", SPREAD,
-        "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
+    found = nextpnr(folder, chip, ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS,
+                                   *([] if route else ["--no-route"])], tell, SPREAD)
     found["utilization"]["TRELLIS_COMB"]["used"] -= empty
     return found
+
+
+def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None],
+            netlist: str = NETLIST) -> dict:
+    """nextpnr's report on a netlist; late paths do not stop it. Raises WeftError where it does."""
+    return nextpnr_run(folder, "ecp5", [
+        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", netlist,
+        "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
 
 
 def summary(found: dict) -> str:
