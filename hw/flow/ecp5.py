@@ -132,8 +132,8 @@ def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route:
     second with the last line of nextpnr's log."""
     tell("empty tables")
     empty = spread(folder / NETLIST, folder / SPREAD, chip.tiles)
-    found = nextpnr(folder, chip, ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS,
-                                   *([] if route else ["--no-route"])], tell, SPREAD)
+    options = ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS]
+    found = nextpnr(folder, chip, [*options, *([] if route else ["--no-route"])], tell, SPREAD)
     found["utilization"]["TRELLIS_COMB"]["used"] -= empty
     return found
 
