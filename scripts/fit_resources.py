@@ -133,9 +133,12 @@ def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Consol
 
 
 def commit() -> str:
-    """That of the sources, with "-dirty" behind it where they differ from it."""
-    return subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty"], cwd=ROOT, check=True,
-                          capture_output=True, text=True).stdout.strip()
+    """That of the sources, with "-dirty" behind it where they differ from it; the counts themselves are none."""
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){COUNTED.relative_to(ROOT)}")
+    return git("describe", "--always", "--exclude=*") + ("-dirty" if changed else "")
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
