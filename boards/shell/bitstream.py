@@ -23,6 +23,7 @@ from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import synthesis
+from weft.hw.flow.cells import count_cells
 
 REPORT = "report.json"
 KEPT = ("shell.json", "shell.v", "weft.tarch")
@@ -154,7 +155,7 @@ def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
 def counts(work: Path, family: str) -> dict[str, int]:
     """``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
     stat = json.loads((work / f"{family}.stat").read_text())
-    found = synthesis.count_cells(stat["design"]["num_cells_by_type"], family)
+    found = count_cells(stat["design"]["num_cells_by_type"], family)
     return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
 
 

@@ -21,6 +21,7 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.fold import is_channelwise
 from weft.compiler.passes.scale_functions import Measure, Sizes, convolutions_behind, times
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import filling_point, largest_point
 
 GATE = "Gate"
 """The canonical node of z * clip(z + ``offset``, 0, ``limit``)."""
@@ -66,13 +67,9 @@ def _is_exact(place: Place, graph: Graph, sizes: Sizes, arch: Arch) -> bool:
     magnitude, spread = (scale * size for size in sizes[place.conv.output])
     widest = max(magnitude, abs(offset) / scale, place.most(graph) / scale)
     made = max(sizes[place.product.output][0], 2.0 ** -arch.number.width)
-    point = min((math.floor(_room(made, arch)) + arch.number.point) // 2, math.floor(_room(widest, arch)))
+    width = arch.number.width
+    point = min((largest_point(made, width) + arch.number.point) // 2, largest_point(widest, width))
     return spread * 2.0 ** point >= FEWEST_STEPS
-
-
-def _room(magnitude: float, arch: Arch) -> float:
-    """The point, as a real number, at which ``magnitude`` is the largest integer."""
-    return math.log2(((1 << (arch.number.width - 1)) - 1) / magnitude)
 
 
 def _filling(magnitude: float, arch: Arch) -> float:
@@ -80,7 +77,7 @@ def _filling(magnitude: float, arch: Arch) -> float:
     to."""
     if not magnitude:
         return 1.0
-    room = _room(magnitude, arch) + arch.number.point
+    room = filling_point(magnitude, arch.number.width) + arch.number.point
     return float(2.0 ** (room - 2 * round(room / 2)) * (1 - 2.0 ** -10))
 
 

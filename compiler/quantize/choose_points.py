@@ -13,16 +13,10 @@ from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import LayerPoints, Points
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import largest_point
 
 SUM_HEADROOM = 1.25
 """The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
-
-
-def largest_point(magnitude: float, width: int) -> int:
-    """The largest point at which ``magnitude`` fits a signed integer of ``width`` bits; 0 fits at width - 1."""
-    if magnitude == 0:
-        return width - 1
-    return math.floor(math.log2(((1 << (width - 1)) - 1) / magnitude))
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,

@@ -7,6 +7,7 @@ The hardware twin of these functions is ``hw/parts/fixed_point.py``; both are te
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,6 +41,16 @@ def saturate(value: Integers, width: int) -> Integers:
             return value
         return np.minimum(np.maximum(value, low), high)  # several times as fast as np.clip on single vectors
     return min(max(value, low), high)
+
+
+def filling_point(magnitude: float, width: int) -> float:
+    """The point, as a real number, at which ``magnitude`` > 0 is the largest signed integer of ``width`` bits."""
+    return math.log2(maximum(width) / magnitude)
+
+
+def largest_point(magnitude: float, width: int) -> int:
+    """The largest point at which ``magnitude`` fits a signed integer of ``width`` bits; 0 fits at width - 1."""
+    return math.floor(filling_point(magnitude, width)) if magnitude else width - 1
 
 
 def round_half_even(value: Integers, shift: int) -> Integers:

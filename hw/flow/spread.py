@@ -14,11 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from weft.hw.flow.cells import count_cells
+
 FILL = 0.6
 """Of the tables in the rows that are left, how many the design is to take: the placer needs some to choose from."""
 FEWEST_ROWS = 0.5
 """Of all rows, those that are left to any design: farther apart, wires become late."""
-_TABLES_OF_A_CELL = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}
 _TILE = re.compile(r"R(\d+)C(\d+):PLC2")
 _TABLES_OF_A_TILE = [(name, half) for name in "ABCD" for half in (0, 1)]
 """Slice and number there."""
@@ -48,7 +49,7 @@ def logic_tiles(grid: str) -> list[tuple[int, int]]:
 def tables_of(design: dict[str, Any]) -> int:
     """Tables that the cells of all modules take; each module is there once."""
     cells = Counter(cell["type"] for module in design["modules"].values() for cell in module["cells"].values())
-    return sum(tables * cells[kind] for kind, tables in _TABLES_OF_A_CELL.items())
+    return count_cells(cells, "ecp5")["lut"]
 
 
 def rows_to_fill(last: int, share: float) -> set[int]:

@@ -23,6 +23,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.packing import Packing
 from weft.hw.flow import ecp5, xilinx
+from weft.hw.flow.cells import count_cells
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.top import with_ports
 
@@ -40,42 +41,6 @@ USUAL = ("xc7", "ecp5")
 TOP, HARNESS = "weft_top", "harness"
 _BLOCK = r"weft_top\.machine\.(?:csr|core\.\w+)"
 """Names of modules that are counted by themselves."""
-
-# -- cells -------------------------------------------------------------------------------------------------------------
-_LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M16": 8,
-                "SRL16E": 1, "SRLC32E": 1, "TRELLIS_DPR16X4": 4, "RAM16SDP1": 1, "RAM16SDP2": 2, "RAM16SDP4": 4}
-"""Memory cell -> look-up tables it takes; an ECP5's 16 x 4 memory takes two for data and two for addressing."""
-_XC7_LUT = re.compile(r"LUT[1-6]|INV")
-_XC7_FF = re.compile(r"FD[RSCP]E")
-_GOWIN_LUT, _GOWIN_FF = re.compile("LUT[1-4]|INV|ALU"), re.compile("DFF[RSCP]?E?")
-"""A carry cell of Gowin takes a table; what joins tables to wider ones takes none."""
-
-
-def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
-    """Cell type -> number into the columns of the table."""
-    counts: Counter[str] = Counter()
-    for cell, number in cells.items():
-        if cell in _LUTRAM_LUTS:
-            counts["lutram"] += number * _LUTRAM_LUTS[cell]
-            counts["lut"] += number * _LUTRAM_LUTS[cell]
-        elif family == "xc7":
-            counts["lut"] += number * bool(_XC7_LUT.fullmatch(cell))
-            counts["ff"] += number * bool(_XC7_FF.match(cell))
-            counts["dsp"] += number * (cell in ("DSP48E1", "DSP48E2"))
-            counts["bram36"] += number * (cell == "RAMB36E1")
-            counts["bram18"] += number * (cell == "RAMB18E1")
-        elif family == "gowin":
-            counts["lut"] += number * bool(_GOWIN_LUT.fullmatch(cell))
-            counts["ff"] += number * bool(_GOWIN_FF.fullmatch(cell))
-            counts["dsp"] += number * (cell in ("MULT18X18", "MULT9X9"))
-            counts["bram18"] += number * (cell in ("SP", "SPX9", "SDPB", "SDPX9B", "DPB", "DPX9B"))
-        else:  # a carry cell of an ECP5 takes the two look-up tables beside it
-            counts["lut"] += number * {"LUT4": 1, "CCU2C": 2}.get(cell, 0)
-            counts["ff"] += number * (cell == "TRELLIS_FF")
-            counts["dsp"] += number * (cell == "MULT18X18D")
-            counts["bram18"] += number * (cell in ("DP16KD", "PDPW16KD"))
-    return counts
-
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
 _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}",

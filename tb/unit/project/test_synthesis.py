@@ -8,6 +8,7 @@ import pytest
 from weft.boards import board_of
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
+from weft.hw.flow.cells import count_cells
 
 ROOT = Path(__file__).parents[3]
 BASELINES = sorted((ROOT / "hw" / "flow" / "baseline").glob("synth_*.json"))
@@ -51,6 +52,6 @@ def test_baseline_adds_up(path: Path) -> None:
 
 
 def test_lutram_counts_as_luts() -> None:
-    counts = synthesis.count_cells({"LUT6": 3, "RAM32M": 2, "FDRE": 5, "RAMB18E1": 3, "DSP48E1": 1}, "xc7")
+    counts = count_cells({"LUT6": 3, "RAM32M": 2, "FDRE": 5, "RAMB18E1": 3, "DSP48E1": 1}, "xc7")
     assert (counts["lut"], counts["lutram"], counts["ff"], counts["dsp"]) == (11, 8, 5, 1)
     assert synthesis.block_rams(counts, "xc7") == 2
