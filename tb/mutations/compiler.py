@@ -35,8 +35,8 @@ BREAKS = [
           '"strides": (1, 1)', "a pool's rows and columns go by single pixels",
           f"{DIRECTED}::test_large_pools_go_by_rows_and_columns[kernel2-window2]"),
     # -- quantize --
-    Break("points_largest", "compiler/quantize/choose_points.py", "math.floor(math.log2(((1 <<",
-          "math.ceil(math.log2(((1 <<", "numbers are given a bit too few",
+    Break("points_largest", "hw/contract/numerics.py", "math.floor(filling_point(",
+          "math.ceil(filling_point(", "numbers are given a bit too few",
           f"{OPERATORS}::test_operator[8 lanes-grouped]"),
     Break("tables_zero", "compiler/quantize/tables.py", "values[zero] = slopes[zero] * keys[zero]",
           "values[zero] = values[zero]", "a function of zero is not quite zero",
