@@ -1,34 +1,41 @@
-"""What DRAM readers and writers share: the bursts of their operations, in order."""
+"""What DRAM readers and writers share: the segments and the bursts of their operations, in order."""
 
 from __future__ import annotations
 
 from weft.compiler.estimator.interlock import offered, take
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.state import SLOTS
-from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, SEGMENTS_AHEAD
+from weft.hw.contract.timing import SEGMENTS_WAITING
 
 
 @kernel
-def addresses_take(state, port, number, machine, now):
-    """Take the next operation when the walk over the segments of the one before is over."""
-    if port.segments > SEGMENTS_AHEAD + machine.slices or now < port.free_from:
-        return
-    if not offered(state, machine, number, now):
-        return
-    unit = state.units[number]
-    port.taken_at[unit.taken % SLOTS] = now
-    operation = state.queued[number, take(state, number)]
-    segments = operation.rows * (1 if operation.stride1 == 1 else operation.size)
-    port.segments += segments
-    port.free_from = now + segments
+def advance(state, port, number, machine, takes, now):
+    """Segments one stage on, behind this cycle's burst: from the walk over an operation through the register of the
+    address arithmetic (a slice holds two) and the FIFO into the splitter. All stay in order, so they are counted. The
+    walk ``takes`` the next operation as its last segment leaves it."""
+    room = port.fifo < SEGMENTS_WAITING
+    free = port.scaled < 2 if machine.slices else room or not port.scaled
+    if port.fifo and not port.splitter:
+        port.fifo -= 1
+        port.splitter = 1
+    if port.scaled and room:
+        port.scaled -= 1
+        port.fifo += 1
+    if port.walk and free:
+        port.walk -= 1
+        port.scaled += 1
+    if takes and not port.walk and offered(state, machine, number, now):
+        unit = state.units[number]
+        port.taken_at[unit.taken % SLOTS] = now
+        operation = state.queued[number, take(state, number)]
+        port.walk = operation.rows * (1 if operation.stride1 == 1 else operation.size)
 
 
 @kernel
-def next_burst(state, port, number, machine, now):
+def next_burst(state, port, number, machine):
     """Make the next burst, if there is one by now: beats, bytes of the first beat left out, bytes of the last beat that
     count, whether it ends its segment, whether that ends its operation. No beats: there is none."""
-    unit = state.units[number]
-    if port.addressed == unit.taken or now < port.taken_at[port.addressed % SLOTS] + DRAM_REQUEST_LATENCY - 1:
+    if not port.splitter:
         return 0, 0, 0, False, False
     operation = state.queued[number, port.addressed % SLOTS]
     vectors = operation.size if operation.stride1 == 1 else 1
@@ -52,7 +59,7 @@ def next_burst(state, port, number, machine, now):
 @kernel
 def next_segment(port, operation, vectors):
     """On to the next contiguous run of vectors; whether there is none left in this operation."""
-    port.segments -= 1
+    port.splitter = 0
     port.vector += vectors
     if port.vector == operation.size:
         port.vector = 0

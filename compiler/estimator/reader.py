@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.compiler.estimator.dram import addresses_take, next_burst
+from weft.compiler.estimator.dram import advance, next_burst
 from weft.compiler.estimator.interlock import address0, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_WRITES, local_bank
@@ -26,8 +26,8 @@ def ask(state, reader, number, machine):
 def step_reader(state, reader, number, machine, now):
     """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
-    addresses_take(state, reader, number, machine, now)
     address(state, reader, number, machine, now)
+    advance(state, reader, number, machine, True, now)
     if reader.answered < reader.bursts or reader.offered or reader.waiting or reader.level or unit.work != NONE:
         written = state.ports[LOCAL_WRITES].grant[number]
         if written:
@@ -92,7 +92,7 @@ def address(state, reader, number, machine, now):
         reader.accepted += 1
         reader.address_valid = 0
     if not reader.address_valid:
-        beats, skip, end, _, _ = next_burst(state, reader, number, machine, now)
+        beats, skip, end, _, _ = next_burst(state, reader, number, machine)
         if beats:
             place = reader.bursts % DEPTH
             reader.beats[place], reader.skip[place], reader.end[place] = beats, skip, end

@@ -67,7 +67,7 @@ the last cycle. Into the accumulators the requests are those of GATE."""
 
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
-    ("address_valid", "i8"), ("segments", "i8"), ("free_from", "i8"),
+    ("address_valid", "i8"), ("walk", "i8"), ("scaled", "i8"), ("fifo", "i8"), ("splitter", "i8"),
     ("taken_at", "i8", SLOTS),
     ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
@@ -79,7 +79,7 @@ READER = np.dtype([
 
 WRITER = np.dtype([
     *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
-                                        "segments", "free_from", "taken_at")),
+                                        "walk", "scaled", "fifo", "splitter", "taken_at")),
     ("bursts", "i8"), ("accepted", "i8"), ("sent", "i8"), ("filled", "i8"), ("answered", "i8"),
     ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
     ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.compiler.estimator.dram import addresses_take, next_burst
+from weft.compiler.estimator.dram import advance, next_burst
 from weft.compiler.estimator.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import LOCAL_READS, local_bank
@@ -29,8 +29,6 @@ def ask(state, writer, number, machine):
 def step_writer(state, writer, number, machine, now):
     """From the memory's side back, so that each part sees the state before this cycle."""
     unit = state.units[number]
-    if unit.taken - writer.walked < WRITER_OPERATIONS_AHEAD:
-        addresses_take(state, writer, number, machine, now)
     if unit.done < unit.taken:
         if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
             finish(state, number)
@@ -46,6 +44,7 @@ def step_writer(state, writer, number, machine, now):
             step(unit, state.queued[number, unit.work])
         writer.places += given
         address(state, writer, number, machine, now)
+    advance(state, writer, number, machine, unit.taken - writer.walked < WRITER_OPERATIONS_AHEAD, now)
     if machine.slices:
         walk_ahead(unit)
         if unit.left == 0 and writer.walked < unit.taken:
@@ -129,7 +128,7 @@ def address(state, writer, number, machine, now):
         writer.accepted += 1
         writer.address_valid = 0
     if not writer.address_valid and writer.bursts - writer.sent < BURSTS_BEFORE_DATA:
-        beats, _, _, _, ends = next_burst(state, writer, number, machine, now)
+        beats, _, _, _, ends = next_burst(state, writer, number, machine)
         if beats:
             writer.beats[writer.bursts % DEPTH], writer.ends[writer.bursts % DEPTH] = beats, ends
             writer.bursts += 1

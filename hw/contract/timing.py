@@ -121,10 +121,6 @@ DRAM_REQUEST_LATENCY = 5
 SEGMENTS_WAITING = 2
 """Segments (contiguous runs of vectors) of a DRAM unit between its address arithmetic and the burst splitter."""
 
-SEGMENTS_AHEAD = 1 + SEGMENTS_WAITING + 1
-"""Segments of a DRAM unit between the walk over its operations and the bursts: in the arithmetic's register, waiting,
-in the burst splitter. A register slice in place of the register holds one more."""
-
 OUTSTANDING_BURSTS = 32
 """Bursts requested and not yet answered, at most, of one reader or writer."""
 

@@ -44,7 +44,27 @@ def test_random_programs_take_the_same_cycles(name: str, latency: int) -> None:
     """To the cycle: a latency or a rule of the hardware that changes is seen here, and belongs into
     ``hw/contract/timing.py`` or the estimator."""
     arch = ARCHS[name]
-    programs = [Isa(arch).assemble(random_program(arch, seed, LENGTH)) for seed in range(PROGRAMS)]
+    agree(arch, [Isa(arch).assemble(random_program(arch, seed, LENGTH)) for seed in range(PROGRAMS)], latency)
+
+
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_slices", "lanes8_int8"])
+def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None:
+    """Longer than a random program's, each vector a segment: the way to the bursts fills and stands still. With
+    register slices it goes on a cycle later."""
+    arch = ARCHS[name]
+    isa = Isa(arch)
+
+    def moves(seed: int) -> bytes:
+        random = np.random.default_rng(seed)
+        flows = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0, DataFlow.DRAM1_TO_LOCAL)
+        return isa.assemble([isa.data_move(flows[random.integers(len(flows))], random.integers(5).item(),
+                                           random.integers(100).item(), random.integers(1, 50).item(),
+                                           far_stride=random.choice([1, 1, 2, 4]).item()) for _ in range(10)])
+
+    agree(arch, [moves(seed) for seed in range(PROGRAMS)], 30)
+
+
+def agree(arch: Arch, programs: list[bytes], latency: int) -> None:
     for seed, (program, done) in enumerate(zip(programs, run(arch, programs, latency), strict=True)):
         found = estimate(program, arch, DramTiming(latency, latency))
         assert found.cycles == done.cycles, seed
