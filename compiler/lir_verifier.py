@@ -37,13 +37,13 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Pl
 
 class _Checker:
     def __init__(self, arch: Arch, written: Sequence[Place], const_size: int) -> None:
-        self.valid = {Space.VARS: np.zeros(arch.dram0_depth, bool), Space.CONSTS: np.zeros(arch.dram1_depth, bool),
+        self.valid = {Space.DRAM0: np.zeros(arch.dram0_depth, bool), Space.DRAM1: np.zeros(arch.dram1_depth, bool),
                       Space.LOCAL: np.zeros(arch.local_depth, bool),
                       Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
         self.arch = arch
-        self.valid[Space.CONSTS][:const_size] = True
+        self.valid[Space.DRAM1][:const_size] = True
         for place in written:
-            self.valid[Space.VARS][place.base:place.base + place.size] = True
+            self.valid[Space.DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.numbers.has_scales]
         self.scaled = not arch.numbers.has_scales
         self.registers = {0}
@@ -109,7 +109,7 @@ class _Checker:
 
     def _data_move(self, operation: lir.DataMove) -> None:
         self._space(operation.local, Space.LOCAL)
-        self._space(operation.far, Space.VARS, Space.CONSTS, Space.ACCUMULATORS)
+        self._space(operation.far, Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)
         inside = operation.far.space is Space.ACCUMULATORS
         self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
         if (operation.relu and not (inside and operation.to_local)

@@ -239,7 +239,7 @@ class LayerEmitter:
 
         yield from self._scaled(prepared, result.box, rounds + number, leave)
         if not resident:
-            yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
+            yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.DRAM0,
                             self.arch)
 
     @staticmethod

@@ -55,9 +55,9 @@ class WeightSource:
         """Where to load Consts from that lie at ``far`` in DRAM1."""
         if self.copy is not None and self.dram0 + size <= self.dram1:
             self.dram0 += size
-            return Address(Space.VARS, self.copy + far)
+            return Address(Space.DRAM0, self.copy + far)
         self.dram1 += size
-        return Address(Space.CONSTS, far)
+        return Address(Space.DRAM1, far)
 
 
 class Loader:
@@ -81,11 +81,11 @@ class Loader:
         key = Key(OPERAND, None)
         near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
-            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand), consts.operands)
+            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
             yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, settings)
         for number in range(consts.tables):
             depth = self.arch.lut_depth
-            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand + number * depth), depth)
+            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand + number * depth), depth)
             yield lir.LoadLut(near, number, depth)
         self.buffers.release(key)
 
@@ -173,7 +173,7 @@ class Loader:
         view = View(place[0], box)
         if place[1] and box.vectors:
             self.source.dram0 += box.vectors
-            self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.VARS, self.arch)
+            self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.DRAM0, self.arch)
         return view
 
     def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
@@ -226,6 +226,6 @@ class Loader:
             views.append(View(base, step.core))
             base += step.core.vectors
             self.source.dram0 += step.core.vectors
-            self.loads += move(True, step.core, views[-1], whole(var, self.variables[var.root], self.arch), Space.VARS,
+            self.loads += move(True, step.core, views[-1], whole(var, self.variables[var.root], self.arch), Space.DRAM0,
                                self.arch)
         return tuple(views)
