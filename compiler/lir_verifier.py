@@ -1,4 +1,5 @@
-"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before."""
+"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before, no
+constant is overwritten."""
 
 from __future__ import annotations
 
@@ -41,6 +42,7 @@ class _Checker:
                       Space.LOCAL: np.zeros(arch.local_depth, bool),
                       Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
         self.arch = arch
+        self.const_size = const_size
         self.valid[Space.DRAM1][:const_size] = True
         for place in written:
             self.valid[Space.DRAM0][place.base:place.base + place.size] = True
@@ -80,6 +82,8 @@ class _Checker:
             raise self._error(f"{Address(space, walk.base)} reads a vector that nothing wrote")
 
     def _write(self, space: Space, walk: Walk) -> None:
+        if space is Space.DRAM1 and walk.base < self.const_size:
+            raise self._error(f"{Address(space, walk.base)} overwrites a constant")
         self._vectors(space, walk)[...] = True
 
     def _space(self, address: Address | None, *allowed: Space) -> None:

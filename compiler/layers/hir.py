@@ -49,6 +49,16 @@ class Var:
     def size(self) -> Size:
         return self.height, self.width
 
+    @property
+    def first_tile(self) -> int:
+        """Of the root's channel tiles."""
+        return self.part.tile if self.part else 0
+
+    @property
+    def tile_pixels(self) -> int:
+        """Vectors of each of the root's channel tiles."""
+        return self.part.pixels if self.part else self.height * self.width
+
     def tiles(self, lanes: int) -> int:
         """Channel tiles on an array of ``lanes``."""
         return -(-self.channels // lanes)

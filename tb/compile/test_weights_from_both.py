@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> No
 
 
 def test_the_port_that_moved_less() -> None:
-    source = WeightSource(100, dram0=20)
+    source = WeightSource(100, Counter({Space.DRAM0: 20}))
     spaces = [source.address(far, 10) for far in (0, 10, 20, 30, 40)]
     assert spaces == [Address(Space.DRAM1, 0), Address(Space.DRAM1, 10), Address(Space.DRAM1, 20),
                       Address(Space.DRAM0, 130), Address(Space.DRAM1, 40)]
