@@ -131,8 +131,9 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     where units wait for the layer before it or after it."""
     beats = shape.arch.vector_beats
     moved = _traffic(shape, tilings)
+    idle = moved.dram1_write * _idle(tilings)
     ports = ((moved.dram0_read + moved.consts, moved.dram0_write) if shape.arch.shared_dram else
-             (moved.dram0_read, moved.dram0_write, moved.dram1_read + moved.consts, moved.dram1_write))
+             (moved.dram0_read, moved.dram0_write + idle, moved.dram1_read + moved.consts, moved.dram1_write + idle))
     parts = [moved.array, *(vectors * beats for vectors in ports), *_leaving(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
@@ -140,6 +141,12 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     # kept strips leave no room for those of the next region
     read = np.maximum(moved.dram0_read, moved.dram1_read)
     return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
+
+
+def _idle(tilings: Tilings) -> np.ndarray:
+    """The share of its time that a DRAM waits for the other one with results that go to both. Where regions are the
+    inner loop, the odd tile of a group of output tiles leaves for all of them before the next group does."""
+    return np.where(tilings.outputs_outer & (tilings.outputs % 2 == 1), 1 / tilings.outputs, 0.0)
 
 
 def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
