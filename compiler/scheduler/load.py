@@ -84,10 +84,11 @@ class Loader:
         if consts.operands:
             yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
             yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, settings)
+        depth = self.arch.lut_depth
         for number in range(consts.tables):
-            depth = self.arch.lut_depth
-            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand + number * depth), depth)
-            yield lir.LoadLut(near, number, depth)
+            table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)
+            yield lir.DataMove(True, table, Address(Space.DRAM1, consts.operand + number * depth), depth)
+            yield lir.LoadLut(table, number, depth)
         self.buffers.release(key)
 
     @property
