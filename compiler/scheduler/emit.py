@@ -26,7 +26,7 @@ from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
 
-PIECE_VECTORS = 56
+PIECE_VECTORS = 64
 """What is rounded leaves and comes in again by pieces of so many vectors, or a row: short beside a tile, long beside
 what a move costs."""
 

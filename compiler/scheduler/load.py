@@ -72,7 +72,7 @@ class Loader:
         self.tiling, self.strip = plan.tiling, plan.need.strip
         self.homes, self.residents = homes, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
-        self.buffers = Buffers(pool, two=self.tiling.buffers > 1)
+        self.buffers = Buffers(pool, two=self.tiling.buffers > 1, made=(ROUNDED,))
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 

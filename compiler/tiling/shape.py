@@ -168,11 +168,6 @@ class LayerShape:
         return rounded + sum(core_pixels if save.before_pool else output_pixels for save in self.layer.saves)
 
     @cached_property
-    def weights_are_vars(self) -> bool:
-        """Whether the weights are a tensor of the network (a product of two tensors), which may be resident."""
-        return isinstance(self.layer.core, Product)
-
-    @cached_property
     def weights_are_resident(self) -> bool:
         return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
 

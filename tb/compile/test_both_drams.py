@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.moves import transfer
 from weft.compiler.scheduler.schedule import Schedule
-from weft.compiler.tiling.costs import traffic
+from weft.compiler.tiling.candidates import Tiling, single
+from weft.compiler.tiling.costs import cost, traffic
+from weft.compiler.tiling.shape import Grain
 from weft.compiler.tiling.spans import Box, View
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
@@ -151,6 +154,24 @@ def test_the_model_of_costs_knows_what_goes_where(tmp_path: Path) -> None:
     for counted, shape, plan in zip(found, layout.shapes, layout.plans, strict=True):
         assert {key: value for key, value in traffic(shape, plan.tiling)._asdict().items() if value} == {
             "array": traffic(shape, plan.tiling).array, **counted}
+
+
+def test_results_that_leave_tile_after_tile_keep_one_dram_busy(tmp_path: Path) -> None:
+    """With regions as the inner loop all of the first tile leaves before the second: as if it lay in one DRAM. Two
+    tiles at a time leave at once."""
+    maker = ModelMaker((1, 3, 12, 12))
+    maker.conv(maker.conv("x", 3, 9, (1, 1)), 9, 3, (1, 1))
+    shape = after_all_steps(maker.save(tmp_path / "two.onnx"), ARCH, np.ones((1, 3, 12, 12)))[Layout].shapes[0]
+    root = shape.layer.output.root
+    first = Tiling(Grain(2, 12), 1, 1, 1, 2, 2, outputs_outer=True)
+
+    def modelled(tiling: Tiling, *spread: str) -> float:
+        placed = replace(shape, resident=frozenset(), spread=frozenset(spread))
+        return float(cost(placed, single(placed, tiling))[0])
+
+    gains = [modelled(tiling) - modelled(tiling, root) for tiling in
+             (first, replace(first, outputs=2), replace(first, outputs_outer=False))]
+    assert gains[0] <= 0 and min(gains[1:]) > 144  # pixels, half of the cycles in which one tile is written
 
 
 def test_a_constant_that_is_overwritten_is_a_fault(tmp_path: Path) -> None:
