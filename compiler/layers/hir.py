@@ -63,6 +63,10 @@ class Var:
         """Channel tiles on an array of ``lanes``."""
         return -(-self.channels // lanes)
 
+    def odd_tiles(self, lanes: int) -> int:
+        """How many of them are odd tiles of the root."""
+        return (self.first_tile + self.tiles(lanes)) // 2 - self.first_tile // 2
+
     def vectors(self, lanes: int) -> int:
         return self.tiles(lanes) * self.height * self.width
 

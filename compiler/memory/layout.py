@@ -200,8 +200,8 @@ class Planner:
     def _accept(self, shapes: Mapping[int, LayerShape]) -> bool:
         """Take other shapes for some layers if these together become cheaper."""
         plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
-        cheaper = (len(plans) == len(shapes)
-                   and sum(plan.cost for plan in plans.values()) < sum(self.plans[number].cost for number in plans))
+        before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
+        cheaper = len(plans) == len(shapes) and now < before
         if cheaper:
             for number, plan in plans.items():
                 self.shapes[number], self.plans[number] = shapes[number], plan

@@ -49,7 +49,7 @@ def lifetimes(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tupl
 
 def odd_vectors(var: Var, lanes: int) -> int:
     """Vectors of the odd channel tiles."""
-    return var.tiles(lanes) // 2 * var.tile_pixels
+    return var.odd_tiles(lanes) * var.tile_pixels
 
 
 def place_variables(lives: Sequence[Lifetime], resident: Collection[str], spread: Collection[str],

@@ -26,8 +26,9 @@ def _tiles_at(var: Var, tiles: tuple[int, int], base: int) -> View:
 
 
 def transfer(to_local: bool, box: Box, local: View, var: Var, home: Home, arch: Arch) -> Iterator[lir.DataMove]:
-    """``box`` of a Var between local memory and the DRAMs, where its root lies at ``home``. No move to or from one DRAM
-    comes between vectors of one for the other: they would wait for each other."""
+    """``box`` of a Var between local memory and the DRAMs, where its root lies at ``home``. Tile by tile where both
+    DRAMs hold some: a move's whole range of local memory counts, so that moves of every second tile would wait for
+    each other."""
     for tiles in home.runs(box.tiles):
         far = home.address(var.first_tile + tiles[0], var.tile_pixels)
         yield from move(to_local, box.of(tiles), local, _tiles_at(var, tiles, far.offset), far.space, arch)

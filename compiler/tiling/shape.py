@@ -92,9 +92,7 @@ class LayerShape:
 
     def odd_tiles(self, var: Var) -> int:
         """How many channel tiles of a Var lie in DRAM1."""
-        if var.root not in self.spread:
-            return 0
-        return (var.first_tile + var.tiles(self.arch.array_size)) // 2 - var.first_tile // 2
+        return var.odd_tiles(self.arch.array_size) if var.root in self.spread else 0
 
     @cached_property
     def input_tiles(self) -> int:
