@@ -51,7 +51,7 @@ def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder
 class Session:
     """A compiled network on a device, "golden" or "rtl": with onnxruntime's ``run``, ``get_inputs``, ``get_outputs``.
 
-    On "rtl" the golden machine runs too; Mismatch is raised where a word of DRAM0 differs.
+    On "rtl" the golden machine runs too; Mismatch is raised where a word of DRAM differs.
     """
 
     def __init__(self, model: Path | str | Network | TModel, device: str = GOLDEN) -> None:

@@ -19,10 +19,10 @@ from weft.hw.contract.walk import Walk
 
 
 class Space(enum.Enum):
-    """What an address counts vectors of: Vars lie in DRAM0, Consts in DRAM1."""
+    """What an address counts vectors of."""
 
-    VARS = "vars"
-    CONSTS = "consts"
+    DRAM0 = "dram0"
+    DRAM1 = "dram1"
     LOCAL = "local"
     ACCUMULATORS = "accumulators"
 
@@ -88,7 +88,7 @@ class LoadWeight(NamedTuple):
 
 
 class DataMove(NamedTuple):
-    """Between local memory and ``far``: Vars, Consts or accumulators, which ``settings`` is the way into or out of.
+    """Between local memory and ``far``: a DRAM or accumulators, which ``settings`` is the way into or out of.
 
     ``relu`` counts towards local from the accumulators, ``accumulate`` the other way.
     """

@@ -1,4 +1,5 @@
-"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before."""
+"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before, no
+constant is overwritten."""
 
 from __future__ import annotations
 
@@ -37,13 +38,14 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Pl
 
 class _Checker:
     def __init__(self, arch: Arch, written: Sequence[Place], const_size: int) -> None:
-        self.valid = {Space.VARS: np.zeros(arch.dram0_depth, bool), Space.CONSTS: np.zeros(arch.dram1_depth, bool),
+        self.valid = {Space.DRAM0: np.zeros(arch.dram0_depth, bool), Space.DRAM1: np.zeros(arch.dram1_depth, bool),
                       Space.LOCAL: np.zeros(arch.local_depth, bool),
                       Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
         self.arch = arch
-        self.valid[Space.CONSTS][:const_size] = True
+        self.const_size = const_size
+        self.valid[Space.DRAM1][:const_size] = True
         for place in written:
-            self.valid[Space.VARS][place.base:place.base + place.size] = True
+            self.valid[Space.DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.numbers.has_scales]
         self.scaled = not arch.numbers.has_scales
         self.registers = {0}
@@ -80,6 +82,8 @@ class _Checker:
             raise self._error(f"{Address(space, walk.base)} reads a vector that nothing wrote")
 
     def _write(self, space: Space, walk: Walk) -> None:
+        if space is Space.DRAM1 and walk.base < self.const_size:
+            raise self._error(f"{Address(space, walk.base)} overwrites a constant")
         self._vectors(space, walk)[...] = True
 
     def _space(self, address: Address | None, *allowed: Space) -> None:
@@ -109,7 +113,7 @@ class _Checker:
 
     def _data_move(self, operation: lir.DataMove) -> None:
         self._space(operation.local, Space.LOCAL)
-        self._space(operation.far, Space.VARS, Space.CONSTS, Space.ACCUMULATORS)
+        self._space(operation.far, Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)
         inside = operation.far.space is Space.ACCUMULATORS
         self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
         if (operation.relu and not (inside and operation.to_local)

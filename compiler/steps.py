@@ -13,7 +13,7 @@ from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.layout import Layout, lay_out
+from weft.compiler.memory.layout import Layout, lay_out, place_of_consts
 from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
@@ -189,6 +189,7 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
 def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> Layout:
     layout = lay_out(lifetimes(graph, built, request.keep_tensors), built, stored, arch)
     verify_places([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
+    verify_places([place_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
     verify_places(layout.local.values(), arch.local_depth, "local memory")
     verify_lifetimes(built, {**layout.dram0, **layout.local})
     return layout

@@ -17,7 +17,8 @@ CHUNK_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Difference:
-    """One word that differs: ``image`` is the run whose window it lies in, ``address`` counts vectors there."""
+    """One word that differs: ``image`` is the run whose window of ``memory`` it lies in, the first of those that share
+    one; ``address`` counts vectors there."""
 
     image: int
     address: int
@@ -26,9 +27,10 @@ class Difference:
     rtl: int
     name: str = "RTL"
     """Of what was compared with golden."""
+    memory: str = "dram0"
 
     def __str__(self) -> str:
-        where = f"image {self.image}, DRAM0 address {self.address}, lane {self.lane}"
+        where = f"image {self.image}, {self.memory.upper()} address {self.address}, lane {self.lane}"
         return f"{where}: {self.name} {self.rtl}, golden {self.golden}"
 
 
@@ -54,8 +56,9 @@ class Comparison:
         return Comparison(self.words + other.words, self.different + other.different, self.first or other.first)
 
 
-def compare(arch: Arch, golden: Dram, rtl: Dram, window_bytes: int, first_image: int = 0) -> Comparison:
-    """All words of two DRAM0, in which image i has the window that starts at byte i x ``window_bytes``."""
+def compare(arch: Arch, memory: str, golden: Dram, rtl: Dram, window_bytes: int, first_image: int = 0) -> Comparison:
+    """All words of golden's DRAM ``memory`` and the RTL's, in which image i has the window that starts at byte i x
+    ``window_bytes``."""
     dtype = arch.number.storage_dtype
     words = different = 0
     first = None
@@ -70,7 +73,8 @@ def compare(arch: Arch, golden: Dram, rtl: Dram, window_bytes: int, first_image:
             at = int(where[0])
             image, byte = divmod(start + at * dtype.itemsize, window_bytes)
             address, offset = divmod(byte, arch.vector_bytes)
-            first = Difference(first_image + image, address, offset // dtype.itemsize, int(left[at]), int(right[at]))
+            first = Difference(first_image + image, address, offset // dtype.itemsize, int(left[at]), int(right[at]),
+                               memory=memory)
     return Comparison(words, different, first)
 
 

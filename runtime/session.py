@@ -98,10 +98,10 @@ class Session:
         """Inputs by name, one image or many (at most ``most``); outputs in the network's own types, images along the
         first axis. ``raw``, of a single program, takes and gives vectors [size, array_size].
 
-        On anything but golden with ``check`` the golden machine runs too and all of DRAM0 is compared, of a backend
-        whose memory is not here the outputs. Raises WeftError for
-        inputs that do not fit and for a program that this machine refuses, Mismatch when only the RTL
-        refuses it or does not end; differences in memory are in the result.
+        On anything but golden with ``check`` the golden machine runs too and all of both DRAMs is compared, of a
+        backend whose memory is not here the outputs. Raises WeftError for inputs that do not fit and for a program that
+        this machine refuses, Mismatch when only the RTL refuses it or does not end; differences in memory are in the
+        result.
         """
         how = _How(on, self.arch, check, progress, rtl_options)
         if raw:
@@ -223,7 +223,10 @@ class Loaded:
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
         if isinstance(device, Local):
-            return compare(self.arch, golden.drams["dram0"], device.drams["dram0"], self.batch.window_bytes, first)
+            windows = {"dram0": self.batch.window_bytes, "dram1": golden.drams["dram1"].size}  # images share DRAM1
+            dram0, dram1 = (compare(self.arch, memory, golden.drams[memory], device.drams[memory], size, first)
+                            for memory, size in windows.items())
+            return dram0 + dram1
         bases = {port.name: port.base for port in self.model.outputs}
         found = [compare_vectors(self._read(golden, image)[name], vectors, first + image, bases[name], device.name)
                  for image, given in enumerate(outputs) for name, vectors in given.items()]

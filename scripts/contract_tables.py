@@ -26,7 +26,7 @@ MEANINGS = {
     "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32, or `INT8`",
     "array_size": "lanes: rows and columns of the array, scalars in a vector",
     "dram0_depth": "window of DRAM0: tensors between layers",
-    "dram1_depth": "window of DRAM1: constants",
+    "dram1_depth": "window of DRAM1: constants, and odd channel tiles of tensors",
     "local_depth": "local memory",
     "accumulator_depth": "accumulators",
     "simd_registers_depth": "registers of the SIMD unit, for each lane",

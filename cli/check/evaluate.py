@@ -30,6 +30,7 @@ from weft.compiler.layers.hir import (
     Scale,
     Var,
 )
+from weft.compiler.lir import Address, Space
 from weft.compiler.memory.layout import Layout
 from weft.compiler.memory.places import Place
 from weft.compiler.quantize.numbers import LayerIntegers
@@ -48,23 +49,30 @@ class Tensors:
 
     def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: Layout | None = None) -> None:
         self.graph, self.lanes, self.dtype, self.layout = graph, arch.array_size, dtype, layout
-        self.roots: dict[str, np.ndarray] = {}
-        places = () if layout is None else (layout.dram0, layout.local)
-        self.memories: list[tuple[Mapping[str, Place], np.ndarray]] = []
-        for kind in places:
-            depth = max((place.base + place.size for place in kind.values()), default=0)
-            self.memories.append((kind, np.zeros((depth, self.lanes), dtype)))
+        self.roots: dict[str, list[np.ndarray]] = {}
+        self.memories: dict[Space, np.ndarray] = {}
+        if layout is not None:
+            self.memories = {space: self._memory(places) for space, places in (
+                (Space.DRAM0, layout.dram0), (Space.DRAM1, layout.dram1), (Space.LOCAL, layout.local))}
 
-    def _root(self, name: str) -> np.ndarray:
+    def _memory(self, places: Mapping[str, Place]) -> np.ndarray:
+        """As deep as these reach."""
+        return np.zeros((max((place.base + place.size for place in places.values()), default=0), self.lanes),
+                        self.dtype)
+
+    def _root(self, name: str) -> list[np.ndarray]:
+        """[pixels, lanes] of each channel tile, where it lies."""
         if name not in self.roots:
             _, channels, height, width = self.graph.shapes[name]
-            shape = (-(-channels // self.lanes), height * width, self.lanes)
-            self.roots[name] = self._placed(name, shape) if self.layout else np.zeros(shape, self.dtype)
+            tiles, pixels = -(-channels // self.lanes), height * width
+            self.roots[name] = ([*np.zeros((tiles, pixels, self.lanes), self.dtype)] if self.layout is None else
+                                [self._placed(self.layout, name, tile, pixels) for tile in range(tiles)])
         return self.roots[name]
 
-    def _placed(self, name: str, shape: tuple[int, int, int]) -> np.ndarray:
-        kind, memory = next(entry for entry in self.memories if name in entry[0])
-        return memory[kind[name].base:kind[name].base + kind[name].size].reshape(shape)
+    def _placed(self, layout: Layout, name: str, tile: int, pixels: int) -> np.ndarray:
+        space, base = (Address(Space.LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
+                       layout.homes[name].address(tile, pixels))
+        return self.memories[space][base:base + pixels]
 
     def _walk(self, var: Var) -> tuple[slice, np.ndarray]:
         """Channel tiles, and the pixel of each (y, x), of a Var in its root."""
@@ -76,7 +84,7 @@ class Tensors:
     def read(self, var: Var) -> np.ndarray:
         """[channels, height, width]."""
         tiles, pixels = self._walk(var)
-        found = self._root(var.root)[tiles][:, pixels].transpose(0, 3, 1, 2)
+        found = np.stack(self._root(var.root)[tiles])[:, pixels].transpose(0, 3, 1, 2)
         return found.reshape(-1, *var.size)[:var.channels]
 
     def write(self, var: Var, values: np.ndarray) -> None:
@@ -84,7 +92,8 @@ class Tensors:
         tiles, pixels = self._walk(var)
         full: np.ndarray = np.zeros((var.tiles(self.lanes) * self.lanes, *var.size), self.dtype)
         full[:var.channels] = values
-        self._root(var.root)[tiles, pixels] = full.reshape(-1, self.lanes, *var.size).transpose(0, 2, 3, 1)
+        for tile, part in zip(self._root(var.root)[tiles], full.reshape(-1, self.lanes, *var.size), strict=True):
+            tile[pixels] = part.transpose(1, 2, 0)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------

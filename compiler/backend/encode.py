@@ -15,10 +15,10 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 
 FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
-    (Space.VARS, True, False): DataFlow.DRAM0_TO_LOCAL,
-    (Space.VARS, False, False): DataFlow.LOCAL_TO_DRAM0,
-    (Space.CONSTS, True, False): DataFlow.DRAM1_TO_LOCAL,
-    (Space.CONSTS, False, False): DataFlow.LOCAL_TO_DRAM1,
+    (Space.DRAM0, True, False): DataFlow.DRAM0_TO_LOCAL,
+    (Space.DRAM0, False, False): DataFlow.LOCAL_TO_DRAM0,
+    (Space.DRAM1, True, False): DataFlow.DRAM1_TO_LOCAL,
+    (Space.DRAM1, False, False): DataFlow.LOCAL_TO_DRAM1,
     (Space.ACCUMULATORS, True, False): DataFlow.ACCUMULATOR_TO_LOCAL,
     (Space.ACCUMULATORS, True, True): DataFlow.ACCUMULATOR_TO_LOCAL_RELU,
     (Space.ACCUMULATORS, False, False): DataFlow.LOCAL_TO_ACCUMULATOR,

@@ -53,7 +53,7 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
         saturated = [calibration.ranges[var.name].beyond(numbers.tensor(var.root, arch).exponent)
                      for var in layer.outputs if var.root not in numbers.limited]
         moved = traffic(shape, plan.tiling)
-        modelled = {"array": moved.array, "dram0": moved.dram0_read + moved.dram0_write, "dram1": moved.dram1}
+        modelled = {"array": moved.array, "dram0": moved.dram0, "dram1": moved.dram1}
         rows.append({
             "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
             "after": sources[number], "group": 1 if isinstance(layer.core, Load) else layer.core.group,

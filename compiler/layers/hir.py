@@ -49,9 +49,23 @@ class Var:
     def size(self) -> Size:
         return self.height, self.width
 
+    @property
+    def first_tile(self) -> int:
+        """Of the root's channel tiles."""
+        return self.part.tile if self.part else 0
+
+    @property
+    def tile_pixels(self) -> int:
+        """Vectors of each of the root's channel tiles."""
+        return self.part.pixels if self.part else self.height * self.width
+
     def tiles(self, lanes: int) -> int:
         """Channel tiles on an array of ``lanes``."""
         return -(-self.channels // lanes)
+
+    def odd_tiles(self, lanes: int) -> int:
+        """How many of them are odd tiles of the root."""
+        return (self.first_tile + self.tiles(lanes)) // 2 - self.first_tile // 2
 
     def vectors(self, lanes: int) -> int:
         return self.tiles(lanes) * self.height * self.width

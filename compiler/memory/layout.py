@@ -1,8 +1,11 @@
-"""Where every Var lies while the program runs: in DRAM0, or resident in local memory between layers.
+"""Where every Var lies while the program runs: in DRAM0, in both DRAMs, or resident in local memory between layers.
 
 Residents fill local memory from the top; below them each layer has its scratch. A Var becomes resident when the
 modelled cost of the layers that live beside it falls. Only those are planned again that use the Var, or whose tiling
 does not fit into what is left beside it: for all others the cheapest tiling stays the cheapest.
+
+Of the others a Var is spread over both DRAMs when the modelled cost of the layers that use it falls: its odd channel
+tiles lie in DRAM1 then, behind the Consts.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Place, first_fit
-from weft.compiler.memory.variables import Lifetime, place_variables
+from weft.compiler.memory.places import Home, Place, first_fit
+from weft.compiler.memory.variables import Lifetime, odd_vectors, place_variables
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
@@ -33,19 +36,21 @@ MOST_WAITING = 0.005
 
 @dataclass(frozen=True)
 class Layout:
-    """Places in DRAM0 and in local memory by Var name; per layer its shape and the tiling chosen for it. ``copy``:
-    where DRAM0 holds all Consts too, if it does."""
+    """Places in DRAM0, in DRAM1 (of Vars that are spread, which have both) and in local memory by Var name; per layer
+    its shape and the tiling chosen for it. ``copy``: where DRAM0 holds all Consts too, if it does."""
 
     dram0: Mapping[str, Place]
+    dram1: Mapping[str, Place]
     local: Mapping[str, Place]
     shapes: tuple[LayerShape, ...]
     plans: tuple[Plan, ...]
     copy: Place | None = None
 
     @property
-    def variables(self) -> dict[str, int]:
-        """Bases in DRAM0."""
-        return {name: place.base for name, place in self.dram0.items()}
+    def homes(self) -> dict[str, Home]:
+        """Bases in the DRAMs."""
+        return {name: Home(place.base, self.dram1[name].base if name in self.dram1 else None)
+                for name, place in self.dram0.items()}
 
     @property
     def residents(self) -> dict[str, int]:
@@ -54,7 +59,8 @@ class Layout:
 
     def text(self) -> str:
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
-                 for space, places in (("dram0", self.dram0), ("local", self.local)) for place in places.values()]
+                 for space, places in (("dram0", self.dram0), ("dram1", self.dram1), ("local", self.local))
+                 for place in places.values()]
         if self.copy is not None:
             lines.append(f"dram0 copy of all consts: base={self.copy.base} size={self.copy.size}")
         for shape, plan in zip(self.shapes, self.plans, strict=True):
@@ -66,19 +72,20 @@ class Printed(NamedTuple):
     """What :meth:`Layout.text` says: places, and of each layer its name, its scratch in vectors and its plan."""
 
     dram0: dict[str, Place]
+    dram1: dict[str, Place]
     local: dict[str, Place]
     copy: tuple[int, int] | None
     plans: tuple[tuple[str, int, Plan], ...]
 
 
-_PLACE = re.compile(r"(dram0|local) (.*): base=(\d+) size=(\d+) layers=(-?\d+)\.\.(-?\d+)")
+_PLACE = re.compile(r"(dram0|dram1|local) (.*): base=(\d+) size=(\d+) layers=(-?\d+)\.\.(-?\d+)")
 _COPY = re.compile(r"dram0 copy of all consts: base=(\d+) size=(\d+)")
 _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
     """Raises WeftError at a line that :meth:`Layout.text` does not write."""
-    found = Printed({}, {}, None, ())
+    found = Printed({}, {}, {}, None, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):
             getattr(found, match[1])[match[2]] = Place(match[2], *map(int, match.group(3, 4, 5, 6)))
@@ -94,45 +101,57 @@ def parse(content: str) -> Printed:
 
 
 def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Layout:
-    """Choose residents and tilings. Raises CompileError when a memory is too small."""
+    """Choose residents, what both DRAMs hold, and tilings. Raises CompileError when a memory is too small."""
     planner = planned(lives, layers, consts, arch)
-    variables = place_variables(lives, frozenset(planner.local), arch)
-    copy = _copy_of_consts(planner, len(consts.vectors), variables.values())
-    return Layout(variables, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+    variables = place_variables(lives, planner.local, planner.dram1, arch)
+    copy = _copy_of_consts(planner, variables.values())
+    return Layout(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
 
 
 def planned(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
-    """Residents and tilings. Raises CompileError when local memory or the accumulators are too small."""
+    """Residents, what both DRAMs hold, and tilings. Raises CompileError when local memory or the accumulators are too
+    small."""
     planner = Planner(layers, consts, arch)
-    for life in each(lives):
-        if not life.fixed:
-            planner.try_resident(life)
+    free = [life for life in lives if not life.fixed]
+    for life in each(free):
+        planner.try_resident(life)
     planner.finish()
+    if not arch.shared_dram:
+        for life in each(free):
+            planner.try_spread(life)
     return planner
 
 
-def _copy_of_consts(planner: Planner, size: int, placed: Iterable[Place]) -> Place | None:
+def place_of_consts(consts: Consts, layers: Sequence[Layer]) -> Place:
+    """In DRAM1, all the time."""
+    return Place("%consts", 0, len(consts.vectors), -1, len(layers))
+
+
+def _copy_of_consts(planner: Planner, placed: Iterable[Place]) -> Place | None:
     """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has a port and room for them."""
     if planner.arch.shared_dram:
         return None
     beats = planner.arch.vector_beats
     moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
-    waiting = sum(max(0.0, entry.dram1 * beats - entry.array * shape.inside)
+    waiting = sum(max(0.0, (entry.dram1_read + entry.consts) * beats - entry.array * shape.inside)
                   for entry, shape in zip(moved, planner.shapes, strict=True))
     base = max((place.base + place.size for place in placed), default=0)
-    if waiting <= MOST_WAITING * sum(entry.array for entry in moved) or base + size > planner.arch.dram0_depth:
+    copy = replace(planner.consts, base=base)
+    if waiting <= MOST_WAITING * sum(entry.array for entry in moved) or base + copy.size > planner.arch.dram0_depth:
         return None
-    return Place("%consts", base, size, -1, len(planner.plans))
+    return copy
 
 
 class Planner:
-    """Shapes and plans of all layers for the residents accepted so far. ``floors`` [layers]: the scratch of each.
-    ``needs`` [layers]: what its tiling takes of it."""
+    """Shapes and plans of all layers for the residents (``local``) and what is spread (``dram1``) so far. ``floors``
+    [layers]: the scratch of each. ``needs`` [layers]: what its tiling takes of it."""
 
     def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
         self.arch = arch
         self.search = Search()
+        self.consts = place_of_consts(consts, layers)
         self.local: dict[str, Place] = {}
+        self.dram1: dict[str, Place] = {}
         self.recent: list[Place] = []
         forms: dict[Hashable, int] = {}
         self.shapes: list[LayerShape] = []
@@ -163,18 +182,31 @@ class Planner:
         name, span = life.var.name, slice(life.first, life.last + 1)
         crowded = life.first + np.flatnonzero(self.needs[span] > base)
         affected = sorted({*crowded.tolist(), *self.users.get(name, ())})
-        shapes = [self._beside(number, name, base) for number in affected]
-        plans = [self.search.plan(shape) for shape in shapes]
-        if None in plans:
-            return
-        found = [plan for plan in plans if plan is not None]
-        if sum(plan.cost for plan in found) < sum(self.plans[number].cost for number in affected):
+        if self._accept({number: self._beside(number, name, base) for number in affected}):
             self.local[name] = Place(name, base, size, life.first, life.last)
             self.recent.append(self.local[name])
             self.floors[span] = np.minimum(self.floors[span], base)
-            for number, shape, plan in zip(affected, shapes, found, strict=True):
-                self.shapes[number], self.plans[number] = shape, plan
+
+    def try_spread(self, life: Lifetime) -> None:
+        """Spread a Var over both DRAMs when the layers that use it become cheaper."""
+        name, size = life.name, odd_vectors(life.var, self.arch.array_size)
+        base = first_fit([self.consts, *self.dram1.values()], size, life.first, life.last)
+        if name in self.local or not size or base + size > self.arch.dram1_depth:
+            return
+        if self._accept({number: replace(self.shapes[number], spread=self.shapes[number].spread | {name})
+                         for number in self.users[name]}):
+            self.dram1[name] = Place(name, base, size, life.first, life.last)
+
+    def _accept(self, shapes: Mapping[int, LayerShape]) -> bool:
+        """Take other shapes for some layers if these together become cheaper."""
+        plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
+        before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
+        cheaper = len(plans) == len(shapes) and now < before
+        if cheaper:
+            for number, plan in plans.items():
+                self.shapes[number], self.plans[number] = shapes[number], plan
                 self.needs[number] = plan.need.local_total
+        return cheaper
 
     def _beside(self, number: int, name: str, base: int) -> LayerShape:
         """A layer with a further Var resident, from ``base`` on."""

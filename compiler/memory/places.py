@@ -1,9 +1,12 @@
-"""First-fit placement of objects that live for a range of layers."""
+"""First-fit placement of objects that live for a range of layers, and where a Var's channel tiles lie in the DRAMs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from weft.compiler.lir import Address, Space
+from weft.compiler.tiling.spans import groups
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,26 @@ class Place:
         """Whether both hold the same vector at the same time."""
         return (self.meets(other.first, other.last) and self.base < other.base + other.size
                 and other.base < self.base + self.size)
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a Var lies: its channel tiles behind each other in DRAM0, from ``dram0`` on. With ``dram1`` the odd ones
+    are in DRAM1, from there on, and only the even ones in DRAM0."""
+
+    dram0: int
+    dram1: int | None = None
+
+    def runs(self, tiles: tuple[int, int]) -> list[tuple[int, int]]:
+        """A range of channel tiles as those that lie behind each other: tile by tile where both DRAMs hold some."""
+        return [tiles] if self.dram1 is None else groups(tiles[1], 1, tiles[0])
+
+    def address(self, tile: int, pixels: int) -> Address:
+        """Of a channel tile, of ``pixels`` vectors each."""
+        if self.dram1 is None:
+            return Address(Space.DRAM0, self.dram0 + tile * pixels)
+        before = tile // 2 * pixels
+        return Address(Space.DRAM1, self.dram1 + before) if tile % 2 else Address(Space.DRAM0, self.dram0 + before)
 
 
 def first_fit(placed: Iterable[Place], size: int, first: int, last: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.errors import refuse
@@ -47,13 +47,22 @@ def lifetimes(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tupl
     return tuple(found.values())
 
 
-def place_variables(lives: Sequence[Lifetime], resident: frozenset[str], arch: Arch) -> dict[str, Place]:
-    """Places in DRAM0 of all Vars that are not resident. Raises CompileError when DRAM0 is too small."""
+def odd_vectors(var: Var, lanes: int) -> int:
+    """Vectors of the odd channel tiles."""
+    return var.odd_tiles(lanes) * var.tile_pixels
+
+
+def place_variables(lives: Sequence[Lifetime], resident: Collection[str], spread: Collection[str],
+                    arch: Arch) -> dict[str, Place]:
+    """Places in DRAM0 of all Vars that are not resident, of those that are ``spread`` for the even channel tiles.
+    Raises CompileError when DRAM0 is too small."""
     placed: dict[str, Place] = {}
     for life in lives:
-        if life.var.name in resident:
+        if life.name in resident:
             continue
         size = life.var.vectors(arch.array_size)
+        if life.name in spread:
+            size -= odd_vectors(life.var, arch.array_size)
         base = first_fit(placed.values(), size, life.first, life.last)
         placed[life.var.name] = Place(life.var.name, base, size, life.first, life.last)
     needed = max((place.base + place.size for place in placed.values()), default=0)

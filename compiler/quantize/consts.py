@@ -141,11 +141,19 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         vectors += scales
         scale_size = len(scales[0]) if scales else 0
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  arch.lut_depth if own.tables else len(own.operands), scale_base, places, scale_size))
+                                  _on_the_way(own, arch), scale_base, places, scale_size))
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)
     return Consts(np.concatenate(chunks), tuple(placed))
+
+
+def _on_the_way(own: LayerIntegers, arch: Arch) -> int:
+    """Vectors of local memory for operands or tables. Tables lie apart where there is room: a load that waited until
+    another table is read would keep the weights behind it waiting."""
+    if own.tables:
+        return min(len(own.tables), max(1, arch.local_depth // arch.lut_depth)) * arch.lut_depth
+    return len(own.operands)
 
 
 def check_room(vectors: int, arch: Arch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from weft.compiler.scheduler.pool import Buffer, Pool
@@ -21,12 +21,13 @@ FAR_SMALLER = 4
 
 class Buffers:
     """Buffers by key. What is kept can always be loaded again, so it gives way where memory is short. With room for
-    ``two`` of each, a step's buffers should not lie where the step before had its own: loads would wait for that."""
+    ``two`` of each, a step's buffers should not lie where the step before had its own: loads would wait for that.
+    Nothing is ever loaded into buffers of the kinds ``made``."""
 
-    def __init__(self, pool: Pool, two: bool) -> None:
+    def __init__(self, pool: Pool, two: bool, made: Collection[str] = ()) -> None:
         self._pool = pool
         self._held: dict[Key, Buffer] = {}
-        self._two = two
+        self._two, self._made = two, made
         self._given_back: list[Buffer] = []  # since the last claim
 
     def claim(self, sizes: Mapping[Key, int]) -> tuple[dict[Key, int], set[Key]]:
@@ -76,10 +77,11 @@ class Buffers:
 
     def _waits(self, fresh: set[Key]) -> bool:
         """Whether the largest of these buffers lies where one was that the step before gave back, for the sake of far
-        smaller ones that are kept."""
+        smaller ones whose content is kept."""
         largest = max((self._held[key] for key in fresh), key=lambda buffer: buffer.size, default=Buffer(0, 0))
-        kept_vectors = sum(buffer.size for key, buffer in self._held.items() if key not in fresh)
-        return 0 < FAR_SMALLER * kept_vectors <= largest.size and any(
+        stay = [key for key in self._held if key not in fresh]
+        again = sum(self._held[key].size for key in stay if key.kind not in self._made)
+        return bool(stay) and FAR_SMALLER * again <= largest.size and any(
             before.base < largest.base + largest.size and largest.base < before.base + before.size
             for before in self._given_back)
 

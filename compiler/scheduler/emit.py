@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.lir import Address, Space
+from weft.compiler.memory.places import Home
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import Ways
 from weft.compiler.scheduler.load import Loader, Prepared
-from weft.compiler.scheduler.moves import enlarge, move, whole
+from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
 from weft.compiler.scheduler.stages import layer_steps
@@ -25,7 +26,7 @@ from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
 
-PIECE_VECTORS = 56
+PIECE_VECTORS = 64
 """What is rounded leaves and comes in again by pieces of so many vectors, or a row: short beside a tile, long beside
 what a move costs."""
 
@@ -39,14 +40,14 @@ class Pools:
 
 
 class LayerEmitter:
-    """One layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name;
+    """One layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name;
     ``copy``: where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, ways: Ways, variables: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, ways: Ways, homes: Mapping[str, Home],
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
-        self.variables, self.residents, self.free = variables, residents, pools.accumulators
-        self.loader = Loader(shape, plan, variables, residents, pools.local, copy)
+        self.homes, self.residents, self.free = homes, residents, pools.accumulators
+        self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
@@ -227,7 +228,7 @@ class LayerEmitter:
                 yield from self._save(prepared, result, save, number)
 
     def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
-        """Out of the accumulators into local memory, and on to DRAM0 where the Var is not resident."""
+        """Out of the accumulators into local memory, and on to the DRAMs where the Var is not resident."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
         view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
@@ -239,8 +240,7 @@ class LayerEmitter:
 
         yield from self._scaled(prepared, result.box, rounds + number, leave)
         if not resident:
-            yield from move(False, result.box, view, whole(var, self.variables[var.root], self.arch), Space.VARS,
-                            self.arch)
+            yield from transfer(False, result.box, view, var, self.homes[var.root], self.arch)
 
     @staticmethod
     def _scaled(prepared: Prepared, box: Box, way: int, leave: Callable[[Box], Operations]) -> Operations:

@@ -32,9 +32,9 @@ from weft.hw.contract.units import Memory, clients, unit_names
 SIMD_CYCLES = 2
 """For a vector beside the array, whose MatMuls have the banks of the accumulators first: 1.4 to 2.7 in RTL."""
 
-_MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.VARS, Space.CONSTS)
+_MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.DRAM0, Space.DRAM1)
 _MEMORY = {space: number for number, space in enumerate(_MEMORIES)}
-_WINDOW = {Space.VARS: "dram0", Space.CONSTS: "dram1"}
+_WINDOW = {Space.DRAM0: "dram0", Space.DRAM1: "dram1"}
 _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
             "write_last")
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (

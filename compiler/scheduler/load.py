@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import Address, Space
+from weft.compiler.memory.places import Home
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
-from weft.compiler.scheduler.moves import move, whole
+from weft.compiler.scheduler.moves import transfer, whole
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.scheduler.stages import TileStep
 from weft.compiler.tiling.costs import finished_together
@@ -45,33 +47,32 @@ class Prepared:
 @dataclass
 class WeightSource:
     """Which DRAM the weights of a layer are read from: DRAM1. Where DRAM0 holds a ``copy`` of all Consts (its base),
-    each load takes the DRAM that has read less for this layer so far. ``dram0``, ``dram1``: vectors read."""
+    each load takes the DRAM that has read less for this layer so far. ``read``: vectors, by DRAM."""
 
     copy: int | None
-    dram0: int = 0
-    dram1: int = 0
+    read: Counter[Space] = field(default_factory=Counter)
 
     def address(self, far: int, size: int) -> Address:
         """Where to load Consts from that lie at ``far`` in DRAM1."""
-        if self.copy is not None and self.dram0 + size <= self.dram1:
-            self.dram0 += size
-            return Address(Space.VARS, self.copy + far)
-        self.dram1 += size
-        return Address(Space.CONSTS, far)
+        if self.copy is not None and self.read[Space.DRAM0] + size <= self.read[Space.DRAM1]:
+            self.read[Space.DRAM0] += size
+            return Address(Space.DRAM0, self.copy + far)
+        self.read[Space.DRAM1] += size
+        return Address(Space.DRAM1, far)
 
 
 class Loader:
-    """Of one layer. ``variables`` are bases in DRAM0, ``residents`` bases in local memory, by Var name; ``pool`` is the
-    local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
+    """Of one layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name; ``pool`` is
+    the local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, variables: Mapping[str, int], residents: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, Home], residents: Mapping[str, int],
                  pool: Pool, copy: int | None) -> None:
         self.source = WeightSource(copy)
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
         self.tiling, self.strip = plan.tiling, plan.need.strip
-        self.variables, self.residents = variables, residents
+        self.homes, self.residents = homes, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
-        self.buffers = Buffers(pool, two=self.tiling.buffers > 1)
+        self.buffers = Buffers(pool, two=self.tiling.buffers > 1, made=(ROUNDED,))
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
@@ -81,12 +82,13 @@ class Loader:
         key = Key(OPERAND, None)
         near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
-            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand), consts.operands)
+            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
             yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, settings)
+        depth = self.arch.lut_depth
         for number in range(consts.tables):
-            depth = self.arch.lut_depth
-            yield lir.DataMove(True, near, Address(Space.CONSTS, consts.operand + number * depth), depth)
-            yield lir.LoadLut(near, number, depth)
+            table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)
+            yield lir.DataMove(True, table, Address(Space.DRAM1, consts.operand + number * depth), depth)
+            yield lir.LoadLut(table, number, depth)
         self.buffers.release(key)
 
     @property
@@ -172,9 +174,14 @@ class Loader:
             return whole(var, self.residents[var.root], self.arch)
         view = View(place[0], box)
         if place[1] and box.vectors:
-            self.source.dram0 += box.vectors
-            self.loads += move(True, box, view, whole(var, self.variables[var.root], self.arch), Space.VARS, self.arch)
+            self._load(var, box, view)
         return view
+
+    def _load(self, var: Var, box: Box, view: View) -> None:
+        """A box of a Var out of the DRAMs."""
+        for load in transfer(True, box, view, var, self.homes[var.root], self.arch):
+            self.source.read[load.far.space] += load.size * load.rows
+            self.loads.append(load)
 
     def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
         """Where each output tile's weights lie."""
@@ -225,7 +232,5 @@ class Loader:
                 continue
             views.append(View(base, step.core))
             base += step.core.vectors
-            self.source.dram0 += step.core.vectors
-            self.loads += move(True, step.core, views[-1], whole(var, self.variables[var.root], self.arch), Space.VARS,
-                               self.arch)
+            self._load(var, step.core, views[-1])
         return tuple(views)

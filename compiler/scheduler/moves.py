@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
+from weft.compiler.memory.places import Home
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -15,11 +16,22 @@ from weft.runtime.window import Size
 
 def whole(var: Var, base: int, arch: Arch) -> View:
     """All of a Var whose root lies at ``base``."""
-    box = Box((0, var.tiles(arch.array_size)), (0, var.height), (0, var.width))
-    if var.part is None:
-        return View(base, box)
-    part = var.part
-    return View(base + part.tile * part.pixels + part.offset, box, (part.pixels, part.pitch, part.step))
+    return _tiles_at(var, (0, var.tiles(arch.array_size)), base + var.first_tile * var.tile_pixels)
+
+
+def _tiles_at(var: Var, tiles: tuple[int, int], base: int) -> View:
+    """Some channel tiles of a Var, of which the first tile of the root lies at ``base``."""
+    box, part = Box(tiles, (0, var.height), (0, var.width)), var.part
+    return View(base, box) if part is None else View(base + part.offset, box, (part.pixels, part.pitch, part.step))
+
+
+def transfer(to_local: bool, box: Box, local: View, var: Var, home: Home, arch: Arch) -> Iterator[lir.DataMove]:
+    """``box`` of a Var between local memory and the DRAMs, where its root lies at ``home``. Tile by tile where both
+    DRAMs hold some: a move's whole range of local memory counts, so that moves of every second tile would wait for
+    each other."""
+    for tiles in home.runs(box.tiles):
+        far = home.address(var.first_tile + tiles[0], var.tile_pixels)
+        yield from move(to_local, box.of(tiles), local, _tiles_at(var, tiles, far.offset), far.space, arch)
 
 
 def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: Arch, settings: Settings = NO_SETTINGS,

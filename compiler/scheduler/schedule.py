@@ -40,7 +40,7 @@ def schedule(numbers: Numbers, layout: Layout, arch: Arch) -> Schedule:
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
-        operations += LayerEmitter(shape, plan, numbers.ways(number), layout.variables, layout.residents,
+        operations += LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents,
                                    pools, copy).operations()
         counts.append(len(operations) - before)
         for place in layout.local.values():

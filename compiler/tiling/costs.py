@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compiler.layers.hir import Product, Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
@@ -55,7 +56,7 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     staging = shape.written(core_pixels, output_pixels) * tilings.outputs
     together = np.minimum(part_count(FINISH_VECTORS, np.maximum(1, core_pixels)), tilings.outputs)
     rounded = core_pixels * together * (shape.layer.rounding is not None)
-    residual = shape.streamed_adds * core_pixels * tilings.outputs
+    residual = len(shape.streamed_adds) * core_pixels * tilings.outputs
     scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
@@ -71,12 +72,23 @@ def need(shape: LayerShape, tiling: Tiling) -> Need:
 
 
 class Traffic(NamedTuple):
-    """Vectors of a layer through the array (or into the accumulators), from and to DRAM0, and from DRAM1."""
+    """Vectors of a layer through the array (or into the accumulators), of Vars from and to either DRAM, and of Consts
+    from DRAM1. Of one tiling, or of many as arrays."""
 
-    array: int
-    dram0_read: int
-    dram0_write: int
-    dram1: int
+    array: Any
+    dram0_read: Any
+    dram1_read: Any
+    dram0_write: Any
+    dram1_write: Any
+    consts: Any
+
+    @property
+    def dram0(self) -> Any:
+        return self.dram0_read + self.dram0_write
+
+    @property
+    def dram1(self) -> Any:
+        return self.dram1_read + self.dram1_write + self.consts
 
 
 def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
@@ -84,21 +96,33 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
     return Traffic(*(int(column[0]) for column in _traffic(shape, single(shape, tiling))))
 
 
-def _traffic(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """What tilings move: the fields of :class:`Traffic`."""
-    nothing = np.zeros_like(tilings.outputs)
-    scales = shape.scale_total * _scale_loads(shape, tilings)
-    read = shape.streamed_adds * tilings.core_total * shape.output_tiles
-    pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
-    write = nothing + shape.written(*pixels) * shape.output_tiles
+def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
+    """What tilings move."""
+    core = shape.layer.core
+    read, write = (np.zeros((2, len(tilings.outputs)), np.int64) for _ in range(2))  # [DRAM, tilings]
+    consts = shape.scale_total * _scale_loads(shape, tilings)
+    for var in shape.streamed_adds:
+        read += _by_dram(shape, var) * tilings.core_total
     if not shape.input_is_resident:
-        read = read + _strip_loads(shape, tilings) * tilings.strip_total * shape.input_tiles
+        read += _by_dram(shape, core.input) * tilings.strip_total * _strip_loads(shape, tilings)
+    for save in shape.streamed_outputs:
+        write += _by_dram(shape, save.var) * math.prod((core if save.before_pool else shape.layer.output).size)
     if shape.loads:
         steps = tilings.regions * part_count(shape.output_tiles, tilings.outputs)
-        return [shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES, read, write, scales]
-    weights = nothing if shape.weights_are_resident else shape.weight_total * _weight_loads(shape, tilings)
-    loads = (read + weights, write, scales) if shape.weights_are_vars else (read, write, weights + scales)
-    return [shape.weight_tile_count * tilings.array, *loads]
+        array = shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES
+        return Traffic(array, read[0], read[1], write[0], write[1], consts)
+    weights = shape.weight_total * _weight_loads(shape, tilings)
+    if not isinstance(core, Product):
+        consts = consts + weights
+    elif not shape.weights_are_resident:
+        read += _by_dram(shape, core.weights) * weights // shape.output_tiles
+    return Traffic(shape.weight_tile_count * tilings.array, read[0], read[1], write[0], write[1], consts)
+
+
+def _by_dram(shape: LayerShape, var: Var) -> np.ndarray:
+    """[DRAM, 1]: how many channel tiles of a Var lie in either."""
+    odd = shape.odd_tiles(var)
+    return np.array([[var.tiles(shape.arch.array_size) - odd], [odd]])
 
 
 def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
@@ -106,14 +130,23 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     loads and MatMuls, the units run one after another and their cycles add up. To both come the cycles at its ends,
     where units wait for the layer before it or after it."""
     beats = shape.arch.vector_beats
-    array, read, write, weights = _traffic(shape, tilings)
-    moved = (read + weights, write) if shape.arch.shared_dram else (read, write, weights)
-    parts = [array, *(vectors * beats for vectors in moved), *_leaving(shape, tilings)]
+    moved = _traffic(shape, tilings)
+    idle = moved.dram1_write * _idle(tilings)
+    ports = ((moved.dram0_read + moved.consts, moved.dram0_write) if shape.arch.shared_dram else
+             (moved.dram0_read, moved.dram0_write + idle, moved.dram1_read + moved.consts, moved.dram1_write + idle))
+    parts = [moved.array, *(vectors * beats for vectors in ports), *_leaving(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
     # kept strips leave no room for those of the next region
+    read = np.maximum(moved.dram0_read, moved.dram1_read)
     return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
+
+
+def _idle(tilings: Tilings) -> np.ndarray:
+    """The share of its time that a DRAM waits for the other one with results that go to both. Where regions are the
+    inner loop, the odd tile of a group of output tiles leaves for all of them before the next group does."""
+    return np.where(tilings.outputs_outer & (tilings.outputs % 2 == 1), 1 / tilings.outputs, 0.0)
 
 
 def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
@@ -133,10 +166,18 @@ def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
 def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
     """Cycles that nothing overlaps: until the first strip is loaded, and from the last MatMul until the last vector
     that it made is out."""
-    first = tilings.strip_largest * tilings.inputs * beats * (not shape.input_is_resident)
+    first = 0
+    if not shape.input_is_resident:
+        first = tilings.strip_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
-    last = tilings.core_largest * np.minimum(tilings.outputs, together)
-    return np.asarray(first + last * (1 + beats * len(shape.streamed_outputs)))
+    tiles = np.minimum(tilings.outputs, together)
+    saved = sum(_at_once(shape, save.var, tiles) for save in shape.streamed_outputs)
+    return np.asarray(beats * first + tilings.core_largest * (tiles + beats * saved))
+
+
+def _at_once(shape: LayerShape, var: Var, tiles: np.ndarray) -> np.ndarray:
+    """Of so many channel tiles of a Var, those that one DRAM moves, while the other moves the rest."""
+    return -(-tiles // 2) if shape.odd_tiles(var) else tiles
 
 
 def finished_together(pixels: int) -> int:

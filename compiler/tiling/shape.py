@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Product, Saved
+from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups
 from weft.compiler.tiling.weight_tiles import Parts, WeightTiles
@@ -57,13 +57,15 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerShape:
-    """``resident`` names the Vars that lie in local memory; ``scratch`` vectors of local memory are the layer's own."""
+    """``resident`` names the Vars that lie in local memory, ``spread`` those whose odd channel tiles lie in DRAM1;
+    ``scratch`` vectors of local memory are the layer's own."""
 
     layer: Layer
     consts: LayerConsts
     arch: Arch
     resident: frozenset[str]
     scratch: int
+    spread: frozenset[str] = frozenset()
     form: int = 0
     """Layers of one form have the same candidates; see :attr:`structure`."""
     _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
@@ -74,7 +76,7 @@ class LayerShape:
 
     @cached_property
     def structure(self) -> Hashable:
-        """All that tilings depend on, but for what is resident and for the scratch."""
+        """All that tilings depend on, but for where tensors lie and for the scratch."""
         layer, core, consts = self.layer, self.layer.core, self.consts
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
                 layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
@@ -83,9 +85,14 @@ class LayerShape:
 
     @property
     def streams(self) -> Hashable:
-        """Which tensors go through DRAM. Costs depend on this and on ``structure``, and on nothing else."""
-        return (self.input_is_resident, self.weights_are_resident, self.streamed_adds,
-                tuple(save.before_pool for save in self.streamed_outputs))
+        """Which tensors go through which DRAM. Costs depend on this and on ``structure``, and on nothing else."""
+        return (self.input_is_resident, self.weights_are_resident, len(self.streamed_adds),
+                tuple(save.before_pool for save in self.streamed_outputs),
+                tuple(self.odd_tiles(var) for var in (*self.layer.inputs, *self.layer.outputs)))
+
+    def odd_tiles(self, var: Var) -> int:
+        """How many channel tiles of a Var lie in DRAM1."""
+        return var.odd_tiles(self.arch.array_size) if var.root in self.spread else 0
 
     @cached_property
     def input_tiles(self) -> int:
@@ -145,11 +152,11 @@ class LayerShape:
 
     @cached_property
     def streamed_outputs(self) -> tuple[Saved, ...]:
-        """Outputs that go to DRAM0."""
+        """Outputs that go to DRAM."""
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 
     def written(self, core_pixels: Any, output_pixels: Any) -> Any:
-        """Vectors of one channel tile that go to DRAM0, for so many pixels of the core's result and of the output.
+        """Vectors of one channel tile that go to DRAM, for so many pixels of the core's result and of the output.
         Takes numbers, or arrays of any shape."""
         return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
 
@@ -159,19 +166,13 @@ class LayerShape:
         return rounded + sum(core_pixels if save.before_pool else output_pixels for save in self.layer.saves)
 
     @cached_property
-    def weights_are_vars(self) -> bool:
-        """Whether the weights are a tensor of the network (a product of two tensors). Then they come from DRAM0 or are
-        resident; constant weights come from DRAM1."""
-        return isinstance(self.layer.core, Product)
-
-    @cached_property
     def weights_are_resident(self) -> bool:
         return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
 
     @cached_property
-    def streamed_adds(self) -> int:
-        """Residuals that come from DRAM0."""
-        return sum(add.input.root not in self.resident for add in self.layer.adds)
+    def streamed_adds(self) -> tuple[Var, ...]:
+        """Residuals that come from DRAM."""
+        return tuple(add.input for add in self.layer.adds if add.input.root not in self.resident)
 
     @cached_property
     def most_pooled(self) -> Size:

@@ -82,6 +82,15 @@ def test_a_small_buffer_does_not_part_large_ones(two: bool, room: int, expected:
     assert buffers.claim({A: 2, C: 8})[0] == expected
 
 
+@pytest.mark.parametrize(("made", "expected"), [((), {A: 8, C: 0}), (("some",), {A: 0, C: 4})])
+def test_what_nothing_is_loaded_into_is_as_good_elsewhere(made: tuple[str, ...], expected: dict[Key, int]) -> None:
+    """A is half as large as C, too large to be loaded again; there is room for C behind it, not beside."""
+    buffers = Buffers(Pool(16), True, made)
+    buffers.claim({B: 8, A: 4})
+    buffers.release(B)
+    assert buffers.claim({A: 4, C: 8})[0] == expected
+
+
 @pytest.mark.parametrize(("keys", "count", "expected"), [
     ("abab", 2, "1100"), ("abab", 1, "0000"), ("aabb", 1, "1010"), ("abcabc", 3, "111000"), ("abcabc", 2, "000000")])
 def test_kept_until_the_next_use(keys: str, count: int, expected: str) -> None:

@@ -191,8 +191,8 @@ def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
     loads = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
     copy = state[Layout].copy
     assert copy is not None
-    found = {move.size for move in loads if move.far.space is Space.VARS and move.far.offset >= copy.base}
-    assert sizes <= found and any(move.far.space is Space.CONSTS for move in loads)
+    found = {move.size for move in loads if move.far.space is Space.DRAM0 and move.far.offset >= copy.base}
+    assert sizes <= found and any(move.far.space is Space.DRAM1 for move in loads)
     alone = on_golden(path, arch.replace(dram0_depth=copy.base), samples)
     assert np.array_equal(on_golden(path, arch, samples), alone)
 

@@ -26,7 +26,7 @@ from weft.tb.compile.run_model import BASE, ModelMaker
 
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)
-DEPTHS = {Space.VARS: 32, Space.CONSTS: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
+DEPTHS = {Space.DRAM0: 32, Space.DRAM1: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
 ENTER, BOTH = lir.Settings.of(enter_shift=3), lir.Settings.of(enter_shift=2, leave_shift=2)
 MOVED = {False: lir.Settings.of(enter_shift=2), True: lir.Settings.of(leave_shift=2)}
 """By whether vectors go to local memory."""
@@ -62,7 +62,7 @@ class LirMaker:
     def data_move(self) -> list[lir.Operation]:
         size, stride, rows, pitch = self.walk()
         last = (size - 1) * stride + (rows - 1) * pitch
-        far = (Space.VARS, Space.CONSTS, Space.ACCUMULATORS)[self.below(3)]
+        far = (Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)[self.below(3)]
         inside, to_local, extra = far is Space.ACCUMULATORS, bool(self.below(2)), bool(self.below(2))
         return [lir.DataMove(to_local, self.address(Space.LOCAL, last), self.address(far, last), size,
                              MOVED[to_local] if inside else lir.NO_SETTINGS, inside and extra and not to_local,
@@ -112,7 +112,7 @@ def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
     """On a machine of bytes: what LoadScale has not read yet is not overwritten, and moves out keep their scales."""
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
     arch = ARCH.replace(data_type="INT8", accumulator_width=None)
-    fill = lir.DataMove(True, local, Address(Space.CONSTS, 0), 7)
+    fill = lir.DataMove(True, local, Address(Space.DRAM1, 0), 7)
     leave = lir.DataMove(True, Address(Space.LOCAL, 8), accumulators, 2, lir.Settings.of(leave_shift=1, leave_zero=0))
     order = interleave([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave], arch)
     assert list(order) == [0, 1, 2, 3, 4, 5] or list(order) == [0, 1, 3, 2, 4, 5]
@@ -123,7 +123,7 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
     first: list[lir.Operation] = [
         lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, ENTER), lir.MatMul(local, accumulators, 8, ENTER)]
-    load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.CONSTS, 0), 2)
+    load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.DRAM1, 0), 2)
     order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
 

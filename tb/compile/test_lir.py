@@ -22,7 +22,7 @@ from weft.hw.contract.isa import Isa
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 Kind = TypeVar("Kind", bound=lir.Operation)
-LOCAL, ACCUMULATORS, VARS = Space.LOCAL, Space.ACCUMULATORS, Space.VARS
+LOCAL, ACCUMULATORS, DRAM0 = Space.LOCAL, Space.ACCUMULATORS, Space.DRAM0
 
 
 ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
@@ -88,8 +88,8 @@ def anything(operation: lir.Operation) -> bool:
 
 
 MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
-    "input never loaded": (removed(lir.DataMove, lambda move: move.far.space is VARS), "nothing wrote"),
-    "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.CONSTS), "nothing wrote"),
+    "input never loaded": (removed(lir.DataMove, lambda move: move.far.space is DRAM0), "nothing wrote"),
+    "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.DRAM1), "nothing wrote"),
     "first MatMul lost": (removed(lir.MatMul, lambda mat_mul: not mat_mul.accumulate), "nothing wrote"),
     "first MatMul accumulates": (replaced(lir.MatMul, lambda mat_mul: not mat_mul.accumulate, accumulate=True),
                                  "nothing wrote"),
@@ -97,15 +97,15 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "beyond the accumulators": (
         replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, ARCH.accumulator_depth)), "beyond"),
     "beyond the constants": (
-        replaced(lir.DataMove, lambda move: move.far.space is Space.CONSTS, far=Address(Space.CONSTS, 10_000)),
+        replaced(lir.DataMove, lambda move: move.far.space is Space.DRAM1, far=Address(Space.DRAM1, 10_000)),
         "nothing wrote"),
     "rows beyond local memory": (replaced(lir.MatMul, anything, rows=90, local_pitch=90), "beyond"),
-    "wrong space": (replaced(lir.MatMul, anything, local=Address(VARS, 0)), "must be in local"),
+    "wrong space": (replaced(lir.MatMul, anything, local=Address(DRAM0, 0)), "must be in local"),
     "settings missing": (replaced(lir.DataMove, lambda move: move.far.space is ACCUMULATORS, settings=lir.NO_SETTINGS),
                          "sets nothing; what is moved (in|out) sets"),
-    "settings too many": (replaced(lir.DataMove, lambda move: move.far.space is VARS,
+    "settings too many": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0,
                                    settings=lir.Settings.of(leave_shift=3)), "sets LEAVE_SHIFT; .* sets nothing"),
-    "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is VARS, relu=True), "relu goes"),
+    "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0, relu=True), "relu goes"),
     "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
     "loop too long": (replaced(lir.SimdLoop, anything, body=ARCH.simd_loop_depth + 1), "a body of"),
     "register never written": (removed(lir.Simd, lambda entry: entry.opcode.name == "MOVE"), "nothing wrote"),

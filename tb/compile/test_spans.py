@@ -80,7 +80,7 @@ def moved(move: DataMove, arch: Arch) -> list[int]:
 
 def test_rows_of_a_move_have_a_pitch_on_each_side() -> None:
     """Three rows of two, from every seventh vector to every fifth."""
-    found = moved(DataMove(True, Address(Space.LOCAL, 2), Address(Space.VARS, 10), 2, rows=3, local_pitch=5,
+    found = moved(DataMove(True, Address(Space.LOCAL, 2), Address(Space.DRAM0, 10), 2, rows=3, local_pitch=5,
                            far_pitch=7), BASE.replace(local_depth=16))
     expected = [0] * 16
     expected[2:4], expected[7:9], expected[12:14] = [10, 11], [17, 18], [24, 25]

@@ -50,8 +50,9 @@ def test_memory_map_prints_and_parses(state: Products) -> None:
     assert printed.dram0 == state[Layout].dram0 and printed.local == state[Layout].local and printed.local
     assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
                                   zip(state[Layout].shapes, state[Layout].plans, strict=True))
-    copied = dataclasses.replace(state[Layout], copy=Place("%consts", 7, 9, -1, 3))
-    assert layout.parse(copied.text()).copy == (7, 9)
+    both = {"a": Place("a", 7, 9, 0, 1)}
+    copied = dataclasses.replace(state[Layout], dram1=both, copy=Place("%consts", 7, 9, -1, 3))
+    assert layout.parse(copied.text()).copy == (7, 9) and layout.parse(copied.text()).dram1 == both
 
 
 @pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  Relu(target=__import__('os'))",

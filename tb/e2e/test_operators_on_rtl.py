@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.compiler.memory.layout import Layout
 from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Products
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_blocks as blocks
+from weft.tb.compile import test_both_drams as both_drams
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
 from weft.tb.compile import test_recurrent as recurrent
@@ -50,6 +53,19 @@ def test_network_on_rtl(network: Callable[[ModelMaker], None], tmp_path: Path) -
     samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
     report = compile_model(maker.save(tmp_path / "model.onnx"), ARCH, tmp_path, calibration={"x": samples})
     result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
+
+
+@pytest.mark.slow
+def test_tensors_in_both_drams_on_rtl(tmp_path: Path) -> None:
+    """Two images, of which the second finds what the first one left in DRAM1."""
+    path, samples = both_drams.network(tmp_path)
+    states: list[Products] = []
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": samples},
+                           watch=lambda _, state: states.append(state))
+    assert states[-1][Layout].dram1
+    result = Session(TModel.load(report.model_path)).run({"x": samples[:2]}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()
 

@@ -6,6 +6,8 @@ DIRECTED = "tb/compile/test_directed.py"
 SCALED = "tb/compile/test_scaled_layers.py"
 OPERATORS = "tb/compile/test_operators.py"
 SPANS = "tb/compile/test_spans.py"
+BOTH = "tb/compile/test_both_drams.py"
+BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
 BREAKS = [
@@ -148,12 +150,18 @@ BREAKS = [
           "if part in self.lying or part in {port.tensor for port in self.graph.inputs}:", "if part in self.lying:",
           "a quantised input lies in a concatenation that nobody writes",
           "tb/compile/test_random_quantised.py::test_layers_give_the_bytes_of_onnxruntime[63]"),
-    Break("weights_copy", "compiler/scheduler/load.py", "Address(Space.VARS, self.copy + far)",
-          "Address(Space.VARS, self.copy + far - (size < 9))", "short pieces from DRAM0 begin a vector early",
+    Break("weights_copy", "compiler/scheduler/load.py", "Address(Space.DRAM0, self.copy + far)",
+          "Address(Space.DRAM0, self.copy + far - (size < 9))", "short pieces from DRAM0 begin a vector early",
           f"{DIRECTED}::test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1"),
     Break("pool_owner", "compiler/scheduler/pool.py", "if segment.released is None or segment.released >= bound:",
           "if segment.released is not None and segment.released >= bound:", "vectors that are held are given away",
           "tb/compile/test_buffers.py::test_a_vector_has_one_owner"),
+    Break("odd_tiles", "compiler/memory/places.py", "if tile % 2 else Address(Space.DRAM0, self.dram0 + before)",
+          "if tile % 2 else Address(Space.DRAM0, self.dram0 + tile * pixels)",
+          "even channel tiles lie as far apart as if the odd ones were between", f"{BOTH}::{BOTH_PLACES}"),
+    Break("odd_idle", "compiler/tiling/costs.py", "idle = moved.dram1_write * _idle(tilings)", "idle = 0",
+          "both DRAMs are thought to write at once what leaves one tile after the other",
+          f"{BOTH}::test_results_that_leave_tile_after_tile_keep_one_dram_busy"),
     # -- backend --
     Break("encode_pitch", "compiler/backend/encode.py", "self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)",
           "self.set(Register.MOVE_FAR_PITCH, operation.local_pitch)", "rows of a move go to the wrong far vectors",

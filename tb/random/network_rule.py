@@ -177,7 +177,7 @@ def _beside(samples: np.ndarray, rest: np.ndarray) -> float:
 
 
 def judge_on_rtl(case: Case) -> Verdict:
-    """The program on the simulated hardware: every word of DRAM0 as the golden machine leaves it."""
+    """The program on the simulated hardware: every word of DRAM as the golden machine leaves it."""
     with tempfile.TemporaryDirectory() as name:
         path, samples = save(case, ARCHS[case.arch], Path(name))
         network = describe(path)
