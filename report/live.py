@@ -13,16 +13,15 @@ from weft.report.operations import Ran
 
 SAMPLES = 600
 """Instants of a program that are looked at."""
-ON_CHIP = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0)
 
 
 def memory_over_time(ran: Ran) -> dict[str, Any]:
     """``cycle`` [SAMPLES]; ``live``: memory -> vectors [SAMPLES] that hold what will be read; ``capacity``: vectors of
-    each memory, of DRAM0 those that the program knows; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], those of
+    each memory, of the DRAMs those that the program knows; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], those of
     the time from an instant to the next."""
     step = max(ran.cycles, 1) / SAMPLES
     live, capacity = {}, {}
-    for memory in ON_CHIP:
+    for memory in Memory:
         live[memory.value], capacity[memory.value] = _live(ran, memory, step)
     arch = ran.model.arch
     capacity |= {Memory.LOCAL.value: arch.local_depth, Memory.ACCUMULATORS.value: arch.accumulator_depth}

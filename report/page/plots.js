@@ -94,16 +94,18 @@ function memoryTraces(data) {
     return line(joined(data, (memory) => memory.traffic[name]), name.replace("_", " "), color, "y", "%{y:.1f} B per cycle",
       { legendrank: 10 + index, line: { color, width: 1.6, shape: "hv", dash } });
   });
-  return [share("local", "#0072B2", "solid"), share("accumulators", "#D55E00", "dot"),
-    line(joined(data, (memory) => memory.live.dram0.map((vectors) => vectors * data.vector_bytes / 1024)), "DRAM0 in use",
-      "#000000", "y2", "%{y:,.0f} KB"), ...traffic];
+  const dram = (name, color, dash) => line(joined(data, (memory) => memory.live[name].map(
+    (vectors) => vectors * data.vector_bytes / 1024)), `${name.toUpperCase()} in use`, color, "y2", "%{y:,.0f} KB",
+  { line: { color, width: 1.6, shape: "hv", dash } });
+  return [share("local", "#0072B2", "solid"), share("accumulators", "#D55E00", "dot"), dram("dram0", "#000000", "solid"),
+    dram("dram1", "#7a7a7a", "dash"), ...traffic];
 }
 
 function memoryLayout() {
   const panel = (low, high, text) => ({ ...AXIS, domain: [low, high], title: { text, standoff: 4 }, rangemode: "tozero",
     nticks: 4 });
   return layout({ height: 470, hovermode: "x", legend: ABOVE, xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y" },
-    yaxis: panel(0, 0.29, "bytes / cycle"), yaxis2: panel(0.37, 0.64, "DRAM0, KB"),
+    yaxis: panel(0, 0.29, "bytes / cycle"), yaxis2: panel(0.37, 0.64, "DRAM, KB"),
     yaxis3: { ...panel(0.72, 1, "on chip, %"), range: [0, 103] } });
 }
 

@@ -125,7 +125,7 @@ def live_by_hand(ran: Ran, memory: Memory, instant: float) -> int:
     return count
 
 
-@pytest.mark.parametrize("memory", [Memory.LOCAL, Memory.ACCUMULATORS])
+@pytest.mark.parametrize("memory", [Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM1])
 def test_live_vectors_are_those_still_to_be_read(ran: Ran, memory: Memory) -> None:
     found = memory_over_time(ran)
     step = ran.cycles / SAMPLES
