@@ -13,9 +13,12 @@ const HOVER = { bgcolor: "#fff", bordercolor: "#57606a", align: "left", font: { 
 const AXIS = { gridcolor: "#e5e9ed", zerolinecolor: "#d0d7de", automargin: true, ticks: "outside", ticklen: 5, tickcolor: "#d0d7de" };
 const ABOVE = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 }, traceorder: "normal" };
 
+const EDGES = { l: 60, r: 12, t: 8, b: 44 };
+const UNDER_TOOLS = { ...EDGES, t: 28 };  // plotly's buttons lie above what stands at the top
+
 function layout(more) {
   return { font: FONT, paper_bgcolor: "#fff", plot_bgcolor: "#fff", hoverlabel: HOVER,
-    margin: { l: 60, r: 12, t: 8, b: 44 }, ...more };
+    margin: EDGES, ...more };
 }
 
 function layerLabel(layer, number) { return `${number + 1} ${plain(layer.name)}`; }
@@ -66,7 +69,7 @@ function roofTraces(data, chosen) {
 
 function roofLayout() {
   const log = { ...AXIS, type: "log", dtick: 1, exponentformat: "power" };
-  return layout({ height: 380, showlegend: false,
+  return layout({ height: 400, showlegend: false, margin: UNDER_TOOLS,
     xaxis: { ...log, title: { text: "MACs per byte of the busiest DRAM channel" } },
     yaxis: { ...log, title: { text: "MACs per cycle" } } });
 }
@@ -104,7 +107,8 @@ function memoryTraces(data) {
 function memoryLayout() {
   const panel = (low, high, text) => ({ ...AXIS, domain: [low, high], title: { text, standoff: 4 }, rangemode: "tozero",
     nticks: 4 });
-  return layout({ height: 470, hovermode: "x", legend: ABOVE, xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y" },
+  return layout({ height: 470, hovermode: "x", legend: ABOVE, modebar: { orientation: "v" }, margin: { ...EDGES, r: 36 },
+    xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y" },
     yaxis: panel(0, 0.29, "bytes / cycle"), yaxis2: panel(0.37, 0.64, "DRAM, KB"),
     yaxis3: { ...panel(0.72, 1, "on chip, %"), range: [0, 103] } });
 }
@@ -160,7 +164,7 @@ const CYCLES = [{ dtickrange: [null, 99999], value: ",d" }, { dtickrange: [10000
 
 function timelineLayout(names, from, to) {
   return layout({ height: 90 + 26 * names.length, showlegend: false, dragmode: "zoom", hovermode: "closest", bargap: 0.2,
-    uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 60, r: 12, t: 28, b: 44 },
+    uniformtext: { mode: "hide", minsize: 9 }, margin: UNDER_TOOLS,
     xaxis: { ...AXIS, title: { text: "cycle" }, range: [from, to], tickformatstops: CYCLES },
     yaxis: { ...AXIS, autorange: "reversed", type: "category", fixedrange: true, categoryorder: "array",
       categoryarray: names } });
