@@ -107,6 +107,7 @@ def _crossings(pixels: np.ndarray, channels: np.ndarray) -> list[Walk]:
 
 
 def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossings: Sequence[Walk]) -> str:
+    """The pixels of each walk taken as channels and swapped; those of several are put together."""
     count, height, width = source.shape
     flat = source.reshape(count, -1)
     parts: list[tuple[str, PartPlace]] = []
