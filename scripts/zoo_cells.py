@@ -104,7 +104,12 @@ def request(path: Path) -> Request:
 
 def measured(name: str, path: Path, presets: Iterable[str], on_rtl: bool) -> tuple[dict[str, Row | str], float]:
     """Each preset's row, or why the network does not run on it; and the CPU seconds of this process."""
-    began, family, found = time.process_time(), Family(request(path)), {}
+    began = time.process_time()
+    try:
+        family = Family(request(path))
+    except WeftError as error:  # a file that leaves sizes open, for example
+        return dict.fromkeys(presets, str(error)), time.process_time() - began
+    found: dict[str, Row | str] = {}
     for preset in presets:
         try:
             found[preset] = _row(name, path, preset, family.found(bench.machine(name, preset)), on_rtl)

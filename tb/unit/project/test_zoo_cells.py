@@ -85,6 +85,16 @@ def test_inputs_of_whole_numbers_get_some(cells: ModuleType, tmp_path: Path) -> 
     assert np.array_equal(given, given.round()) and given.max() > 1 and given.min() >= 0
 
 
+def test_a_file_that_leaves_a_size_open_is_refused_by_every_preset(cells: ModuleType, tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g",
+                              [value("x", TensorProto.FLOAT, [1, "open"])], [value("y", TensorProto.FLOAT, None)])
+    path = tmp_path / "open.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    rows, _ = cells.measured("open", path, ["tiny", "pynq"], on_rtl=False)
+    assert list(rows) == ["tiny", "pynq"] and all("--shape x:" in why for why in rows.values())
+
+
 def test_every_preset_is_in_one_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import zoo
