@@ -17,8 +17,8 @@ SAMPLES = 600
 
 def memory_over_time(ran: Ran) -> dict[str, Any]:
     """``cycle`` [SAMPLES]; ``live``: memory -> vectors [SAMPLES] that hold what will be read; ``capacity``: vectors of
-    each memory, of the DRAMs those that the program knows; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], those of
-    the time from an instant to the next."""
+    each memory, of the DRAMs those that the program knows; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], those
+    of the time from an instant to the next."""
     step = max(ran.cycles, 1) / SAMPLES
     live, capacity = {}, {}
     for memory in Memory:
