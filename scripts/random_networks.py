@@ -12,6 +12,7 @@ run ends with exit code 2; one that the compiler refuses ends it with 1.
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Annotated
@@ -42,14 +43,14 @@ def main(
     run = SeedRun(arch, ARCHS if rtl else RULES, first, count, state, console)
     for name in run.machines:
         for seeds in run.batches(name, BATCH):
-            began, wide = time.monotonic(), float("inf")
+            began, wide = time.monotonic(), math.inf
             for seed in seeds:
                 verdict = (judge_on_rtl if rtl else RULES[name])(Case(name, seed))
                 if verdict.problem or verdict.refusal:
                     print(verdict)
                     raise typer.Exit(2 if verdict.problem else 1)
                 wide = min(wide, verdict.wide_decibels)
-            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} pass, {'' if rtl else f'least {wide:.1f} dB, '}"
+            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} pass, {f'least {wide:.1f} dB, ' if math.isfinite(wide) else ''}"
                           f"{time.monotonic() - began:.0f} s")
     print(json.dumps(run.next_seed))
 

@@ -62,9 +62,10 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
             return Verdict(case, network, refusal="" if refused else str(error))
     faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts if verdict.problem]
     rounded = next(verdict for verdict in checker.verdicts if verdict.step == "points")
-    if rounded.decibels is not None and rounded.decibels < DECIBELS:
-        faults.append(f"{rounded.decibels:.1f} dB against real numbers; allowed: {DECIBELS} dB or more")
-    return Verdict(case, network, "; ".join(faults))
+    decibels = np.inf if rounded.decibels is None else rounded.decibels
+    if decibels < DECIBELS:
+        faults.append(f"{decibels:.1f} dB against real numbers; allowed: {DECIBELS} dB or more")
+    return Verdict(case, network, "; ".join(faults), decibels=decibels)
 
 
 # -- quantised by onnxruntime ------------------------------------------------------------------------------------------
