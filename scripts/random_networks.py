@@ -50,8 +50,8 @@ def main(
                     print(verdict)
                     raise typer.Exit(2 if verdict.problem else 1)
                 wide = min(wide, verdict.wide_decibels)
-            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} pass, {f'least {wide:.1f} dB, ' if math.isfinite(wide) else ''}"
-                          f"{time.monotonic() - began:.0f} s")
+            least = f"least {wide:.1f} dB, " if math.isfinite(wide) else ""
+            console.print(f"{name}: seeds {seeds.start}..{seeds[-1]} pass, {least}{time.monotonic() - began:.0f} s")
     print(json.dumps(run.next_seed))
 
 
