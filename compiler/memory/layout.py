@@ -190,8 +190,10 @@ class Planner:
     def try_spread(self, life: Lifetime) -> None:
         """Spread a Var over both DRAMs when the layers that use it become cheaper."""
         name, size = life.name, odd_vectors(life.var, self.arch.array_size)
+        if name in self.local or not size:
+            return
         base = first_fit([self.consts, *self.dram1.values()], size, life.first, life.last)
-        if name in self.local or not size or base + size > self.arch.dram1_depth:
+        if base + size > self.arch.dram1_depth:
             return
         if self._accept({number: replace(self.shapes[number], spread=self.shapes[number].spread | {name})
                          for number in self.users[name]}):
