@@ -30,8 +30,11 @@ from weft.compiler.tiling.search import Plan, Search, too_small
 from weft.compiler.tiling.shape import Grain, LayerShape
 from weft.hw.contract.arch import Arch
 
-MOST_WAITING = 0.005
+MOST_WAITING = 0.002
 """Of the array's cycles, waited for weights: where it is more, they come through both DRAMs."""
+
+NEARLY = 0.95
+"""A port that is busy for so much of the array's time keeps it waiting."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def _copy_of_consts(planner: Planner, placed: Iterable[Place]) -> Place | None:
         return None
     beats = planner.arch.vector_beats
     moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
-    waiting = sum(max(0.0, (entry.dram1_read + entry.consts) * beats - entry.array * shape.inside)
+    waiting = sum(max(0.0, (entry.dram1_read + entry.consts) * beats - entry.array * shape.inside * NEARLY)
                   for entry, shape in zip(moved, planner.shapes, strict=True))
     base = max((place.base + place.size for place in placed), default=0)
     copy = replace(planner.consts, base=base)

@@ -60,19 +60,20 @@ def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[
 
 def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """max(x, slope * x), the slope as a product of two for the sake of its precision. Where both have a register, a
-    vector is read twice. With a single register the product overwrites the first, which a loop restores by reading the
-    second; without a loop it is fetched again."""
-    apart = arch.simd_registers_depth >= 3
+    vector is read twice. The product overwrites the first where there is no register for it: every iteration of a loop
+    finds it there again; without a loop it is fetched again."""
     loops = arch.simd_loop_depth >= 3
+    apart = arch.simd_registers_depth >= (2 if loops else 3)
+    product = PRODUCT if arch.simd_registers_depth >= 3 else REGISTER
     for low, high in [(0, view.box.vectors)] if apart or loops else groups(view.box.vectors, 1):
         address = Address(Space.ACCUMULATORS, view.base + low)
         yield _fetch(operand, settings)
         second = Address(Space.ACCUMULATORS, operand + 1)
         if apart:
             yield _fetch(operand + 1, settings, SECOND)
-            body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, PRODUCT, settings, address),
-                    Simd(SimdOpcode.MULTIPLY, PRODUCT, SECOND, PRODUCT, settings),
-                    Simd(SimdOpcode.MAX, INPUT, PRODUCT, 0, settings, address, address)]
+            body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, product, settings, address),
+                    Simd(SimdOpcode.MULTIPLY, product, SECOND, product, settings),
+                    Simd(SimdOpcode.MAX, INPUT, product, 0, settings, address, address)]
         else:
             body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, address),
                     Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, REGISTER, settings, second, hold=True),

@@ -37,7 +37,8 @@ class Tiling:
 
 class Tilings(NamedTuple):
     """Candidates as columns, [tilings] each, in the order of their preference. ``grain`` indexes ``grains``; then the
-    fields of :class:`Tiling`; then those of the :class:`Cut`; ``weights``: the most vectors that a step loads."""
+    fields of :class:`Tiling`; then those of the :class:`Cut`; ``weights``: the most vectors that a step loads; then
+    those of the :class:`Links`."""
 
     grains: tuple[Grain, ...]
     grain: np.ndarray
@@ -55,6 +56,8 @@ class Tilings(NamedTuple):
     strip_total: np.ndarray
     array: np.ndarray
     weights: np.ndarray
+    pairs: np.ndarray
+    most: np.ndarray
 
     def tiling(self, row: int) -> Tiling:
         outputs, inputs, taps, buffers, slots = (int(column[row]) for column in (
@@ -69,12 +72,14 @@ def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tupl
     cuts = [shape.cut(grain, *group) for grain in grains for group in groups]
     whole = np.array([cut[:-1] for cut in cuts], np.int64).reshape(-1, 5)
     weights = np.array([shape.weight_vectors(*group) for group in groups], np.int64)
+    links = np.array([shape.links(*group[:2]) for group in groups], np.int64).reshape(-1, 2)
     outputs, inputs, taps = np.tile(np.array(groups, np.int64).reshape(-1, 3), (len(grains), 1)).T
     pixels = np.array([grain.rows * grain.columns for grain in grains], np.int64)
     once = np.ones(len(outputs), np.int64)
     return Tilings(tuple(grains), np.repeat(np.arange(len(grains)), count), outputs, inputs, taps, once, once,
                    once == 0, np.repeat(pixels, count), *_columns(whole),
-                   np.array([cut.array for cut in cuts]), np.tile(weights, len(grains)))
+                   np.array([cut.array for cut in cuts]), np.tile(weights, len(grains)),
+                   *np.tile(links, (len(grains), 1)).T)
 
 
 def _columns(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -94,8 +99,7 @@ def weight_sets(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     """How many different sets of weights the steps of a layer use."""
     if shape.loads:
         return np.ones_like(tilings.outputs)
-    return (part_count(shape.output_tiles, tilings.outputs) * part_count(shape.input_tiles, tilings.inputs)
-            * part_count(shape.most_taps, tilings.taps))
+    return tilings.pairs * part_count(shape.most_taps, tilings.taps)
 
 
 def _divisions(count: int) -> list[int]:

@@ -27,6 +27,9 @@ MOVE_OVERHEAD_CYCLES = 16
 SCALE_OVERHEAD_CYCLES = 38
 """What a LoadScale costs the results that leave behind it: the moves before it have to end, and it reads 7 vectors."""
 
+READ_LATENCY_CYCLES = 48
+"""What a step's load of its input takes beyond its beats: its buffer is free only when the step before last is done."""
+
 UNEVEN = 0.05
 """Of every unit's cycles, what does not overlap with the busiest one's."""
 
@@ -99,7 +102,7 @@ def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
 def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
     """What tilings move."""
     core = shape.layer.core
-    read, write = (np.zeros((2, len(tilings.outputs)), np.int64) for _ in range(2))  # [DRAM, tilings]
+    read, write = (np.zeros((2, len(tilings.outputs))) for _ in range(2))  # [DRAM, tilings]
     consts = shape.scale_total * _scale_loads(shape, tilings)
     for var in shape.streamed_adds:
         read += _by_dram(shape, var) * tilings.core_total
@@ -131,10 +134,13 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     where units wait for the layer before it or after it."""
     beats = shape.arch.vector_beats
     moved = _traffic(shape, tilings)
-    idle = moved.dram1_write * _idle(tilings)
+    idle = _idle(tilings)
+    read, written = moved.dram1_read * idle * (tilings.most == 1), moved.dram1_write * idle
     ports = ((moved.dram0_read + moved.consts, moved.dram0_write) if shape.arch.shared_dram else
-             (moved.dram0_read, moved.dram0_write + idle, moved.dram1_read + moved.consts, moved.dram1_write + idle))
-    parts = [moved.array, *(vectors * beats for vectors in ports), *_leaving(shape, tilings)]
+             (moved.dram0_read + read, moved.dram0_write + written,
+              moved.dram1_read + read + moved.consts, moved.dram1_write + written))
+    reads, *others = (vectors * beats for vectors in ports)
+    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_leaving(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
@@ -145,8 +151,16 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 def _idle(tilings: Tilings) -> np.ndarray:
     """The share of its time that a DRAM waits for the other one with results that go to both. Where regions are the
-    inner loop, the odd tile of a group of output tiles leaves for all of them before the next group does."""
+    inner loop, the odd tile of a group of output tiles leaves for all of them before the next group does. So it comes,
+    where each group has an input tile of its own."""
     return np.where(tilings.outputs_outer & (tilings.outputs % 2 == 1), 1 / tilings.outputs, 0.0)
+
+
+def _latencies(shape: LayerShape, tilings: Tilings) -> Any:
+    """Cycles in which steps wait for the first beat of their input."""
+    if shape.input_is_resident:
+        return 0
+    return tilings.regions * weight_sets(shape, tilings) * READ_LATENCY_CYCLES
 
 
 def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
@@ -187,9 +201,8 @@ def finished_together(pixels: int) -> int:
 
 def _weight_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     """How often each weight is read."""
-    sets = weight_sets(shape, tilings)
-    inner = sets // part_count(shape.output_tiles, tilings.outputs)
-    kept = np.where(tilings.outputs_outer, inner, sets)
+    inner = tilings.most * part_count(shape.most_taps, tilings.taps)
+    kept = np.where(tilings.outputs_outer, inner, weight_sets(shape, tilings))
     return np.where(kept <= tilings.weight_slots, 1, tilings.regions)
 
 
@@ -200,14 +213,15 @@ def _scale_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """How often each strip of input is read."""
+    """How often each strip of input is read, on average: once for each group of output tiles that has weights for
+    it, unless it stays."""
     if shape.loads:
         return np.ones_like(tilings.outputs)
-    again = part_count(shape.output_tiles, tilings.outputs)
+    again = tilings.pairs / part_count(shape.input_tiles, tilings.inputs)
     return np.where(_strips_kept(shape, tilings) <= tilings.buffers, 1, again)
 
 
 def _strips_kept(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     """Strips that have to stay for a group of output tiles to find those of the group before it."""
-    return (part_count(shape.input_tiles, tilings.inputs) * part_count(shape.most_taps, tilings.taps)
+    return (tilings.most * part_count(shape.most_taps, tilings.taps)
             * np.where(tilings.outputs_outer, tilings.regions, 1))

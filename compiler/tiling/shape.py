@@ -14,8 +14,8 @@ import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
 from weft.compiler.quantize.consts import LayerConsts
-from weft.compiler.tiling.spans import Box, groups
-from weft.compiler.tiling.weight_tiles import Parts, WeightTiles
+from weft.compiler.tiling.spans import Box, groups, part_count
+from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
 
@@ -73,6 +73,7 @@ class LayerShape:
     _strips: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
                                                                              repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def structure(self) -> Hashable:
@@ -256,6 +257,14 @@ class LayerShape:
         if grain.part is None:
             return found
         return [piece for low, high in found for piece in groups(high, grain.part[axis], low)]
+
+    def links(self, outputs: int, inputs: int) -> Links:
+        """Of groups of so many output tiles and input tiles. Remembered."""
+        if self.loads:
+            return Links(part_count(self.output_tiles, outputs), 1)
+        if (outputs, inputs) not in self._links:
+            self._links[outputs, inputs] = self.tiles.links(outputs, inputs)
+        return self._links[outputs, inputs]
 
     def weight_vectors(self, outputs: int, inputs: int, taps: int) -> int:
         """The most vectors of weights and biases that a step loads, for groups of these sizes."""

@@ -18,6 +18,13 @@ NOWHERE = 1 << 40
 Pair = tuple[int, int]
 
 
+class Links(NamedTuple):
+    """Groups of output tiles and of input tiles: ``pairs`` of them with work between, ``most`` of one output group."""
+
+    pairs: int
+    most: int
+
+
 class Parts(NamedTuple):
     """Parts of a kernel, each a first and a last tap of either axis: ``spans`` of rows and of columns, each once, and
     ``chosen`` [parts] of them."""
@@ -61,6 +68,19 @@ class WeightTiles:
         offsets = self._table[0][..., 2]
         count = int((offsets != NOWHERE).sum())
         return max(1, count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
+
+    @cached_property
+    def _works(self) -> np.ndarray:
+        """[output tiles, input tiles]: whether one has weights for the other, or the bias that is loaded with them."""
+        found = self._table[0][:, :, 0, 2] != NOWHERE
+        found[np.arange(len(self.blocks)), [block.owner for block in self.blocks]] = True
+        return np.asarray(found)
+
+    def links(self, outputs: int, inputs: int) -> Links:
+        """Of groups of so many output and input tiles. A convolution that is dense links each to each, one that is
+        depthwise each to its own."""
+        work = _grouped(self._works, (outputs, inputs), np.logical_or)
+        return Links(int(work.sum()), int(work.sum(1).max()))
 
     def window_of(self, outputs: Pair, inputs: Pair, taps: Pair) -> Window | None:
         """The part of the kernel that some weight tiles are (half-open ranges); None when there are none."""

@@ -50,17 +50,18 @@ def test_the_slope_of_a_leaky_relu_is_rounded_not_cut(slope: float, tmp_path: Pa
 
 
 def test_a_leaky_relu_with_registers_to_spare_reads_less_and_computes_the_same(tmp_path: Path) -> None:
-    """With a register for each of its constants a vector is read twice; with one register three times."""
+    """With a register for each of its constants a vector is read twice; with one register three times. Without a loop,
+    which finds the constants in every iteration, the product needs a third."""
     maker = ModelMaker((1, 6, 5, 7))
     maker.node("LeakyRelu", maker.conv("x", 6, 20, (3, 3)), alpha=0.1)
     path, samples = maker.save(tmp_path / "leaky.onnx"), maker.random.standard_normal((2, 6, 5, 7))
-    alone, apart, unrolled = BASE, BASE.replace(simd_registers_depth=3), BASE.replace(
-        simd_registers_depth=3, simd_loop_depth=0)
-    expected = on_golden(path, alone, samples)
-    assert (expected < 0).any() and np.array_equal(on_golden(path, apart, samples), expected)
-    assert np.array_equal(on_golden(path, unrolled, samples), expected)
-    reads = [sum(operation.read is not None for operation in bodies(path, arch, samples)) for arch in (alone, apart)]
-    assert reads == [3, 2]
+    registers = [BASE.replace(simd_registers_depth=depth) for depth in (1, 2, 3)]
+    expected = on_golden(path, registers[0], samples)
+    assert (expected < 0).any()
+    for arch in (*registers, *(arch.replace(simd_loop_depth=0) for arch in registers)):
+        assert np.array_equal(on_golden(path, arch, samples), expected)
+    reads = [sum(operation.read is not None for operation in bodies(path, arch, samples)) for arch in registers]
+    assert reads == [3, 2, 2]
 
 
 def bodies(path: Path, arch: Arch, samples: np.ndarray) -> list[Simd]:
@@ -173,19 +174,20 @@ def test_a_grouped_convolution_with_fewer_outputs_of_channels_that_lie_apart(tmp
     check_model(maker.save(tmp_path / "apart.onnx"), BASE, samples, 60)
 
 
-@pytest.mark.parametrize(("channels", "kernels", "size", "sizes"), [
-    ((65, 72), (1,), 1, {1, 8, 9}), ((17, 33, 25, 9), (1, 1, 1), 1, {1, 8, 9, 26}),
-    ((13, 21, 19, 11), (2, 3, 1), 4, {20, 33, LOAD_VECTORS})],
+@pytest.mark.parametrize(("channels", "kernels", "size", "local", "sizes"), [
+    ((65, 72), (1,), 1, 64, {1, 8, 9}), ((17, 33, 25, 9), (1, 1, 1), 1, 2048, {1, 8, 9, 26}),
+    ((13, 21, 19, 11), (2, 3, 1), 4, 2048, {20, 33, LOAD_VECTORS})],
     ids=["one layer", "one pixel", "kernels"])
 def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
-        channels: tuple[int, ...], kernels: tuple[int, ...], size: int, sizes: set[int], tmp_path: Path) -> None:
+        channels: tuple[int, ...], kernels: tuple[int, ...], size: int, local: int, sizes: set[int],
+        tmp_path: Path) -> None:
     """Of a bias alone, of one tile, of a tile with fewer rows than lanes, of more: bit for bit what the network
     computes with all weights from DRAM1."""
     maker = ModelMaker((1, channels[0], size, size), seed=8)
     name = "x"
     for before, after, kernel in zip(channels, channels[1:], kernels, strict=False):
         name = maker.conv(name, before, after, (kernel, kernel))
-    path, arch = maker.save(tmp_path / "pieces.onnx"), BASE.replace(axi_data_width=32)
+    path, arch = maker.save(tmp_path / "pieces.onnx"), BASE.replace(axi_data_width=32, local_depth=local)
     samples = maker.random.standard_normal((2, channels[0], size, size))
     state = after_all_steps(path, arch, samples)
     loads = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
