@@ -35,7 +35,7 @@ def read_model(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Seq
 def must_run(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> None:
     """Raises CompileError where onnxruntime cannot run the model, on zeros."""
     try:
-        model = load_model(path, outputs, shapes)
+        model = onnx.shape_inference.infer_shapes(load_model(path, outputs, shapes))  # of outputs that were chosen
         weights = {tensor.name for tensor in model.graph.initializer}
         given = {value.name: _zeros(value) for value in model.graph.input if value.name not in weights}
         session(model).run(None, given)

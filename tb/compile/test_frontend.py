@@ -12,7 +12,7 @@ import pytest
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
-from weft.compiler.frontend.reader import read_model
+from weft.compiler.frontend.reader import must_run, read_model
 from weft.compiler.pipeline import compile_model
 from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
@@ -132,3 +132,11 @@ def test_without_the_extra(missing: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_missing_frozen_graph(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="no such file"):
         read_model(tmp_path / "absent.pb", ("logits",))
+
+
+def test_a_network_that_runs_runs_up_to_a_tensor_within(tmp_path: Path) -> None:
+    """A file does not say of what type its inner tensors are. What stops the compiler there is its own fault."""
+    maker = ModelMaker((1, 3, 4, 4))
+    inner = maker.conv("x", 3, 5, (1, 1))
+    maker.node("Softmax", inner, axis=1)
+    must_run(maker.save(tmp_path / "inner.onnx"), (inner,))

@@ -29,7 +29,7 @@ from weft.hw.contract.registers import Register, illegal_register_value
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 
-ARTY = Isa(Arch.load("arty"))
+ARTY = Isa(Arch.load("arty").replace(simd_registers_depth=1))
 INT8 = Isa(Arch.load("arty").replace(data_type="INT8"))
 
 
