@@ -131,6 +131,8 @@ def _noise(place: _Place, rest: float, sizes: Sizes, constants: Mapping[str, np.
     """What roundings add, relative to the tensors that they add it to, squared: of what the function reads and gives,
     and of the weights."""
     def rounded(magnitude: float, scale: float, size: float) -> float:
+        if math.isinf(magnitude):
+            return 0.0  # calibration refuses it, by its name
         step = 2.0 ** (math.ceil(math.log2(magnitude * scale)) - width + 1) / scale if magnitude else 0.0
         return (step / size) ** 2 / 12 if size else 0.0
 
