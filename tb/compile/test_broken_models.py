@@ -29,7 +29,7 @@ FOUND = {
     332: "2**40 pixels", 1052: "a weight of 1e38", 1078: "slopes that do not broadcast", 1138: "data of another size",
     3485: "NaN as the bound of a Clip", 5859: "a Resize with a channel scale of 1.001",
     9388: "a tensor without elements", 11098: "a node that nothing reads, on the host", 11614: "2**40 groups",
-         2206: "an infinite weight behind a hard swish"}
+    2206: "an infinite weight behind a hard swish"}
 """Seeds that once went wrong."""
 
 
