@@ -78,7 +78,9 @@ class Buffers:
     def _waits(self, fresh: set[Key]) -> bool:
         """Whether the largest of these buffers lies where one was that the step before gave back, for the sake of far
         smaller ones whose content is kept."""
-        largest = max((self._held[key] for key in fresh), key=lambda buffer: buffer.size, default=Buffer(0, 0))
+        # In the order of the buffers: a set's own is another one in each process, and of equal ones the first counts.
+        loaded = (buffer for key, buffer in self._held.items() if key in fresh)
+        largest = max(loaded, key=lambda buffer: buffer.size, default=Buffer(0, 0))
         stay = [key for key in self._held if key not in fresh]
         again = sum(self._held[key].size for key in stay if key.kind not in self._made)
         return bool(stay) and FAR_SMALLER * again <= largest.size and any(
