@@ -116,7 +116,7 @@ class Core(wiring.Component):
             connect(m, units[name].accumulator_read, getattr(leave, name))
         for name in writers:
             connect(m, units[name].accumulator_write, getattr(enter, name))
-        self._connect_array(m, array, units["load_weight"], units["mat_mul"], interlock)
+        self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in (*units, "scales") if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
@@ -137,14 +137,14 @@ class Core(wiring.Component):
         return m
 
     @staticmethod
-    def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul, interlock: Interlock) -> None:
+    def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul) -> None:
         m.d.comb += [
             array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
             array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
             array.swap.eq(mat_mul.swap), array.enter_bias.eq(mat_mul.enter_bias),
             array.enter_shift.eq(mat_mul.enter_shift),
             mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
-            interlock.swapped.eq(mat_mul.swapped),
+            mat_mul.loaded.eq(load_weight.done), load_weight.swapped.eq(mat_mul.swapped),
         ]
 
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:

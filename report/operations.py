@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, read_program
+from weft.compiler.estimator.state import LOAD_WEIGHT
 from weft.compiler.estimator.waits import NO_LAYER
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.timing import product_latency
 from weft.hw.contract.units import NEVER, UNIT_NAMES
 from weft.report.texts import shown
 from weft.runtime.manifest import TModel
@@ -50,14 +52,26 @@ class Ran:
     @cached_property
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
         """[operations]: the cycle in which each keeps its unit busy first, and the one behind its last; NEVER, NEVER of
-        those that did not finish. A unit takes an operation while it works on the one before: that one counts."""
+        those that did not finish. A unit takes an operation while it works on the one before: that one counts. A
+        LoadWeight that was taken waits for the MatMul that takes over the weights before it."""
         begins, ends = (np.full(len(self.operations), NEVER, np.int64) for _ in range(2))
         for unit in range(len(UNIT_NAMES)):
             of_unit = np.flatnonzero((self.operations["unit"] == unit) & (self.operations["finish_cycle"] != NEVER))
             behind = self.operations["finish_cycle"][of_unit] + 1
             free = np.concatenate([[0], behind[:-1]])[:len(behind)]
             begins[of_unit], ends[of_unit] = np.maximum(self.operations["start_cycle"][of_unit], free), behind
+        loads = np.flatnonzero((self.work["unit"] == LOAD_WEIGHT) & (self.work["turn"] > 0) & (begins != NEVER))
+        begins[loads] = np.maximum(begins[loads], self._swaps[self.work["turn"][loads] - 1])
         return begins, ends
+
+    @cached_property
+    def _swaps(self) -> np.ndarray:
+        """[MatMuls that take over weights]: the cycle behind that in which each asks for its first vector, if nothing
+        held up the others; 0 of those that did not finish."""
+        of_swaps = self.work["swap"] != 0
+        work, ended = self.work[of_swaps], self.operations["finish_cycle"][of_swaps]
+        first = ended + 1 - product_latency(self.model.arch) - work["size"].astype(np.int64) * work["rows"]
+        return np.where(ended == NEVER, 0, first + 1)
 
     @cached_property
     def layer_names(self) -> list[str]:

@@ -52,15 +52,20 @@ FITTED: dict[str, Arch] = {
     "lanes6_slices": SMALL.replace(array_size=6, register_slices=1, dram0_depth=1 << 24),
     "lanes2_int8": SMALL.replace(array_size=2, data_type="INT8", local_depth=512),
     "lanes4_int8": SMALL.replace(data_type="INT8", local_banks=2, dram_ports=SEPARATE),
+    "lanes6_int8_banks": SMALL.replace(array_size=6, data_type="INT8", local_depth=4096, local_banks=2,
+                                       accumulator_banks=1),
+    "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
+                                 local_banks=4),
     "arty": Arch.load("arty"),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
 CHECKED: dict[str, Arch] = {
     "lanes4_banks": SMALL.replace(local_banks=2, simd_registers_depth=2, local_depth=4096),
     "lanes6_int8": SMALL.replace(array_size=6, data_type="INT8", axi_data_width=128),
+    "lanes5_int8_banks": SMALL.replace(array_size=5, data_type="INT8", local_banks=4, dram_ports=SEPARATE),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
-    "pynq": Arch.load("pynq"),
+    **{name: Arch.load(name) for name in ("pynq", "arty_int8", "pynq_int8", "ultra96", "ultra96_int8", "zcu104")},
 }
 """Machines that are not fitted: they tell the error."""
 

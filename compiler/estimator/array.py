@@ -26,10 +26,19 @@ def ask(state, machine, now):
     for number in (LOAD_WEIGHT, MAT_MUL):
         unit = state.units[number]
         operation = state.queued[number, unit.work]
-        reads = unit.work != NONE and not unit.bias_row and not operation.zeroes
+        reads = unit.work != NONE and not unit.bias_row and not operation.zeroes and in_turn(state, number, operation)
         ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
+
+
+@kernel
+def in_turn(state, number, operation):
+    """Whether LoadWeight, or MatMul with a vector that takes over weights, has waited for the other one."""
+    if number == LOAD_WEIGHT:
+        return state.control.swapped >= operation.turn
+    first = state.units[MAT_MUL].row == 0 and state.units[MAT_MUL].vector == 0
+    return not (first and operation.swap) or state.units[LOAD_WEIGHT].done >= operation.turn
 
 
 @kernel
@@ -65,7 +74,7 @@ def step_load_weight(state, machine, now):
     if unit.work != NONE:
         operation = state.queued[LOAD_WEIGHT, unit.work]
         zeroes = unit.bias_row or operation.zeroes
-        if zeroes or state.ports[LOCAL_READS].grant[LOAD_WEIGHT]:
+        if (zeroes and in_turn(state, LOAD_WEIGHT, operation)) or state.ports[LOCAL_READS].grant[LOAD_WEIGHT]:
             last = is_last(unit, operation)
             if last and operation.zero_bias and not unit.bias_row:
                 unit.bias_row = 1
@@ -93,7 +102,8 @@ def step_mat_mul(state, machine, now):
     entering = NONE
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
-        if (operation.zeroes and not pauses(state, now)) or state.ports[LOCAL_READS].grant[MAT_MUL]:
+        goes = operation.zeroes and not pauses(state, now) and in_turn(state, MAT_MUL, operation)
+        if goes or state.ports[LOCAL_READS].grant[MAT_MUL]:
             bank = accumulator_bank(machine, address1(unit, operation))
             entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
             if enters(state):

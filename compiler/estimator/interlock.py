@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.program import NO_MEMORY
-from weft.compiler.estimator.state import (
-    LATER,
-    LOAD_WEIGHT,
-    MAT_MUL,
-    NONE,
-    SIMD,
-    SLOTS,
-    STAGES,
-    SWAPS,
-)
+from weft.compiler.estimator.state import LATER, NONE, SIMD, SLOTS, STAGES, UNIT_COUNT
 from weft.hw.contract.timing import DECODE_LATENCY, FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 
 ISSUED, STARTED, FINISHED = range(3)
@@ -68,17 +59,13 @@ def decode(state, machine, work, drains, times, now):
 @kernel
 def issue(state, machine, operation, index, now):
     """Note what the operation waits for, and its ranges, which later operations may wait for."""
-    control, number = state.control, operation.unit
+    number = operation.unit
     unit = state.units[number]
     slot = unit.issued % SLOTS
     state.queued[number, slot] = operation
     state.numbers[number, slot] = index
-    for other in range(SWAPS):
+    for other in range(UNIT_COUNT):
         unit.needed[slot, other] = 0 if other == number else newest_conflict(state, operation, other)
-    unit.needed[slot, SWAPS] = control.swaps if number == LOAD_WEIGHT else 0
-    if number == MAT_MUL:
-        unit.needed[slot, LOAD_WEIGHT] = state.units[LOAD_WEIGHT].issued
-        control.swaps += operation.swap
     track(state.tracked[number, slot], state.loop, operation)
     unit.stored_from[slot] = now + (SIMD_ISSUE_LATENCY if number == SIMD else ISSUE_LATENCY - FETCH_LATENCY)
     unit.issued += 1
@@ -145,8 +132,8 @@ def fetch_heads(state, machine, now):
     if fetchable(state.units[SIMD], now):
         state.units[SIMD].there_from = now
     control = state.control
-    for behind in range(1, SWAPS + 1):
-        number = (control.turn + behind) % SWAPS
+    for behind in range(1, UNIT_COUNT + 1):
+        number = (control.turn + behind) % UNIT_COUNT
         if number != SIMD and fetchable(state.units[number], now):
             state.units[number].there_from = now + FETCH_LATENCY
             control.turn = number
@@ -173,12 +160,12 @@ def waits_for_nothing(state, number, now):
     if now < unit.there_from:
         return False
     slot = unit.taken % SLOTS
-    for other in range(unit.waits_for, SWAPS):
+    for other in range(unit.waits_for, UNIT_COUNT):
         if state.units[other].heard < unit.needed[slot, other]:
             unit.waits_for = other
             return False
-    unit.waits_for = SWAPS
-    return state.control.swapped >= unit.needed[slot, SWAPS]
+    unit.waits_for = UNIT_COUNT
+    return True
 
 
 @kernel
@@ -204,14 +191,14 @@ def commit(state, machine, times, now):
     """End of the cycle: what was taken and done is noted, and seen by others; with register slices a cycle later."""
     control = state.control
     if machine.slices:
-        for number in range(SWAPS):
+        for number in range(UNIT_COUNT):
             unit = state.units[number]
             unit.may_start = waits_for_nothing(state, number, now)
             control.finished += unit.done - unit.heard
-        for number in range(SWAPS):
+        for number in range(UNIT_COUNT):
             state.units[number].heard = state.units[number].done
     control.swapped = control.swapped_now
-    for number in range(SWAPS):
+    for number in range(UNIT_COUNT):
         unit = state.units[number]
         if unit.taken != unit.taken_now:
             times[state.numbers[number, unit.taken % SLOTS], STARTED] = now

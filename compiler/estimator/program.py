@@ -28,11 +28,13 @@ WORK = np.dtype([
     ("instruction", "i4"), ("unit", "i1"), ("size", "i4"), ("rows", "i4"),
     *((f"{name}{operand}", kind) for operand in (0, 1) for name, kind in OPERAND),
     ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"), ("enters", "i1"),
+    ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
     ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
 ])
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
-first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``loop``: a SIMD loop's header with a
+first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
+many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale is an operation of
 move_out without a memory of operand 1; its range counts as one that is written, as in the interlock."""
@@ -65,6 +67,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
                             | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
+    work["turn"] = _turns(work)
     work["enters"] = work["swap"]
     if Register.ENTER_SHIFT in register:
         work["enters"] |= _other_shifts(work, register[Register.ENTER_SHIFT])
@@ -251,3 +254,9 @@ def _swaps(work: np.ndarray) -> np.ndarray:
     swaps: np.ndarray = np.zeros(len(work), bool)
     swaps[matters] = ~loads & np.concatenate([[True], loads[:-1]])[:len(loads)]
     return swaps
+
+
+def _turns(work: np.ndarray) -> np.ndarray:
+    """``turn``, once ``swap`` is known."""
+    loads, swaps = work["unit"] == UNIT_NAMES.index("load_weight"), work["swap"] != 0
+    return np.select([loads, swaps], [np.cumsum(swaps), np.cumsum(loads)], 0)

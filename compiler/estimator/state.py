@@ -24,9 +24,7 @@ from weft.hw.contract.units import UNIT_NAMES, UNITS, depths
  DRAM_WRITE) = range(11)
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
                       "dram1_read", "dram1_write", "dram_read", "dram_write")
-SWAPS = len(UNIT_NAMES)
-"""Behind the units: weights taken over, which LoadWeights wait for."""
-
+UNIT_COUNT = len(UNIT_NAMES)
 SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
@@ -37,7 +35,7 @@ TRACKED = np.dtype(_RANGE)
 UNIT = np.dtype([
     ("queue", "i8"), ("outstanding", "i8"),
     ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"), ("heard", "i8"),
-    ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, SWAPS + 1)),
+    ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, UNIT_COUNT)),
     ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"), ("may_start", "i8"),
     ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
@@ -116,9 +114,8 @@ GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "
 """In front of the accumulators: the unit that lets the other one read first, the one that was let to write last; how
 many writes are held, and whose each is."""
 
-CLIENTS = len(UNIT_NAMES)
 BANKS = max(LIMITS["local_banks"][1], LIMITS["accumulator_banks"][1])
-PORTS = np.dtype([("bank", "i8", CLIENTS), ("accumulates", "i8", CLIENTS), ("grant", "i8", CLIENTS),
+PORTS = np.dtype([("bank", "i8", UNIT_COUNT), ("accumulates", "i8", UNIT_COUNT), ("grant", "i8", UNIT_COUNT),
                   *((name, "i8", BANKS) for name in ("last", "held", "winner"))])
 """The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
 
@@ -128,7 +125,7 @@ STAGES = DECODE_LATENCY + LIMITS["register_slices"][1]
 CONTROL = np.dtype([
     ("next", "i8"), ("instruction", "i8"), ("entered", "i8"), ("entered_at", "i8", STAGES), ("bytes", "i8"),
     ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
-    ("swapped", "i8"), ("swapped_now", "i8"), ("swaps", "i8"), ("finished", "i8"),
+    ("swapped", "i8"), ("swapped_now", "i8"), ("finished", "i8"),
     ("crowded", "i8"), ("patience", "i8"), ("enters_from", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
@@ -141,8 +138,8 @@ MOST_PRODUCTS = 1024
 """More cycles than a product takes on the largest array; a power of two, so that a remainder is cheap."""
 
 STATE = np.dtype([
-    ("control", CONTROL), ("units", UNIT, len(UNIT_NAMES)), ("queued", WORK, (len(UNIT_NAMES), SLOTS)),
-    ("numbers", "i8", (len(UNIT_NAMES), SLOTS)), ("tracked", TRACKED, (len(UNIT_NAMES), SLOTS)),
+    ("control", CONTROL), ("units", UNIT, UNIT_COUNT), ("queued", WORK, (UNIT_COUNT, SLOTS)),
+    ("numbers", "i8", (UNIT_COUNT, SLOTS)), ("tracked", TRACKED, (UNIT_COUNT, SLOTS)),
     ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
     ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
     ("pipeline", PIPELINE), ("gate", GATE), ("ports", PORTS, 4),
@@ -170,5 +167,5 @@ def new_state(arch: Arch, writer_vectors: int) -> np.void:
     pipeline["blocker"] = NONE
     state["gate"]["reader"], state["gate"]["writer"] = MOVE_OUT, MOVE_IN
     pipeline["written_at"] = -LATER
-    ports["last"], ports["bank"] = CLIENTS - 1, NONE
+    ports["last"], ports["bank"] = UNIT_COUNT - 1, NONE
     return state

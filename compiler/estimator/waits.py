@@ -120,8 +120,9 @@ def explain(work, times, blockers, previous, layers, causes, limits, latency, wa
             continue
         layer = layers[index]
         end = times[index, FINISHED] - latency + 1
-        first = end - work[index].size * work[index].rows  # later than its start where biases enter for new weights
-        begin = max(min(times[index, STARTED] + 1, first), free)
+        first = end - work[index].size * work[index].rows  # later than it could where biases enter for new weights
+        loaded = times[blockers[index], FINISHED] if blockers[index] != NONE else 0
+        begin = max(min(max(times[index, STARTED], loaded) + 1, first), free)
         waits[layer, WEIGHTS] += first - begin
         if begin > free:
             follow_back(times, blockers, previous, causes, limits, work, index, free, begin, waits[layer])

@@ -21,13 +21,14 @@ class LoadWeightUnit(wiring.Component):
     ``busy``: what was requested has not reached the array's last place yet, so that a reset would cut its wave.
 
     A MatMul whose first vector is requested in a later cycle swaps these weights in: both paths take equally long.
+    ``swapped``: one did, so that rows of operations behind it may be requested from the next cycle on.
     """
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1), "busy": Out(1),
-            "local_read": Out(local_read_port(arch)),
+            "swapped": In(1), "local_read": Out(local_read_port(arch)),
             "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
 
@@ -39,13 +40,16 @@ class LoadWeightUnit(wiring.Component):
         connect(m, wiring.flipped(self.operation), walker.i)
         addresses = sliced(m, arch, "addresses", walker.o)
         at, request = addresses.payload, self.local_read.request
+        swaps = Signal()  # so far, modulo 2
+        m.d.sync += swaps.eq(swaps ^ self.swapped)
+        may_shift = addresses.valid & (at.operation.swaps == swaps)
         bias_row = Signal()  # the extra row of zeros is due: the operation's last address has been requested
         zeroes, taken = Signal(), Signal()
         m.d.comb += [
             zeroes.eq(at.operation.zeroes | bias_row),
-            request.valid.eq(addresses.valid & ~zeroes),
+            request.valid.eq(may_shift & ~zeroes),
             request.payload.eq(at.local),
-            taken.eq(addresses.valid & (zeroes | request.ready)),
+            taken.eq(may_shift & (zeroes | request.ready)),
             addresses.ready.eq(taken & ~(at.last & at.operation.zero_bias & ~bias_row)),
             self.done.eq(addresses.valid & addresses.ready & at.last),
         ]

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import mat_mul_layout, scale_fields, shift_width
+from weft.hw.parts.operations import mat_mul_layout, scale_fields, shift_width, turns_layout
 from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -17,7 +17,8 @@ from weft.hw.parts.walker import Walker
 
 class MatMulUnit(wiring.Component):
     """``operation`` in; ``done`` pulses when the accumulators took its last sum. ``swapped`` pulses when the first
-    vector of an operation that swaps was requested: from the next cycle on new weights may be requested.
+    vector of an operation that swaps was requested: from the next cycle on new weights may be requested. ``loaded``: a
+    load is done; an operation that swaps waits for those before it, and may follow in the next cycle.
 
     One vector a cycle, operation after operation without a gap, as long as those that enter the bias anew (with
     swapped weights, or with another enter shift than the operation before) lie bias_interval cycles apart. Nothing
@@ -31,7 +32,7 @@ class MatMulUnit(wiring.Component):
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
-            "crowded": In(1),
+            "loaded": In(1), "crowded": In(1),
             "local_read": Out(local_read_port(arch)),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "enter_bias": Out(1), "enter_shift": Out(shift_width(arch)),
@@ -45,7 +46,7 @@ class MatMulUnit(wiring.Component):
         addresses = sliced(m, arch, "addresses", walker.o)
         at, operation, request = addresses.payload, addresses.payload.operation, self.local_read.request
         entering, enters = Signal(range(bias_interval(arch))), at.first & operation.enters  # cycles until another may
-        pause = self._pause(m) | (enters & (entering != 0))
+        pause = self._pause(m) | (enters & (entering != 0)) | self._weights_missing(m, at)
         m.d.comb += [
             request.valid.eq(addresses.valid & ~operation.zeroes & ~pause),
             request.payload.eq(at.local),
@@ -64,6 +65,12 @@ class MatMulUnit(wiring.Component):
         self._collect(m, data.View(target, delayed(
             m, arriving.target.as_value(), array_latency(arch) - ACCUMULATE_DATA_LATENCY, name="leaving")))
         return m
+
+    def _weights_missing(self, m: Module, at) -> Value:
+        """Whether loads are not done whose weights this vector takes over."""
+        loads = Signal(turns_layout(self._arch)["loads"].shape)  # so far
+        m.d.sync += loads.eq(loads + self.loaded)
+        return at.first & at.operation.swap & (at.operation.loads != loads)
 
     def _zero(self, operation) -> list[Value]:
         """The zero point that activations lose; none of zeroes."""

@@ -273,6 +273,7 @@ class Decoder(wiring.Component):
         cause = Signal(CAUSE_WIDTH, name="check_cause")
         legal = cause == Cause.NONE
         weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset
+        turns = Signal(issue.turns.shape())  # of loads and swaps so far
         out, to_unit = give.payload.issue, issue.unit.as_value().any()
         m.d.comb += [
             cause.eq(first_cause({**form, **beyond})),
@@ -280,12 +281,16 @@ class Decoder(wiring.Component):
             give.valid.eq(valid & legal & ~self.fault & ~self.halt), give.payload.to_unit.eq(to_unit),
             out.eq(issue), out.operand0.last.eq(last0.address),
             out.operand1.last.eq(last1.address), out.size_m1.eq(check.size),
-            out.swap.eq(weights_waiting),
+            out.swap.eq(weights_waiting), out.turns.eq(turns),
         ]
         with m.If(valid & ~legal & ~self.fault & ~self.halt):
             m.d.sync += [self.fault.eq(1), self.cause.eq(cause), self.fault_program_counter.eq(issue.program_counter)]
         with m.If(give.valid & give.ready):
-            m.d.sync += weights_waiting.eq(issue.unit.load_weight | (weights_waiting & ~issue.unit.mat_mul))
+            m.d.sync += [
+                weights_waiting.eq(issue.unit.load_weight | (weights_waiting & ~issue.unit.mat_mul)),
+                turns.loads.eq(turns.loads + issue.unit.load_weight),
+                turns.swaps.eq(turns.swaps ^ (issue.unit.mat_mul & weights_waiting)),
+            ]
 
     def _give(self, m: Module, given, halted) -> None:
         """NoOp and Configure end here."""

@@ -3,8 +3,8 @@
 For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done. A new
 operation is compared with all of them in one cycle. For each other unit it notes the newest operation that it conflicts
 with. Then it waits in its own unit's queue until those are done, so that a conflict never holds the decoder. Each unit
-runs its own operations in order. Weights have no address range: a MatMul waits for all loads before it, a load until
-all MatMuls before it have taken over (swapped in) their weights.
+runs its own operations in order. Weights have no address range: LoadWeight and MatMul take turns among themselves
+(``turns`` of an operation, which the decoder counts).
 """
 
 from __future__ import annotations
@@ -17,22 +17,14 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
-from weft.hw.control.tracker import Ring, Tracker, range_layout, range_of, watched_by
+from weft.hw.control.tracker import Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
 from weft.hw.parts.operations import window_width
-
-SWAP = "swap"
-"""The pseudo-unit that tracks MatMuls which have not yet taken over their weights."""
 
 
 def queued_together(arch: Arch) -> tuple[str, ...]:
     """Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
     return tuple(name for name in unit_names(arch) if name != "simd")
-
-
-def rings_of(arch: Arch, unit: str) -> tuple[str, ...]:
-    """What an operation of ``unit`` can wait for: units that share a memory with it, and weights taken over."""
-    return watched_by(arch, unit) + {"mat_mul": ("load_weight",), "load_weight": (SWAP,)}.get(unit, ())
 
 
 def window_of(unit: str, operation, windows):
@@ -44,7 +36,7 @@ def window_of(unit: str, operation, windows):
 
 class Interlock(wiring.Component):
     """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
-    ``done`` pulses back, in order; ``swapped`` pulses from the MatMul unit. ``idle``: nothing outstanding.
+    ``done`` pulses back, in order. ``idle``: nothing outstanding.
     ``windows``: the decoder's, which every operation of a DRAM unit is given: they stand still until ``idle``.
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
@@ -59,7 +51,7 @@ class Interlock(wiring.Component):
         self._arch, self._layouts = arch, layouts
         super().__init__({
             "i": In(stream.Signature(issue_layout(arch))), "windows": In(data.ArrayLayout(window_width(arch), 2)),
-            "swapped": In(1), "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
+            "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in unit_names(arch)},
             "blamed": In(len(dram_units(arch))), "blamed_program_counter": Out(32),
@@ -84,8 +76,7 @@ class Interlock(wiring.Component):
             *(self.started[index].eq(bit) for index, bit in started.items()),
         ]
         self._track_ranges(m, trackers)
-        watched = {**trackers, SWAP: self._track_swaps(m, trackers["mat_mul"])}
-        queues = {name: self._queue(m, name, watched) for name in names}
+        queues = {name: self._queue(m, name, trackers) for name in names}
         self._accept(m, trackers, queues)
         for together in (queued_together(self._arch), ("simd",)):
             self._store(m, together, queues)
@@ -102,15 +93,6 @@ class Interlock(wiring.Component):
         for name, fit in fits.items():
             taken = self.i.valid & fit
             m.d.comb += [queues[name].reserve.eq(taken), trackers[name].push.eq(taken)]
-
-    def _track_swaps(self, m: Module, mat_mul: Tracker) -> Ring:
-        """MatMuls issued that have still to take over their weights. Every one is outstanding in its unit too."""
-        m.submodules.swaps = ring = Ring(depths(self._arch, "mat_mul").outstanding)
-        m.d.comb += [
-            ring.push.eq(mat_mul.push & self.i.payload.swap),
-            ring.done.eq(self.swapped), ring.hits.eq((1 << ring.depth) - 1),
-        ]
-        return ring
 
     def _track_ranges(self, m: Module, trackers: dict) -> None:
         """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole
@@ -140,16 +122,16 @@ class Interlock(wiring.Component):
         with m.If(in_loop & ~self.i.payload.loop_last):
             m.d.comb += [trackers["simd"].ranges.accumulators0.eq(0), trackers["simd"].ranges.range1.eq(0)]
 
-    def _queue(self, m: Module, name: str, rings: dict) -> UnitQueue:
+    def _queue(self, m: Module, name: str, trackers: dict) -> UnitQueue:
         """One unit's queue, its waits filled by the trackers and ended by what is done."""
-        watched = rings_of(self._arch, name)
+        watched = watched_by(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
-            depths(self._arch, name).queue, {other: rings[other].depth for other in watched}, refill=name == "simd")
+            depths(self._arch, name).queue, {other: trackers[other].depth for other in watched}, refill=name == "simd")
         m.d.sync += queue.push.eq(queue.reserve)
         port = getattr(self, name)
         m.d.comb += [
-            *(queue.waits[other].eq(rings[other].wait) for other in watched),
-            *(queue.events[other].eq(rings[other].event) for other in watched),
+            *(queue.waits[other].eq(trackers[other].wait) for other in watched),
+            *(queue.events[other].eq(trackers[other].event) for other in watched),
         ]
         if self._arch.register_slices and name != "simd":
             may_start = Signal(name=f"{name}_may_start")  # once nothing is waited for, that stays so

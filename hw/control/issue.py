@@ -17,6 +17,7 @@ from weft.hw.parts.operations import (
     shift_width,
     size_width,
     stride_log2_width,
+    turns_layout,
 )
 
 
@@ -32,8 +33,8 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
     a range of that memory; ``range1``: operand 1 is a range.
 
-    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one. ``dram1``, where both windows share a port: a DRAM
-    unit's operand 1 lies in DRAM1.
+    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one. ``turns``: of LoadWeight and MatMul. ``dram1``,
+    where both windows share a port: a DRAM unit's operand 1 lies in DRAM1.
     """
     isa = Isa(arch)
     return data.StructLayout({
@@ -42,7 +43,8 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "operand1": operand_layout(arch, isa.address_widths[1]), "range1": 1,
         "in_loop": 1, "loop_last": 1,
         "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
-        "flags": 4, "swap": 1, "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
+        "flags": 4, "swap": 1, "turns": turns_layout(arch),
+        "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
         "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {}),
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
@@ -58,7 +60,7 @@ def unit_choice(arch: Arch) -> data.StructLayout:
 
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
-TILE_FIELDS = ("rows_m1", "swap", "cache")
+TILE_FIELDS = ("rows_m1", "swap", "turns", "cache")
 """Fields of an issue that only SIMD's operations are made of, and those that only the others are made of; on a shared
 DRAM port also ``dram1``."""
 
@@ -104,13 +106,15 @@ def _load_weight(operation, queued) -> list:
     return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(0),
             operation.local.base.eq(queued.operand0.base),
             operation.local.stride_log2.eq(queued.operand0.stride_log2),
-            *_flags(Opcode.LOAD_WEIGHT, operation, queued, "zeroes", "zero_bias")]
+            *_flags(Opcode.LOAD_WEIGHT, operation, queued, "zeroes", "zero_bias"),
+            operation.swaps.eq(queued.turns.swaps)]
 
 
 def _mat_mul(operation, queued) -> list:
     return [*_tile(operation, queued, "accumulator"),
             *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
-            operation.swap.eq(queued.swap), operation.enter_shift.eq(queued.enter_shift),
+            operation.swap.eq(queued.swap), operation.loads.eq(queued.turns.loads),
+            operation.enter_shift.eq(queued.enter_shift),
             *_scales(operation, queued)]
 
 

@@ -177,10 +177,8 @@ class Tracker(wiring.Component):
         return asked
 
     def _conflict(self, entry, asked: dict):
-        """Whether the new operation conflicts with this entry. A MatMul takes its weights from every load before it."""
+        """Whether the new operation conflicts with this entry."""
         result = Const(0, 1)
-        if self._unit == "load_weight":
-            result = self.new_unit.mat_mul
         for (ours, theirs), wanted in asked.items():
             width = address_width(self._arch, ours.memory)
             result = result | (wanted & operand_valid(entry, ours.operand, ours.memory)

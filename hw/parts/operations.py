@@ -11,6 +11,7 @@ from amaranth.lib import data, enum
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register, register_table
+from weft.hw.contract.units import depths
 
 CACHE_WIDTH = 4
 
@@ -62,16 +63,32 @@ def tile(arch: Arch, **walks: int) -> dict[str, object]:
     }
 
 
+def turns_layout(arch: Arch) -> data.StructLayout:
+    """How LoadWeight and MatMul take turns, each field modulo its width.
+
+    ``loads``: LoadWeights before an operation. A MatMul that swaps waits until so many are done: those that are not are
+    outstanding. ``swaps``: MatMuls before it that swap. A LoadWeight waits for all of them; as those before it did so
+    too, at most one is missing, and a bit tells.
+    """
+    return data.StructLayout({"loads": bits_to_count(depths(arch, "load_weight").outstanding + 1), "swaps": 1})
+
+
 def load_weight_layout(arch: Arch) -> data.StructLayout:
-    """``local.base`` is the last address, visited first; the stride is walked downwards."""
-    return data.StructLayout({**tile(arch, local=arch.local_address_width), "zeroes": 1, "zero_bias": 1})
+    """``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
+    :func:`turns_layout`."""
+    return data.StructLayout({
+        **tile(arch, local=arch.local_address_width), "zeroes": 1, "zero_bias": 1,
+        "swaps": turns_layout(arch)["swaps"].shape,
+    })
 
 
 def mat_mul_layout(arch: Arch) -> data.StructLayout:
-    """``swap``: weights were loaded since the last MatMul; the first vector takes them over."""
+    """``swap``: weights were loaded since the last MatMul; the first vector takes them over. ``loads``:
+    :func:`turns_layout`."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "accumulate": 1, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch),
+        "loads": turns_layout(arch)["loads"].shape,
         **scale_fields(arch, "activation_zero"),
     })
 

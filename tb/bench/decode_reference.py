@@ -23,7 +23,7 @@ from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
-from weft.hw.parts.operations import SimdKind, size_width
+from weft.hw.parts.operations import SimdKind, size_width, turns_layout
 
 UNIT_OF_FLOW = {
     DataFlow.DRAM0_TO_LOCAL: "dram0_read", DataFlow.LOCAL_TO_DRAM0: "dram0_write",
@@ -54,6 +54,7 @@ class DecodeReference:
         """Iterations, body instructions still to come."""
         self.weights_waiting = True
         """Loaded since the last MatMul, or before the reset, which keeps them."""
+        self.loads = self.swaps = 0
 
     def step(self, raw: int) -> Cause | Fields | None:
         """The cause of an illegal instruction; None for one that ends in the decoder; else what is handed on."""
@@ -95,11 +96,17 @@ class DecodeReference:
     def _Configure(self, operation: Configure) -> None:
         self.registers[Register(operation.register)] = operation.value
 
+    def _turns(self) -> Fields:
+        layout = turns_layout(self.arch)
+        return {f"turns.{name}": count % (1 << layout[name].width)
+                for name, count in (("loads", self.loads), ("swaps", self.swaps))}
+
     def _MatMul(self, operation: MatMul) -> Fields:
         swap, self.weights_waiting = self.weights_waiting, False
         local = {"local0": 1, **self._walk(0, operation.local)} if operation.local else {}
         far = operation.accumulator
-        return {"unit": "mat_mul", "swap": swap, "range1": 1, **local, **self._walk(1, far), **self._shifts(),
+        turns, self.swaps = self._turns(), self.swaps + swap
+        return {"unit": "mat_mul", "swap": swap, "range1": 1, **turns, **local, **self._walk(1, far), **self._shifts(),
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 
     def _DataMove(self, operation: DataMove) -> Fields:
@@ -117,9 +124,11 @@ class DecodeReference:
     def _LoadWeight(self, operation: LoadWeight) -> Fields:
         """Zeros beyond a full column change nothing, so their number is cut there."""
         self.weights_waiting = True
+        turns, self.loads = self._turns(), self.loads + 1
         if operation.local is None:
-            return {"unit": "load_weight", "size_m1": min(operation.size - 1, self.arch.array_size)}
-        return {"unit": "load_weight", "local0": 1, **self._walk(0, operation.local), "size_m1": operation.size - 1}
+            return {"unit": "load_weight", **turns, "size_m1": min(operation.size - 1, self.arch.array_size)}
+        return {"unit": "load_weight", "local0": 1, **turns, **self._walk(0, operation.local),
+                "size_m1": operation.size - 1}
 
     def _Simd(self, operation: Simd) -> Fields:
         iterations, left = self.loop or (1, 0)

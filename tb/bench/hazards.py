@@ -41,11 +41,6 @@ SEPARATE = ("dram0_read", "dram0_write", "dram1_read", "dram1_write")
 SHARED = ("dram_read", "dram_write")
 """Units of a machine whose DRAM windows have a port each, and of one where they share a port: no machine has both."""
 
-WEIGHTS = {("load_weight", "mat_mul"), ("mat_mul", "load_weight")}
-"""(Earlier, later) that keep their order whatever they touch: a MatMul takes over what was loaded before it, and a load
-overwrites what a MatMul before it has to have taken over."""
-
-
 class Touch(NamedTuple):
     """Operand 0 or 1 of an operation of ``unit`` is a range of ``memory``."""
 

@@ -58,16 +58,15 @@ class Issued:
     """Number of the SIMD loop whose body it belongs to."""
     ends: Issued | None = field(default=None, repr=False)
     """The last operation of that loop; itself otherwise. When it is done, so is this one for all others."""
-    must: list[tuple[Issued, str]] = field(default_factory=list, repr=False)
-    """(Earlier operation, "done" or "swapped"): what must have happened in an earlier cycle."""
-    may: list[tuple[Issued, str]] = field(default_factory=list, repr=False)
+    must: list[Issued] = field(default_factory=list, repr=False)
+    """Earlier operations that must have been done in an earlier cycle."""
+    may: list[Issued] = field(default_factory=list, repr=False)
     """The same, ranges of a loop taken together: what it may wait for."""
     before: Issued | None = field(default=None, repr=False)
     """The operation issued to the same unit before this one."""
     issued: int | None = None
     offered: int | None = None
     started: int | None = None
-    swapped: int | None = None
     done: int | None = None
 
     def accesses(self) -> list[tuple[Touch, Range]]:
@@ -113,14 +112,9 @@ def find_waits(program: list[Issued]) -> None:
             if earlier.unit == operation.unit:
                 continue
             if overlap(ours, earlier.accesses()):
-                operation.must.append((earlier.ends or earlier, "done"))
+                operation.must.append(earlier.ends or earlier)
             if overlap(ours, earlier.accesses() if earlier.loop is None else hulls[earlier.loop]):
-                operation.may.append((earlier.ends or earlier, "done"))
-            if operation.unit == "mat_mul" and earlier.unit == "load_weight":
-                operation.must.append((earlier, "done"))
-            if operation.unit == "load_weight" and earlier.unit == "mat_mul" and earlier.fields["swap"]:
-                operation.must.append((earlier, "swapped"))
-        operation.may += operation.must
+                operation.may.append(earlier.ends or earlier)
 
 
 class IssueSource(Source):
@@ -163,7 +157,6 @@ class Units(Model):
         self.busy_cycles, self.rate = busy_cycles, rate
         self.coming: dict[str, deque[Issued]] = {name: deque() for name in layouts}
         self.running: dict[str, deque[tuple[Issued, int]]] = {name: deque() for name in layouts}
-        self.swapping: deque[tuple[Issued, int]] = deque()
         self.queued = dict.fromkeys(layouts, 0)
         self.outstanding = dict.fromkeys(layouts, 0)
         self.behind_dram = [name for name in layouts if name.startswith("dram")]
@@ -181,9 +174,6 @@ class Units(Model):
             self.queued[unit] += queued
             self.outstanding[unit] += outstanding
         self.changes.clear()
-        ports["swapped"] = bool(self.swapping) and self.swapping[0][1] <= ports.cycle
-        if ports["swapped"]:
-            self.swapping.popleft()[0].swapped = ports.cycle
         for name in self.layouts:
             ports[f"{name}.ready"] = self.rng.random() < self.rate
             running = self.running[name]
@@ -212,11 +202,11 @@ class Units(Model):
 
     def _offered(self, ports: Ports, name: str, operation: Issued) -> None:
         now = operation.offered = ports.cycle
-        for earlier, event in operation.must:
-            when = getattr(earlier, event)
+        for earlier in operation.must:
+            when = earlier.done
             assert when is not None and when < now, (
-                f"{name} starts at {now}, but {earlier.unit} is {event} at {when}: {operation.fields} {earlier.fields}")
-        seen = [getattr(earlier, event) for earlier, event in operation.may]
+                f"{name} starts at {now}, but {earlier.unit} is done at {when}: {operation.fields} {earlier.fields}")
+        seen = [earlier.done for earlier in operation.may]
         there = [known(operation.issued) + FREE_LATENCY[name],
                  *([known(operation.before.started) + FETCH_CYCLES[name]] if operation.before else [])]
         free = [max(there) + self.turns(name), *(when + 1 for when in seen if when is not None)]
@@ -233,11 +223,6 @@ class Units(Model):
         now = operation.started = ports.cycle
         self.changes.append((name, -1, 0))
         earliest = self.running[name][-1][1] if self.running[name] else now
-        swap = name == "mat_mul" and operation.fields["swap"]
-        if swap:
-            first = self.swapping[-1][1] if self.swapping else now
-            self.swapping.append((operation, max(first, now) + 1 + self.rng.randrange(self.busy_cycles)))
-            earliest = max(earliest, self.swapping[-1][1])
         self.running[name].append((operation, max(earliest, now) + 1 + self.rng.randrange(self.busy_cycles)))
 
     def _program_counter(self, ports: Ports, name: str) -> None:

@@ -9,17 +9,17 @@ from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
-from weft.hw.control.interlock import SWAP, Interlock, queued_together, rings_of, window_of
+from weft.hw.control.interlock import Interlock, queued_together, window_of
 from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
-from weft.tb.bench.hazards import SHARED, WEIGHTS, Touch, conflicts, waits_for
+from weft.tb.bench.hazards import SHARED, Touch, conflicts, waits_for
 from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
-from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, ones, toggles
+from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, toggles
 from weft.tb.formal.prove import Proof
 from weft.tb.formal.rings import ARCH, BYTES_ARCH, Places, Waiting, machine_of, touches
 
-DEPTHS = {**{name: depths(ARCH, name).outstanding for name in UNIT_NAMES}, SWAP: depths(ARCH, "mat_mul").outstanding}
+DEPTHS = {name: depths(ARCH, name).outstanding for name in UNIT_NAMES}
 
 
 class Machine:
@@ -34,7 +34,6 @@ class Machine:
         self.inside = harness.block(block, broken=broken, rules=rules)
         self.issue, self.issued = block.i.payload, block.i.valid & block.i.ready
         self.issues = {name: self.issued & self.issue.unit[name] for name in unit_names(arch)}
-        self.swaps = self.issues["mat_mul"] & self.issue.swap
         self._decoder()
         self._places: dict[str, Places] = {}
         self._queues: dict[str, Waiting] = {}
@@ -57,35 +56,16 @@ class Machine:
         harness.assume(~self.in_loop | issue.in_loop, "loops_are_whole")
 
     def places(self, name: str) -> Places:
-        """Of a unit's tracker, or of the swaps. Only what is there ends."""
+        """Of a unit's tracker. Only what is there ends."""
         if name not in self._places:
-            path = "swaps" if name == SWAP else f"{name}_tracker.ring"
-            self._places[name] = places = Places(self.harness, self.inside, path, DEPTHS[name])
-            ends = self.block.swapped if name == SWAP else getattr(self.block, f"{name}_done")
+            self._places[name] = places = Places(self.harness, self.inside, f"{name}_tracker.ring", DEPTHS[name])
+            ends = getattr(self.block, f"{name}_done")
             self.harness.assume(~ends | places.used.any(), f"{name}_ends_only_if_there")
-            if name == SWAP:
-                self._unswapped(places)
         return self._places[name]
-
-    def _unswapped(self, swaps: Places) -> None:
-        """MatMuls take over their weights in order, each before it is done: so there is room for a swap."""
-        harness, mat_muls = self.harness, self.places("mat_mul")
-        waiting = Signal(mat_muls.depth, name="unswapped")  # by place in the tracker
-        entering, leaving = Signal.like(waiting), Signal.like(waiting)
-        harness.m.d.comb += entering.eq(self.swaps << mat_muls.newest)
-        for ahead in reversed(range(mat_muls.depth)):
-            oldest = Signal(range(mat_muls.depth), name=f"place{ahead}")
-            harness.m.d.comb += oldest.eq(mat_muls.at(Const(ahead)))
-            with harness.m.If(waiting.bit_select(oldest, 1)):
-                harness.m.d.comb += leaving.eq(self.block.swapped << oldest)
-        harness.m.d.sync += waiting.eq((waiting | entering) & ~leaving)
-        harness.assume(~self.block.mat_mul_done | ((waiting & mat_muls.leaving) == 0), "swapped_before_done")
-        harness.always((waiting & ~mat_muls.used) == 0, "unswapped_are_outstanding")
-        harness.always(ones(waiting) == swaps.count, "swaps_counted")
 
     def queue(self, name: str) -> Waiting:
         if name not in self._queues:
-            rings = {other: DEPTHS[other] for other in rings_of(self.arch, name)}
+            rings = {other: DEPTHS[other] for other in watched_by(self.arch, name)}
             self._queues[name] = Waiting(self.harness, self.inside, f"{name}_queue",
                                          depths(self.arch, name).queue, rings)
         return self._queues[name]
@@ -109,14 +89,14 @@ def streams(broken: Broken | None = None) -> Harness:
 
 # -- order -------------------------------------------------------------------------------------------------------------
 class Elder:
-    """Any operation of ``unit``, issued before: ``alive`` until it is done, or (``swap``) until its weights are.
+    """Any operation of ``unit``, issued before: ``alive`` until it is done.
 
     ``touched``: of each of ``accesses``, whether it touches the address. ``place``: in its tracker, of a loop that of
     its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
     """
 
     def __init__(self, machine: Machine, unit: str, accesses: list[Touch], ranges: Any, address: Value) -> None:
-        harness, m, issue, swap = machine.harness, machine.harness.m, machine.issue, unit == SWAP
+        harness, m, issue = machine.harness, machine.harness.m, machine.issue
         self.places = places = machine.places(unit)
         self.used, self.alive, loop = (Signal(name=f"{unit}_elder_{name}") for name in ("used", "alive", "loop"))
         self.loop: Value = loop if unit == "simd" else Const(0, 1)
@@ -124,7 +104,7 @@ class Elder:
         self.touched = Signal(len(accesses), name=f"{unit}_elder_touched")
         pick = Signal(name=f"{unit}_elder_pick")
         harness.free(pick, f"{unit}_elder_free")
-        enters = machine.swaps if swap else machine.issues[unit]
+        enters = machine.issues[unit]
         ends = places.leaving.bit_select(self.place, 1) & ~self.loop
         with m.If(enters & pick & ~self.used):
             m.d.sync += [self.used.eq(1), self.alive.eq(1), self.place.eq(places.newest),
@@ -137,8 +117,6 @@ class Elder:
         outstanding = self.loop | (places.used.bit_select(self.place, 1) & (self.place < places.depth))
         harness.always(~self.alive | (self.used & outstanding), f"{unit}_elder_outstanding")
         harness.always(~(self.alive & self.loop) | machine.in_loop, f"{unit}_elder_in_loop")
-        if swap:
-            return
         layout = range_layout(issue_layout(machine.arch))
         entries = [data.View(layout, machine.inside(f"{unit}_tracker.entry{index}")) for index in range(places.depth)]
         kept: list[tuple[Any, Any]] = [((self.place == index) & ~self.loop, entry)
@@ -186,18 +164,17 @@ def view_of_ranges(machine: Machine) -> Any:
 
 def order(unit: str, arch: Arch) -> Any:
     """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
-    it shares an address, is done. Weights likewise, without address: a MatMul after loads, a load after swaps."""
+    it shares an address, is done."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, arch)
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
-        weights = [SWAP if left == "mat_mul" else left for left, right in WEIGHTS if right == unit]
-        for left in (*waits_for(unit, tables=False, shared=machine.arch.shared_dram), *weights):
-            pairs = [] if left == SWAP else conflicts(left, unit, tables=False)
+        for left in waits_for(unit, tables=False, shared=machine.arch.shared_dram):
+            pairs = conflicts(left, unit, tables=False)
             accesses = list(dict.fromkeys(ours for ours, _ in pairs))
             elders[left] = elder = Elder(machine, left, accesses, ranges, address)
-            conflict: Value = Const(not pairs, 1)
+            conflict: Value = Const(0, 1)
             for ours, theirs in pairs:
                 conflict = conflict | (elder.touched[accesses.index(ours)] & touches(theirs, ranges, address))
             notes.append(elder.alive & conflict)
@@ -223,7 +200,7 @@ def progress(unit: str) -> Any:
         machine = Machine(broken, machine_of(unit))
         harness, m = machine.harness, machine.harness.m
         younger = Younger(machine, unit, Const(0, 1))
-        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in rings_of(machine.arch, unit)}
+        before = {name: Signal(DEPTHS[name], name=f"before_{name}") for name in watched_by(machine.arch, unit)}
         queue, there = younger.queue, younger.coming | younger.queued
         for name, bits in before.items():
             places, waits = machine.places(name), queue.waits(younger.place, name)
@@ -310,15 +287,13 @@ def blame(unit: str) -> Any:
 
 def wait_of_last_ring(unit: str) -> str:
     """A signal to break: what the last of the rings that this unit waits for answers."""
-    *_, last = rings_of(machine_of(unit), unit)
-    return "swaps.wait" if last == SWAP else f"{last}_tracker.ring.wait"
+    return f"{watched_by(machine_of(unit), unit)[-1]}_tracker.ring.wait"
 
 
 PROOFS = [
     Proof("stream_interlock", "stream rules: operations that leave the interlock for their units", streams,
           {"simd_queue.waits0": toggles}, 2, fast=False),
-    *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it"
-            + {"mat_mul": ", and all loads", "load_weight": ", and all swaps"}.get(unit, ""),
+    *(Proof(f"order_{unit}", f"interlock: a {unit} operation runs after all before it that share an address with it",
             order(unit, machine_of(unit)), {wait_of_last_ring(unit): is_zero}, 1, fast=unit == "dram0_write")
       for unit in UNIT_NAMES),
     *(Proof(f"progress_{unit}", f"interlock: {unit} waits only for older operations, the oldest for nothing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, array_latency, bias_interval
+from weft.hw.contract.units import depths
+from weft.hw.parts.operations import turns_layout
 from weft.hw.parts.ports import partial_sum_width
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.block_bench import simulate
@@ -59,6 +61,29 @@ class Array(Model):
             self.rows.append(ports.get("accumulator_write.data"))
 
 
+class Loads(Model):
+    """A LoadWeight unit: the loads of each swap are done when the swap before it was, ``delay`` cycles apart at most.
+
+    ``groups``: how many loads each swap waits for beyond those of the swaps before it."""
+
+    def __init__(self, groups: list[int], rng: Random, delay: int) -> None:
+        self.groups, self.rng, self.delay = groups, rng, delay
+        self.done: list[int] = []
+        """Cycles of those so far."""
+        self.swaps = 0
+        self._next = 0
+
+    def drive(self, ports: Ports) -> None:
+        due = len(self.done) < sum(self.groups[:self.swaps + 1])
+        ports["loaded"] = due and ports.cycle >= self._next
+        if ports["loaded"]:
+            self.done.append(ports.cycle)
+            self._next = ports.cycle + 1 + self.rng.randrange(self.delay)
+
+    def watch(self, ports: Ports) -> None:
+        self.swaps += bool(ports["swapped"])
+
+
 class Ended(Pulses):
     """``done`` pulses, until there are ``count``."""
 
@@ -77,11 +102,24 @@ def machine(size: int, **keys: object) -> Arch:
 
 def random_operation(rng: Random, arch: Arch) -> dict[str, Any]:
     tile = random_tile(rng, 7, 3, 4, local=arch.local_depth, accumulator=arch.accumulator_depth)
-    return {**tile, "accumulate": rng.randrange(2), "zeroes": rng.random() < 0.2, "swap": rng.randrange(2),
+    return {**tile, "accumulate": rng.randrange(2), "zeroes": rng.random() < 0.2, "swap": rng.randrange(2), "loads": 0,
             "enter_shift": rng.randrange(arch.accumulator_bits)}
 
 
-def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, serve: float) -> tuple[Source, Array]:
+def in_turns(rng: Random, arch: Arch, operations: list[dict[str, Any]]) -> list[int]:
+    """Makes operations that swap wait for loads, and says how many more each. Of those that are missing when an
+    operation is issued no more are outstanding than a machine allows."""
+    groups, width = [], turns_layout(arch)["loads"].width
+    for operation in operations:
+        if operation["swap"]:
+            groups.append(rng.randint(1, depths(arch, "load_weight").outstanding))
+        operation["loads"] = sum(groups) % (1 << width)
+    return groups
+
+
+def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, serve: float,
+        delay: int = 0) -> tuple[Source, Array]:
+    groups = in_turns(rng, arch, operations) if delay else []
     number, dut = arch.number, MatMulUnit(arch)
     rows = [[rng.randint(number.minimum, number.maximum) for _ in range(arch.array_size)]
             for _ in range(arch.local_depth)]
@@ -89,7 +127,8 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
     raw = [to_bits(dut.activation.shape(), row) for row in rows]
     memory = ReadServer("local_read", raw, LOCAL_READ_LATENCY, rng, serve)
     array, swapped, done = Array(arch), Pulses("swapped"), Ended(len(operations))
-    simulate(dut, source, memory, array, swapped, done)
+    loads = Loads(groups, rng, max(delay, 1))
+    simulate(dut, source, memory, array, swapped, done, loads)
 
     def walks(operation: dict[str, Any]) -> list[tuple[int, int]]:
         return list(zip(Walker.reference(operation, "local"), Walker.reference(operation, "accumulator"), strict=True))
@@ -117,6 +156,7 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
     swaps = [cycle - LOCAL_READ_LATENCY for cycle, (operation, _, _, k) in zip(cycles, steps, strict=True)
              if k == 0 and operation["swap"]]
     assert swapped.cycles == swaps, "swapped comes with the request of the first vector"
+    assert all(cycle > loads.done[needed - 1] for cycle, needed in zip(swaps, accumulate(groups), strict=False))
     counts = [(operation["size_m1"] + 1) * (operation["rows_m1"] + 1) for operation in operations]
     assert done.cycles == [array.written[sum(counts[:k + 1]) - 1][0] for k in range(len(counts))]
     return source, array
@@ -129,6 +169,28 @@ def test_every_vector_meets_the_array_and_its_address(size: int, ask: float, ser
     run(arch, [random_operation(rng, arch) for _ in range(18)], rng, ask, serve)
 
 
+@pytest.mark.parametrize(("ask", "serve", "delay"), ((1, 1, 1), (1, 1, 25), (0.5, 0.6, 9)))
+def test_new_weights_are_waited_for(ask: float, serve: float, delay: int) -> None:
+    for keys in ({}, {"deep_queues": 1}):
+        rng, arch = Random(45 + delay), machine(3, **keys)
+        run(arch, [random_operation(rng, arch) for _ in range(30)], rng, ask, serve, delay)
+
+
+def test_a_swap_follows_in_the_cycle_behind_the_last_load() -> None:
+    rng, arch = Random(46), machine(2)
+    walk = {"base": 5, "stride_log2": 0, "pitch": 0}
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+              "local": walk, "accumulator": walk}
+    dut, loads = MatMulUnit(arch), Loads([1] * 9, rng, 12)
+    operations = [{**single, "loads": k % 4} for k in range(1, 10)]
+    source = Source("operation", [to_bits(dut.operation.payload.shape(), each) for each in operations], rng, 1)
+    memory, swapped = ReadServer("local_read", [0] * 41, LOCAL_READ_LATENCY, rng), Pulses("swapped")
+    simulate(dut, source, memory, Array(arch), swapped, Ended(9), loads)
+    apart = [swap - load for swap, load in zip(swapped.cycles[1:], loads.done[1:], strict=True)]
+    assert apart.count(1) > 3, "the others wait for their bias to enter"
+    assert set(apart) <= set(range(1, bias_interval(arch) + 1))
+
+
 def test_every_step_machine() -> None:
     rng, arch = Random(42), machine(3, mac_rounding="every_step")
     run(arch, [random_operation(rng, arch) for _ in range(10)], rng, 0.8, 0.8)
@@ -137,7 +199,7 @@ def test_every_step_machine() -> None:
 def test_one_vector_a_cycle_operation_after_operation() -> None:
     rng, arch = Random(43), machine(3)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
-    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "loads": 0, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
               "local": walk, "accumulator": walk}
     operations = [*({**random_operation(rng, arch), "swap": 0, "enter_shift": 1} for _ in range(15)),
                   *[{**single, "swap": 0}] * 6]
@@ -151,7 +213,7 @@ def test_the_bias_enters_every_bias_interval_and_no_later(change: str) -> None:
     """Operations of one vector, each with other weights or another shift: as fast as one unit enters the bias."""
     rng, arch = Random(44), machine(5)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
-    single = {"size_m1": 0, "rows_m1": 0, "swap": 0, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 0, "loads": 0, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
               "local": walk, "accumulator": walk}
     values = [1] * 9 if change == "swap" else [1, 0] * 4 + [1]
     _, array = run(arch, [{**single, change: value} for value in values], rng, 1, 1)

@@ -45,7 +45,6 @@ class Maker:
         self.units = unit_names(self.arch)
         self.program: list[Issued] = []
         self.loops = 0
-        self.weights_waiting = True
 
     def range(self, memory: str) -> tuple[int, int]:
         depth = DEPTHS[memory]
@@ -56,7 +55,8 @@ class Maker:
         rng = self.rng
         numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
                    "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "cache": rng.randrange(16),
-                   "sub": rng.getrandbits(8), "table": rng.randrange(2)}
+                   "sub": rng.getrandbits(8), "table": rng.randrange(2),
+                   "turns": {"loads": rng.randrange(4), "swaps": rng.randrange(2)}}
         operands = {}
         for index, span in enumerate((range0, range1)):
             noise = rng.randrange(20), rng.randrange(20)  # of an operand that is no range
@@ -80,11 +80,9 @@ class Maker:
                 "simd", self.range("local"), simd_kind=SimdKind.LOAD_LUT)
         elif unit == "load_weight":
             self.add(unit, self.range("local") if chance() < 0.8 else None)
-            self.weights_waiting = True
         elif unit == "mat_mul":
             self.add(unit, self.range("local") if chance() < 0.8 else None, self.range("accumulator"),
-                     swap=self.weights_waiting)
-            self.weights_waiting = False
+                     swap=self.rng.randrange(2))
         elif unit in FAR:
             self.add(unit, self.range("local"), self.range(FAR[unit]))
         else:
@@ -114,10 +112,11 @@ def expected(issued: Issued) -> dict[str, Any]:
     far = {**tile, "accumulator": walks[1]}
     if unit == "load_weight":
         last = {**walks[0], "base": fields["operand0"]["last"], "pitch": 0}
-        return {**tile, "rows_m1": 0, "local": last, "zeroes": bit[0], "zero_bias": bit[1]}
+        return {**tile, "rows_m1": 0, "local": last, "zeroes": bit[0], "zero_bias": bit[1],
+                "swaps": fields["turns"]["swaps"]}
     if unit == "mat_mul":
         return {**far, "accumulate": bit[0], "zeroes": bit[1], "swap": fields["swap"],
-                "enter_shift": fields["enter_shift"]}
+                "loads": fields["turns"]["loads"], "enter_shift": fields["enter_shift"]}
     if unit == "move_out":
         return {**far, "relu": bit[1], "leave_shift": fields["leave_shift"]}
     if unit == "move_in":
@@ -217,36 +216,13 @@ def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(m
         for theirs in TOUCHES[right]:
             if theirs.memory != ours.memory or theirs.unit == ours.unit:
                 continue
-            always = (left, right) == ("load_weight", "mat_mul")  # for its weights; these MatMuls take over none
             conflict = ours.memory in CELLS[left, right]
             for spans, meet in ((MEETING, True), (APART, False)) if conflict else (((*MEETING, *APART), False),):
                 maker = Maker(68, machine=machine)
                 pairs = [(access(maker, left, ours, ELDER, 0), access(maker, right, theirs, span, 1)) for span in spans]
                 run(maker, Longest(0), busy_cycles=12)
                 waits = [known(younger.offered) > known(elder.done) for elder, younger in pairs]
-                assert waits == [meet or always] * len(spans), (ours, theirs, spans)
-
-
-def test_weights_are_handed_over_in_order() -> None:
-    """Loads and MatMuls on memories of their own: only the swaps order them."""
-    maker = Maker(63)
-    for _ in range(120):
-        unit = maker.rng.choice(("load_weight", "mat_mul"))
-        maker.one(unit)
-    run(maker, maker.rng, take=0.8, busy_cycles=6)
-
-
-def test_a_load_goes_on_as_soon_as_the_weights_before_it_are_taken_over() -> None:
-    """It does not wait for the MatMul to end, nor for MatMuls that take over none."""
-    maker = Maker(64)
-    for _ in range(20):
-        maker.add("load_weight", (0, 2))
-        for swap in (1, 0):
-            maker.add("mat_mul", (4, 9), (0, 5), swap=swap)
-    run(maker, maker.rng, busy_cycles=30)
-    early = [load for load in maker.program[3:] if load.unit == "load_weight"
-             and known(load.started) < known(maker.program[maker.program.index(load) - 1].done)]
-    assert len(early) > 10
+                assert waits == [meet] * len(spans), (ours, theirs, spans)
 
 
 def test_operations_on_ranges_that_only_touch_do_not_wait() -> None:
