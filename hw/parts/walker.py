@@ -25,12 +25,17 @@ class Walker(wiring.Component):
     def __init__(self, operation: data.StructLayout, names: tuple[str, ...], *, descending: bool = False) -> None:
         self._names, self._descending = names, descending
         self._walks = {name: operation[name].shape for name in names}
-        widths = {name: walk["base"].width for name, walk in self._walks.items()}
-        self.payload = data.StructLayout({
+        self.payload = self.walked(operation, names)
+        super().__init__({"i": In(stream.Signature(operation)), "o": Out(stream.Signature(self.payload))})
+
+    @staticmethod
+    def walked(operation: data.StructLayout, names: tuple[str, ...]) -> data.StructLayout:
+        """What comes out: an address for each name, and where in which operation it is."""
+        widths = {name: operation[name].shape["base"].width for name in names}
+        return data.StructLayout({
             **{name: unsigned(width) for name, width in widths.items()},
             "first": 1, "last": 1, "operation": operation,
         })
-        super().__init__({"i": In(stream.Signature(operation)), "o": Out(stream.Signature(self.payload))})
 
     @staticmethod
     def reference(operation: dict, name: str, *, descending: bool = False) -> list[int]:

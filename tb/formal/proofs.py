@@ -1,7 +1,7 @@
 """All proofs."""
 
-from weft.tb.formal import bus, decoder, fifos, interlock, memories, rings, scaled, streams
+from weft.tb.formal import bus, decoder, fifos, interlock, memories, rings, scaled, streams, turns
 from weft.tb.formal.prove import Proof
 
 PROOFS: list[Proof] = [*streams.PROOFS, *fifos.PROOFS, *memories.PROOFS, *rings.PROOFS, *interlock.PROOFS,
-                        *bus.PROOFS, *decoder.PROOFS, *scaled.PROOFS]
+                        *bus.PROOFS, *decoder.PROOFS, *scaled.PROOFS, *turns.PROOFS]

@@ -7,8 +7,6 @@ from typing import Any
 
 from amaranth.lib import data
 
-from weft.hw.array.load_weight_unit import LoadWeightUnit
-from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
@@ -133,10 +131,6 @@ PROOFS = [
     rules("leave", "the reads of Leave", lambda: Leave(SMALL, ("simd", "move_out")), {"turns.later": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=leave_keeps),
     rules("enter", "the writes of Enter", lambda: Enter(SMALL, ("simd", "move_in")), {"held.o__valid": toggles}),
-    rules("mat_mul", "reads of the MatMulUnit", lambda: MatMulUnit(SMALL), {"walker.o__valid": toggles},
-          latency=LOCAL_READ_LATENCY, leave=("accumulator_write",)),
-    rules("load_weight", "reads of the LoadWeightUnit", lambda: LoadWeightUnit(SMALL), {"bias_row": toggles},
-          latency=LOCAL_READ_LATENCY),
     rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=simd_waits),
     rules("dram_reader", "ar and local writes of the DramReader", lambda: DramReader(SMALL),

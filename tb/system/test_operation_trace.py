@@ -14,6 +14,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.hw.contract.timing import product_latency
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_of_flow
 from weft.hw.top import with_ports
 from weft.simulate.job import MemorySettings
@@ -92,7 +93,9 @@ def test_dependent_operations_follow_one_another() -> None:
     assert listed(table) == expected(CHAIN) == [
         (0, "dram0_read"), (2, "load_weight"), (4, "mat_mul"), (5, "move_out"), (6, "dram0_write"), (7, "dram1_read")]
     assert_possible(table, result.cycles)
-    assert (table["start_cycle"][1:] > table["finish_cycle"][:-1]).all()
+    behind = table["start_cycle"][1:] > table["finish_cycle"][:-1]
+    assert behind.tolist() == [True, False, True, True, True], "a MatMul is taken and waits for weights"
+    assert table["finish_cycle"][2] == table["finish_cycle"][1] + 1 + product_latency(ARCHS["lanes2"])
     assert table["issue_cycle"][-1] < table["finish_cycle"][0], "a conflict never holds the decoder"
 
 

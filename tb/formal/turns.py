@@ -1,0 +1,138 @@
+"""LoadWeight and MatMul take turns: no weights are taken over before they are loaded, none overwritten before that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from weft.hw.array.load_weight_unit import LoadWeightUnit
+from weft.hw.array.mat_mul_unit import MatMulUnit
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.hw.contract.units import depths
+from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, turns_layout
+from weft.hw.parts.ports import local_read_port
+from weft.hw.parts.walker import Walker
+from weft.tb.formal.archs import SMALL
+from weft.tb.formal.harness import Broken, Harness, Inside, toggles
+from weft.tb.formal.prove import Proof
+
+
+class Pair(wiring.Component):
+    """Both units, joined as in the core. ``loads``, ``swaps``: a load is done, weights are taken over."""
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        super().__init__({
+            "load": In(stream.Signature(load_weight_layout(arch))),
+            "mat_mul": In(stream.Signature(mat_mul_layout(arch))),
+            "load_read": Out(local_read_port(arch)), "mat_mul_read": Out(local_read_port(arch)),
+            "crowded": In(1), "loads": Out(1), "swaps": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.load_weight = load = LoadWeightUnit(self._arch)
+        m.submodules.mat_mul = mat_mul = MatMulUnit(self._arch)
+        for unit, operation, read in ((load, self.load, self.load_read), (mat_mul, self.mat_mul, self.mat_mul_read)):
+            connect(m, flipped(operation), unit.operation)
+            connect(m, unit.local_read, flipped(read))
+        m.d.comb += [
+            load.swapped.eq(mat_mul.swapped), mat_mul.loaded.eq(load.done), mat_mul.crowded.eq(self.crowded),
+            self.loads.eq(load.done), self.swaps.eq(mat_mul.swapped),
+        ]
+        return m
+
+
+class Waiting:
+    """Operations of a unit that were issued and have not happened, the oldest first: of each how many of the other
+    unit's (not happened yet) come before it."""
+
+    def __init__(self, harness: Harness, name: str, most: int) -> None:
+        self.harness, self.name, self.most = harness, name, most
+        self.count = Signal(range(most + 1), name=f"{name}_count")
+        self.before = [Signal(range(most + 1), name=f"{name}_before{index}") for index in range(most)]
+
+    def there(self, index: int) -> Value:
+        return self.count > index
+
+    def at(self, index: Value) -> Value:
+        return Array(self.before)[index]
+
+    def update(self, enters: Value, others: Value, leaves: Value, other_leaves: Value) -> None:
+        """One enters behind ``others`` of the other unit; the oldest leaves; the oldest of the other unit does."""
+        m = self.harness.m
+        entering = [enters & (self.count == index) for index in range(self.most)]
+        now = [Mux(enter, others, before) for enter, before in zip(entering, self.before, strict=True)]
+        less = [value - (other_leaves & (value != 0)) for value in now]
+        m.d.sync += self.count.eq(self.count + enters - leaves)
+        for index, before in enumerate(self.before):
+            following = less[index + 1] if index + 1 < self.most else 0
+            m.d.sync += before.eq(Mux(leaves, following, less[index]))
+
+
+def in_the_units(inside: Inside) -> tuple[Value, Value, Any, Any]:
+    """Whether LoadWeight works on an operation, whether MatMul on one whose weights are not taken over yet; both."""
+    units = {"load_weight": Walker.walked(load_weight_layout(SMALL), ("local",)),
+             "mat_mul": Walker.walked(data.StructLayout({**mat_mul_layout(SMALL).members, "enters": 1}),
+                                      ("local", "accumulator"))}
+    loading, multiplying = (inside(f"{unit}.walker.o__valid") for unit in units)
+    load, mat_mul = (data.View(layout, inside(f"{unit}.walker.at")) for unit, layout in units.items())
+    return loading, multiplying & mat_mul.first & mat_mul.operation.swap, load.operation, mat_mul.operation
+
+
+def turns(broken: Broken | None = None) -> Harness:
+    """In front of both units a decoder that counts, and as many operations under way as the interlock lets be."""
+    harness, block = Harness(), Pair(SMALL)
+    inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
+    m, most = harness.m, depths(SMALL, "load_weight").outstanding
+    loads, swaps = Waiting(harness, "loads", most), Waiting(harness, "swaps", most)
+    issue_load, issue_swap, fresh = Signal(name="issue_load"), Signal(name="issue_swap"), Signal(name="fresh", init=1)
+    harness.free(Cat(issue_load, issue_swap), "issue")
+    harness.assume(~(issue_load & issue_swap), "one_at_a_time")
+    harness.assume(~issue_load | (loads.count < most), "room_for_a_load")
+    harness.assume(~issue_swap | ((swaps.count < most) & fresh), "a_load_between_swaps")
+    m.d.sync += fresh.eq(issue_load | (fresh & ~issue_swap))
+    loads.update(issue_load, swaps.count, block.loads, block.swaps)
+    swaps.update(issue_swap, loads.count, block.swaps, block.loads)
+    width = turns_layout(SMALL)["loads"].width
+    loaded, swapped = Signal(width, name="loaded"), Signal(name="swapped_so_far")
+    m.d.sync += [loaded.eq(loaded + block.loads), swapped.eq(swapped ^ block.swaps)]
+    loading, takes_over, load, mat_mul = in_the_units(inside)
+    next_load, next_swap = loading, takes_over  # places of the operations that are offered
+    offered = block.load.payload, block.mat_mul.payload
+    harness.assume(~block.load.valid | ((loads.count > next_load)
+                                        & (offered[0].swaps == (swapped + loads.at(next_load))[0])), "offered_load")
+    harness.assume(~(block.mat_mul.valid & offered[1].swap)
+                   | ((swaps.count > next_swap)
+                      & (offered[1].loads == (loaded + swaps.at(next_swap))[:width])), "offered_swap")
+    # what is promised
+    harness.always(~block.swaps | (swaps.there(0) & (swaps.before[0] == 0)), "taken_over_when_loaded")
+    harness.always(~inside("load_weight.taken") | (loads.there(0) & (loads.before[0] == 0)), "shifted_when_taken_over")
+    # what keeps it true
+    harness.always((inside("mat_mul.loads") == loaded) & (inside("load_weight.swaps") == swapped), "counted")
+    harness.always(~loading | (loads.there(0) & (load.swaps == (swapped + loads.before[0])[0])), "load")
+    harness.always(~takes_over | (swaps.there(0) & (mat_mul.loads == (loaded + swaps.before[0])[:width])), "swap")
+    newest = swaps.at((swaps.count - 1)[:len(swaps.count)])
+    harness.always(~(fresh & swaps.there(0)) | (loads.count > newest), "a_load_behind_the_newest_swap")
+    harness.always((loads.count <= most) & (swaps.count <= most), "counts")
+    for index in range(most):
+        for other in range(most):
+            both = loads.there(index) & swaps.there(other)
+            earlier = loads.before[index] <= other  # the load comes before that swap
+            harness.always(~both | (earlier == (swaps.before[other] > index)), f"load{index}_swap{other}")
+        harness.always(~loads.there(index) | (loads.before[index] <= swaps.count), f"load{index}_bound")
+        harness.always(~swaps.there(index) | (swaps.before[index] <= loads.count), f"swap{index}_bound")
+        if index:
+            harness.always(~swaps.there(index) | (swaps.before[index] > swaps.before[index - 1]), f"apart{index}")
+    return harness
+
+
+PROOFS = [
+    Proof("turns", "LoadWeightUnit and MatMulUnit: weights are taken over when all loads before are done, and rows are "
+          "shifted in when all weights before are taken over; both units' reads keep the stream rules",
+          turns, {"mat_mul.loads": toggles}),
+]
