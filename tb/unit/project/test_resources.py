@@ -19,6 +19,7 @@ from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.memories import Ram, block_rams
 from weft.hw.flow.parts import PARTS
+from weft.hw.flow.synthesis import BlockText, block_texts, digest_of_block
 from weft.tb.unit.project.conftest import Weft
 
 ROOT = Path(__file__).parents[3]
@@ -130,6 +131,18 @@ def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pyte
     assert counted.of("lanes4", machines["lanes4"], "xc7")["dram_read"]["lut"] == len("core.dram_read, 4 lanes")
     assert counted.of("lanes4", machines["lanes4"].replace(local_depth=64), "xc7") is None, "another machine by now"
     assert counted.of("lanes4", machines["lanes4"], "ecp5") is None
+
+
+def test_a_change_elsewhere_leaves_a_block_its_digest() -> None:
+    """Local memory comes before the fetcher in the machine, and passes fewer ports' names with one bank."""
+    machines = [Arch.load("tiny").replace(local_banks=banks) for banks in (1, 2)]
+    texts = [block_texts(arch)["fetch"] for arch in machines]
+    assert texts[0] != texts[1], "Amaranth numbers through the whole machine"
+    digests = {digest_of_block(BlockText(text, arch.number.width), "xc7")
+               for text, arch in zip(texts, machines, strict=True)}
+    assert len(digests) == 1
+    other = digest_of_block(BlockText(texts[0].replace("wire width 1 ", "wire width 2 ", 1), 16), "xc7")
+    assert other not in digests
 
 
 def test_the_stated_errors_are_small() -> None:
