@@ -22,8 +22,8 @@ from weft.runtime.window import Size
 TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""
 
-LOAD_OVERHEAD_CYCLES = 8
-"""What loading a weight tile costs beyond its rows: reading local memory, and waiting for the last tile's start."""
+LOAD_OVERHEAD_CYCLES = 1
+"""What loading a weight tile costs beyond its rows: it begins in the cycle behind the last tile's start."""
 
 
 class Grain(NamedTuple):
