@@ -19,18 +19,19 @@ class Multiplier(wiring.Component):
 
     LATENCY = 2
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, left_width: int, right_width: int) -> None:
+        self._widths = {"left": left_width, "right": right_width}
         super().__init__({
-            "left": In(signed(width)), "right": In(signed(width)), "take_right": In(1),
-            "product": Out(signed(2 * width)),
+            "left": In(signed(left_width)), "right": In(signed(right_width)), "take_right": In(1),
+            "product": Out(signed(left_width + right_width)),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         # The outputs of a component reset; registers behind them do not.
-        left, right = (Signal(signed(self._width), reset_less=True, name=f"{side}_taken") for side in ("left", "right"))
-        product = Signal(signed(2 * self._width), reset_less=True)
+        left, right = (Signal(signed(width), reset_less=True, name=f"{side}_taken")
+                       for side, width in self._widths.items())
+        product = Signal(self.product.shape(), reset_less=True)
         m.d.sync += [left.eq(self.left), product.eq(left * right)]
         with m.If(self.take_right):
             m.d.sync += right.eq(self.right)

@@ -72,7 +72,7 @@ class ProcessingElement(wiring.Component):
         width = self._arch.number.width
         factor = self._arch.numbers.activation_width
         m.submodules.weights = weights = ShadowWeight(width)
-        m.submodules.multiplier = multiplier = Multiplier(factor)
+        m.submodules.multiplier = multiplier = Multiplier(factor, width)
         activation = Signal(signed(factor), reset_less=True)  # the multiplier's own first register has it too
         partial_sum = Signal(self.partial_sum_o.shape(), reset_less=True)
         m.d.sync += activation.eq(self.activation_i)

@@ -66,18 +66,20 @@ def dsp_multipliers(rtlil: str, width: int) -> str:
 def _dsp_multiplier(number: int, name: str, contents: str, width: int, pins: str) -> str:
     """The module has all inputs of the one that it replaces, among them resets that nothing inside listens to."""
     inputs = {name: int(bits) for bits, name in _INPUT.findall(contents)}
-    width = max((inputs[side] for side in ("left", "right") if side in inputs), default=width)
     constants = {found[0]: found[1:] for found in _CONSTANT.findall(contents)}
-    widths = {"left": width, "right": width, "take_right": 1}
+    folded = {port: int(bits) for port, (bits, _) in constants.items()}
+    widths = {side: inputs.get(side, folded.get(side, width)) for side in ("left", "right")} | {"take_right": 1}
+    product = widths["left"] + widths["right"]
     drivers = [f"  wire [{bits - 1}:0] {port} = {_folded(port, name, constants)};" for port, bits in widths.items()
                if port not in inputs]
     ports = ", ".join(f"input [{widths.get(port, 1) - 1}:0] \\{port} " for port in inputs)
-    a, b = (f"{{{{{FACTOR_WIDTH - width}{{{side}[{width - 1}]}}}}, {side}}}" for side in ("left", "right"))
+    a, b = (f"{{{{{FACTOR_WIDTH - bits}{{{side}[{bits - 1}]}}}}, {side}}}" for side, bits in widths.items()
+            if side != "take_right")
     return "\n".join(["", f"""(* techmap_celltype = "{name}" *)
-module multiplier_{number}({ports}, output [{2 * width - 1}:0] product);""", *drivers, f"""\
+module multiplier_{number}({ports}, output [{product - 1}:0] product);""", *drivers, f"""\
   wire [{FACTOR_WIDTH - 1}:0] a = {a}, b = {b};
   wire [{2 * FACTOR_WIDTH - 1}:0] p;
-  assign product = p[{2 * width - 1}:0];
+  assign product = p[{product - 1}:0];
   MULT18X18D #(.REG_INPUTA_CLK("CLK0"), .REG_INPUTA_CE("CE0"), .REG_INPUTB_CLK("CLK0"), .REG_INPUTB_CE("CE1"),
                .REG_OUTPUT_CLK("CLK0"), .REG_OUTPUT_CE("CE0"), .GSR("DISABLED"))
     block(.CLK0(clk), .CE0(1'b1), .CE1(take_right), .RST0(1'b0), .SIGNEDA(1'b1), .SIGNEDB(1'b1), .SOURCEA(1'b0),

@@ -99,7 +99,7 @@ class Alu(wiring.Component):
 
         left, right, wide = (register(name, bits) for name, bits in (
             ("left", width), ("right", width), ("product", 2 * width)))
-        m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(width)
+        m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(width, width)
         simple, result = register("simple"), register("result")
         multiply, shift = self._multiply, Const(point)
         rounded, kept = (Signal(width + 1, name=f"{name}_{lane}") for name in ("rounded", "kept"))

@@ -217,16 +217,19 @@ def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
     assert of_the_netlist(tmp_path, XILINX) == simulated()
 
 
-def test_multipliers_of_an_ecp5_hold_their_registers(tmp_path: Path) -> None:
-    """One block per element, replaced by the flow, and the netlist computes what the array computes."""
-    text = rtlil.convert(Exercise(EXERCISED), name="top")
+@pytest.mark.parametrize("data_type", (EXERCISED.data_type, "INT8"))
+def test_multipliers_of_an_ecp5_hold_their_registers(data_type: str, tmp_path: Path) -> None:
+    """One block per element, replaced by the flow, and the netlist computes what the array computes. An activation of
+    a machine of bytes has 9 bits, a weight 8."""
+    arch = EXERCISED.replace(data_type=data_type)
+    text = rtlil.convert(Exercise(arch), name="top")
     (tmp_path / "array.il").write_text(text)
-    (tmp_path / "multipliers.v").write_text(ecp5.dsp_multipliers(text, EXERCISED.number.width))
+    (tmp_path / "multipliers.v").write_text(ecp5.dsp_multipliers(text, arch.number.width))
     (tmp_path / "multiplier_model.v").write_text(ecp5_cells.MULTIPLIER)
-    assert of_the_netlist(tmp_path, LATTICE) == simulated()
+    assert of_the_netlist(tmp_path, LATTICE) == simulated(arch)
     blocks = [cell for cell in json.loads((tmp_path / "array.json").read_text())["modules"]["top"]["cells"].values()
               if cell["type"] == "MULT18X18D"]
-    assert len(blocks) == EXERCISED.array_size ** 2
+    assert len(blocks) == arch.array_size ** 2
     assert all(block["parameters"][f"REG_{register}_CLK"] == "CLK0" for block in blocks
                for register in ("INPUTA", "INPUTB", "OUTPUT"))
 

@@ -30,7 +30,7 @@ class Multiplies(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.multiplier = multiplier = Multiplier(WIDTH)
+        m.submodules.multiplier = multiplier = Multiplier(WIDTH, WIDTH)
         m.d.comb += [
             multiplier.left.eq(self.left), multiplier.right.eq(self.right if self._right is None else self._right),
             multiplier.take_right.eq(self.take if self._take_right is None else self._take_right),
