@@ -50,6 +50,8 @@ WITHOUT_BAR = ("mobilenetv2_1.0_224", "squeezenet_v1_0_dc", "yolo_fastest_1_1_co
 DEEPER = {"resnet50v2_224": 4}
 """Networks whose weights need a DRAM window so many times as deep as the presets'."""
 PRESETS = ("arty", "pynq", "ultra96", "zcu104")
+IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
+"""Networks that are measured in bytes too, and the machines of bytes that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
 
 
@@ -157,9 +159,9 @@ def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
 
 
 def usual_presets(name: str, quick: bool) -> tuple[str, ...]:
-    """Where nobody asks for one: 32 lanes and machines of bytes with ResNet-20 alone, to save time."""
+    """Where nobody asks for one: 32 lanes and most machines of bytes with ResNet-20 alone, to save time."""
     if name != QUICK:
-        return PRESETS[:-1]
+        return (*PRESETS[:-1], *(USUAL_BYTES if name in IN_BYTES else ()))
     return PRESETS if quick else (*PRESETS, *BYTE_PRESETS)
 
 
