@@ -56,6 +56,8 @@ FITTED: dict[str, Arch] = {
                                        accumulator_banks=1),
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
+    "lanes6_packed": Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024),
+    "lanes8_packed": Arch.load("pynq_int8").replace(array_size=8),
     "arty": Arch.load("arty"),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
@@ -65,7 +67,7 @@ CHECKED: dict[str, Arch] = {
     "lanes5_int8_banks": SMALL.replace(array_size=5, data_type="INT8", local_banks=4, dram_ports=SEPARATE),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
-    **{name: Arch.load(name) for name in ("pynq", "arty_int8", "pynq_int8", "ultra96", "ultra96_int8", "zcu104")},
+    **{name: Arch.load(name) for name in ("pynq", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
 """Machines that are not fitted: they tell the error."""
 

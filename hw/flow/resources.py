@@ -21,6 +21,7 @@ from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
+from weft.hw.contract.packing import PAIR
 from weft.hw.contract.timing import column_groups
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
@@ -47,6 +48,11 @@ def _vector(arch: Arch) -> int:
 
 def _sums(arch: Arch) -> int:
     return arch.array_size * arch.accumulator_bits
+
+
+def _residues(arch: Arch) -> int:
+    """Bits beside the cascades of elements that share their multipliers."""
+    return arch.array_size**2 // PAIR * arch.residue_bits if arch.packing else 0
 
 
 def _points(arch: Arch) -> bool:
@@ -141,6 +147,7 @@ TERMS: dict[str, Terms] = {
     "has loops": lambda arch: bool(arch.simd_loop_depth),
     "has registers": lambda arch: bool(arch.simd_registers_depth),
     "has scales": lambda arch: arch.numbers.has_scales,
+    "residues": _residues,
     "lanes, scales": lambda arch: arch.array_size * arch.numbers.has_scales,
 }
 """What a block's size can depend on, in terms of the architecture."""
@@ -148,7 +155,7 @@ TERMS: dict[str, Terms] = {
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
     "array": ("one", "lanes", "elements", "vector, points", "element bits, points", "elements, every step",
-              "lanes, scales"),
+              "lanes, scales", "residues"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "products in tables"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
