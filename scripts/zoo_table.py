@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 Row = dict[str, Any]
@@ -18,10 +19,15 @@ COLUMNS: dict[str, Callable[[Row], object]] = {
     "fits its board": lambda row: {True: "yes", False: "no"}.get(row["fits"], ""),
 }
 """Column of the tables -> its text."""
-STYLE = ("body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1a1a1a}table{border-collapse:collapse}"
-         "div{overflow-x:auto}th,td{padding:.3rem .7rem;border-bottom:1px solid #ccc;text-align:right}"
-         "th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}"
-         "ul{overflow-wrap:anywhere;padding-left:1.2rem}")
+STYLE = ("body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1a1a1a}h1{font-size:1.5rem}"
+         "table{border-spacing:0}div{overflow-x:auto;"
+         "background:linear-gradient(to left,#fff 16px,transparent) right/32px 100% no-repeat local,"
+         "linear-gradient(to left,#0003,transparent) right/12px 100% no-repeat}"
+         "th,td{padding:.3rem .7rem;border-bottom:1px solid #ccc;text-align:right;vertical-align:bottom}"
+         "th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:#fff}"
+         "tbody th{padding-top:1.2rem}ul{overflow-wrap:anywhere;padding-left:1.2rem}"
+         "@media(max-width:800px){body{margin:.6rem}table{font-size:.8rem}th,td{padding:.2rem .35rem}}")
+"""Where the table is wider than the window a row's first cell stays in sight, and a shadow says that there is more."""
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Callable[[Row], object]]:
@@ -38,17 +44,23 @@ def markdown(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]] = ()) 
 
 
 def page(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]], title: str) -> str:
-    """Needs nothing from elsewhere; every name is escaped."""
+    """Needs nothing from elsewhere; every name is escaped. A network's name has a row of its own: a column of names
+    would leave no room for numbers on a narrow screen."""
     def cells(tag: str, texts: Iterable[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(text))}</{tag}>" for text in texts) + "</tr>"
 
     columns = columns_of(rows)
-    body = "".join(cells("td", [text(row) for text in columns.values()]) for row in rows)
+    del columns["network"]
+    body = ""
+    for network, each in groupby(rows, COLUMNS["network"]):
+        body += f'<tbody><tr><th colspan="{len(columns)}">{html.escape(str(network))}</th></tr>'
+        body += "".join(cells("td", [text(row) for text in columns.values()]) for row in each) + "</tbody>"
     left = "".join(f"<li>{html.escape(f'{networks} on {machines}: {why}')}</li>"
                    for networks, machines, why in together(refused))
     return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1><div><table>"
-            f"{cells('th', columns)}{body}</table></div>{f'<h2>Not measured</h2><ul>{left}</ul>' if left else ''}"
+            f"<thead>{cells('th', columns)}</thead>{body}</table></div>"
+            f"{f'<h2>Not measured</h2><ul>{left}</ul>' if left else ''}"
             "</html>\n")
 
 

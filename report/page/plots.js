@@ -16,6 +16,9 @@ const ABOVE = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size
 const EDGES = { l: 60, r: 12, t: 8, b: 44 };
 const UNDER_TOOLS = { ...EDGES, t: 28 };  // plotly's buttons lie above what stands at the top
 
+// Near, a cycle is a number of its own; from far millions are enough.
+const CYCLES = [{ dtickrange: [null, 99999], value: ",d" }, { dtickrange: [100000, null], value: "~s" }];
+
 function layout(more) {
   return { font: FONT, paper_bgcolor: "#fff", plot_bgcolor: "#fff", hoverlabel: HOVER,
     margin: EDGES, ...more };
@@ -108,8 +111,8 @@ function memoryLayout() {
   const panel = (low, high, text) => ({ ...AXIS, domain: [low, high], title: { text, standoff: 4 }, rangemode: "tozero",
     nticks: 4 });
   return layout({ height: 470, hovermode: "x", legend: ABOVE, modebar: { orientation: "v" }, margin: { ...EDGES, r: 36 },
-    xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y" },
-    yaxis: panel(0, 0.29, "bytes / cycle"), yaxis2: panel(0.37, 0.64, "DRAM, KB"),
+    xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y", tickformatstops: CYCLES },
+    yaxis: panel(0, 0.29, "bytes / cycle"), yaxis2: { ...panel(0.37, 0.64, "DRAM, KB"), tickformat: "," },
     yaxis3: { ...panel(0.72, 1, "on chip, %"), range: [0, 103] } });
 }
 
@@ -158,9 +161,6 @@ function barTraces(tables, [from, to], chosen, textOf) {
   const rows = { type: "scatter", x: tables.map(() => null), y: tables.map(unitLabel), hoverinfo: "skip" };
   return [rows, bars];
 }
-
-// Near, a cycle is a number of its own; from far millions are enough.
-const CYCLES = [{ dtickrange: [null, 99999], value: ",d" }, { dtickrange: [100000, null], value: "~s" }];
 
 function timelineLayout(names, from, to) {
   return layout({ height: 90 + 26 * names.length, showlegend: false, dragmode: "zoom", hovermode: "closest", bargap: 0.2,

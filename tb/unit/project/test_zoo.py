@@ -88,6 +88,18 @@ def test_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
         ("net", "tiny, arty", "small"), ("net", "pynq", "odd")]
 
 
+def test_a_network_is_named_once_above_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import zoo_table
+
+    rows = [row("<net>", "tiny"), row("<net>", "pynq"), row("other", "tiny")]
+    text = zoo_table.page(rows, [], "zoo")
+    assert text.count("&lt;net&gt;") == 1 and text.count("<tbody>") == 2
+    assert text.index("&lt;net&gt;") < text.index("<td>tiny</td>") < text.index("<td>pynq</td>") < text.index("other")
+    columns = text.partition("</thead>")[0].count("<th>")
+    assert f'<th colspan="{columns}">' in text and text.count("<td>") == 3 * columns
+
+
 # -- in the docs -------------------------------------------------------------------------------------------------------
 def row(network: str, arch: str) -> dict[str, Any]:
     return {"network": network, "arch": arch, "cycles_estimated": 1234567, "cycles_rtl": None, "ms": 8.2304,

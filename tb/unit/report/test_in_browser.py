@@ -182,6 +182,20 @@ def test_legible(opened: Opened, width: int) -> None:
                 assert apart, (plot, text, other[4])
 
 
+def test_the_numbers_of_a_narrow_table_stay_beside_their_layer(opened: Opened) -> None:
+    page = opened(width=WIDTHS[1])
+    layers = "document.getElementById('layer-table').parentElement"
+    assert page.evaluate(f"{layers}.scrollWidth") > page.evaluate(f"{layers}.clientWidth")
+    page.evaluate(f"{layers}.scrollLeft = 10000")
+    left = page.evaluate(f"{layers}.getBoundingClientRect().left")
+    for cell in ("thead th", "tbody td"):
+        assert page.evaluate(f"document.querySelector('#layer-table {cell}').getBoundingClientRect().left") == left
+    page.evaluate("document.getElementById('layer-table').scrollIntoView()")
+    assert page.evaluate("""(() => { const cell = document.querySelector('#layer-table thead th');
+        const box = cell.getBoundingClientRect();
+        return document.elementFromPoint(box.left + 5, box.bottom - 5) === cell; })()""")
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_names_run_nothing(opened: Opened, width: int) -> None:
     page = opened("hostile", width)
