@@ -135,8 +135,16 @@ def test_live_vectors_are_those_still_to_be_read(ran: Ran, memory: Memory) -> No
 
 
 def test_dram_holds_inputs_first_and_outputs_last(ran: Ran) -> None:
+    """Inputs, and constants where DRAM0 holds some that the program reads from there."""
     live = memory_over_time(ran)["live"]["dram0"]
-    assert live[0] == sum(port.size for port in ran.model.inputs)
+    read = np.zeros(ran.model.arch.dram0_depth, bool)
+    for work in ran.work[ran.work["memory1"] == MEMORIES.index(Memory.DRAM0)]:
+        if not work["writes1"]:
+            row, vector = np.mgrid[:work["rows"], :work["size"]]
+            read[work["base1"] + row * work["pitch1"] + vector * work["stride1"]] = True
+    constants = sum(int(read[file.base:file.base + file.size].sum()) for file in ran.model.const_files
+                    if file.memory == Memory.DRAM0.value)
+    assert live[0] == constants + sum(port.size for port in ran.model.inputs)
     assert live[-1] == sum(port.size for port in ran.model.outputs)
 
 
