@@ -1,6 +1,9 @@
-"""An example for each command, which its help ends with."""
+"""What helps say beside what a command's function says: the list of commands, and an example at the end."""
 
 from __future__ import annotations
+
+import inspect
+import re
 
 import typer
 
@@ -23,6 +26,13 @@ EXAMPLES = {
     "board flash": "weft board flash ecpix5",
     "board memory": "weft board memory serial:/dev/ttyUSB1 --board ecpix5",
 }
+
+
+def add_summaries(app: typer.Typer) -> None:
+    """The list of commands shows the whole first sentence of each: typer would cut it where a line ends."""
+    for info in app.registered_commands:
+        said = " ".join((inspect.getdoc(info.callback) or "").split())
+        info.short_help = re.split(r"(?<=\.) ", said, maxsplit=1)[0]
 
 
 def add_examples(app: typer.Typer, prefix: str = "") -> None:

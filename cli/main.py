@@ -23,7 +23,7 @@ from weft.cli.compiling import compile_command
 from weft.cli.demo import demo_command
 from weft.cli.doctor import doctor_command
 from weft.cli.estimating import estimate_command
-from weft.cli.examples import add_examples
+from weft.cli.examples import add_examples, add_summaries
 from weft.cli.exploring import explore_command
 from weft.cli.inspecting import inspect_command
 from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
@@ -71,6 +71,8 @@ def _version(wanted: bool) -> None:
 
 add_examples(app)
 add_examples(board.app, "board ")
+add_summaries(app)
+add_summaries(board.app)
 
 
 # -- exit codes --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""An option that was given no value does not take the next option for one."""
+"""An option that was given no value does not take the next option for one, and one that takes none is given none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from weft.hw.contract.errors import WeftError, explain
 
 
 def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Typer takes ``--report --html`` as a file of the name ``--html``. Raises WeftError."""
+    """Typer takes ``--report --html`` as a file of the name ``--html``, and of ``--json=yes`` it does not say in which
+    command. Raises WeftError."""
     command, words = typer.main.get_command(app), list(arguments)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
     options = {name: each for each in command.params if each.param_type_name == "option" for name in each.opts}
+    for name, given, value in (word.partition("=") for word in words):
+        if given and name in options and options[name].is_flag:  # type: ignore[attr-defined]
+            raise WeftError(explain(name, f"the value {value}", f"{name} alone", f"leave ={value} out"))
     for name, value in zip(words, words[1:], strict=False):
         takes = name in options and not options[name].is_flag  # type: ignore[attr-defined]
         if takes and value in options:

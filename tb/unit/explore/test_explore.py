@@ -208,7 +208,7 @@ def test_workers_end_with_a_search_that_is_killed() -> None:
 # -- other workers, and the hardware -----------------------------------------------------------------------------------
 @pytest.mark.slow
 def test_two_dask_workers_find_the_same_front(network: Network, space: list[Point], outcome: Outcome) -> None:
-    pytest.importorskip("distributed", reason="needs the extra explore: make setup")
+    pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
     with dask(2, None) as (executor, workers):
         assert workers == 2 and search(network, space, executor, workers).front == outcome.front
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from weft.cli.console import print_columns
+from weft.cli.examples import EXAMPLES
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
@@ -20,6 +21,7 @@ from weft.hw.flow.reports import isa_text
 from weft.simulate.trace import OPERATION
 
 Weft = Callable[..., Any]
+DIGITS = Path(__file__).parents[3] / "models" / "digits" / "digits.onnx"
 VECTORS = np.arange(8, dtype=np.int16).reshape(4, 2) - 3
 
 
@@ -77,10 +79,19 @@ def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypat
     np.save(tmp_path / "x.npy", VECTORS)
     answer = weft("run", echo, "--input", tmp_path / "x.npy", "--raw")
     assert answer.out.startswith("echo on golden") and max(map(len, answer.out.splitlines())) <= 60
-    for command in ("verilog", "compile", "run", "isa", "disassemble"):
-        assert max(map(len, weft(command, "--help").out.splitlines())) <= 60
-    for arguments in (("archs",), ("estimate", echo), ("resources", "-a", "pynq"), ("board", "list")):
+    for arguments in (("archs",), ("estimate", echo), ("resources", "-a", "pynq"), ("board", "list"),
+                      ("isa", "-a", "tiny"), ("inspect", DIGITS, "-a", "arty")):
         assert max(map(len, weft(*arguments).out.splitlines())) <= 60, arguments
+
+
+def test_help_fits_60_columns_and_is_not_cut(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for name in ("", *EXAMPLES, "board"):
+        said = weft(*name.split(), "--help").out
+        assert max(map(len, said.splitlines())) <= 60, name
+        assert "..." not in said.partition("Commands:")[2], name
+    assert "Operators, shapes, multiply-accumulates of a network, and what would run" in " ".join(
+        weft("--help").out.split())
 
 
 def test_columns_without_room_stand_below(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

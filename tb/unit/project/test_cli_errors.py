@@ -103,9 +103,11 @@ def test_an_unknown_command_names_those_that_there_are(fails: Fails, arguments: 
 @pytest.mark.parametrize(("arguments", "text"), [
     (["compile", "x.onnx", "-a", "tiny", "--report", "--html", "page.html"], "--report: found no value, but the option "
      "--html; allowed: --report FILE.json; way out: give it a value; one that looks like an option: --report=--html"),
+    (["estimate", "x.tmodel", "--json=yes"], "--json: found the value yes; allowed: --json alone; way out: leave "
+     "=yes out"),
     (["board", "build", "ecpix5", "-o", "--json"], "-o: found no value, but the option --json; allowed: -o DIR"),
 ])
-def test_an_option_is_no_value(fails: Fails, arguments: list[str], text: str, tmp_path: Path,
+def test_an_option_is_no_value_and_takes_what_it_takes(fails: Fails, arguments: list[str], text: str, tmp_path: Path,
                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert text in fails(*arguments)
@@ -138,6 +140,13 @@ def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypa
         message = fails(*name.split(), *arguments)
         assert re.fullmatch("weft: .+: found .+; allowed: .+; way out: .+", message), (name, message)
         assert not list(tmp_path.iterdir()), name
+
+
+def test_every_command_explains_an_unknown_option(fails: Fails) -> None:
+    for name in ("", "board", *WRONG):
+        message = fails(*name.split(), "--moon")
+        assert re.fullmatch(f"weft: command weft ?{name}: found .+; allowed: .+; way out: weft ?{name} --help",
+                            message), (name, message)
 
 
 def test_every_command_has_a_help_with_an_example(weft: Weft) -> None:
