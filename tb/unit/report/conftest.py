@@ -21,7 +21,8 @@ from weft.runtime.network import Network
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 HOSTILE = ('</script><script>document.title = "mine"</script>', '"><img src=x onerror="document.title=`mine`">',
-           "\u2028${alert(1)}\u202e'\\", "<!--<script>", "%{customdata} <b>bold</b> &lt;", "x" * 4000)
+           "\u2028${alert(1)}\u202e'\\", "<!--<script>", "%{customdata} <b>bold</b> &lt;", "x" * 4000,
+           '<a href="javascript:document.title=`mine`">&#60;b&#62;\\u003cscript\\u003e@DATA@')
 """Names that would run, break out of their place, turn the text around, or fill the page."""
 
 
@@ -60,7 +61,7 @@ def hostile(network: Network) -> Network:
     def renamed(part: TModel | HostPart) -> TModel | HostPart:
         if isinstance(part, HostPart):
             return dataclasses.replace(part, nodes=HOSTILE[:len(part.nodes)])
-        rows = tuple({**row, "name": HOSTILE[number % len(HOSTILE)], "kind": HOSTILE[number % 2]}
+        rows = tuple({**row, "name": HOSTILE[number % len(HOSTILE)], "kind": HOSTILE[(number + 3) % len(HOSTILE)]}
                      for number, row in enumerate(part.layers))
         return dataclasses.replace(part, layers=rows)
 

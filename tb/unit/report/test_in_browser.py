@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from weft.cli.main import exit_code
 from weft.report.page import plot_library
 from weft.runtime.network import Network
 
@@ -211,3 +212,25 @@ def test_hostile_names_run_nothing(opened: Opened, width: int) -> None:
 
 def test_a_page_is_small(files: dict[str, Path]) -> None:
     assert files["plain"].stat().st_size < len(plot_library()) + 300_000
+
+
+@pytest.mark.long
+def test_a_large_network_s_page_loads_in_time(browser: Browser, tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """ResNet-50 on 16 lanes, up to the first plot. The renderer's own time: a clock would say what else runs."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
+    from networks import NETWORKS
+
+    model, file = tmp_path / "net.onnx", tmp_path / "page.html"
+    NETWORKS["resnet50v2_224"](model)
+    assert exit_code(["compile", str(model), "-a", "ultra96", "-o", str(tmp_path), "--html", str(file)]) == 0
+    assert file.stat().st_size < 15e6
+    page = browser.new_page()
+    page.set_default_timeout(BUSY_MACHINE)
+    renderer = page.context.new_cdp_session(page)
+    renderer.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(file.as_uri())
+    page.locator("#layers-plot").scroll_into_view_if_needed()
+    page.wait_for_selector("#layers-plot .main-svg")
+    took = {each["name"]: each["value"] for each in renderer.send("Performance.getMetrics")["metrics"]}
+    assert 0 < took["TaskDuration"] < 3
