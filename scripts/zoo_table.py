@@ -37,7 +37,8 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Callable[[Row], object]]:
 
 def markdown(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]] = ()) -> str:
     columns = columns_of(rows)
-    head = f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}\n"
+    marks = " | ".join("---" if name in ("network", "machine") else "---:" for name in columns)
+    head = f"| {' | '.join(columns)} |\n| {marks} |\n"
     lines = [f"| {' | '.join(str(text(row)) for text in columns.values())} |\n" for row in rows]
     left = [f"* {networks} on {machines}: {why}\n" for networks, machines, why in together(refused)]
     return head + "".join(lines) + ("\nNot measured:\n\n" + "".join(left) if left else "")
