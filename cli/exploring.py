@@ -231,13 +231,14 @@ def _print(networks: Sequence[Network], chip: Part, hertz: float, latency: int, 
              *map(str, _changed(found, axes).values())) for found in outcome.front]
     columns = ("cycles", f"ms at {hertz / 1e6:g} MHz", "of its room", "most", "LUT", "FF", "DSP",
                *(_changed(outcome.front[0], axes)))
-    print(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper beats, "
-          f"DRAM answering after {latency} cycles")
+    console.say(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper "
+                f"beats, DRAM answering after {latency} cycles")
     console.print_columns([columns, *rows])
     print()
-    print(text_plot([(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]))
+    spots = [(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]
+    print(text_plot(spots, console.table_width()))
     for name, decibels in signals.items():
         print(f"{name}: {'exact' if decibels is None else f'{decibels:.1f} dB'} signal to noise")
-    print(_told(outcome))
+    console.say(_told(outcome))
     if output:
         print(f"the fastest: {output}")

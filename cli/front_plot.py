@@ -10,24 +10,27 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import replacing
 
 COLUMNS, ROWS = 60, 14
+BEFORE = 12
+"""Characters before the columns: label and axis."""
 KINDS = (".svg", ".png", ".pdf")
 Spot = tuple[float, float]
 """Milliseconds, and share of a chip's room."""
 
 
-def text_plot(spots: Sequence[Spot]) -> str:
-    """Milliseconds upwards, in logarithms, against percent of the chip's room."""
+def text_plot(spots: Sequence[Spot], width: int) -> str:
+    """Milliseconds upwards, in logarithms, against percent of the chip's room; lines of at most ``width``."""
+    columns = min(COLUMNS, width - BEFORE)
     heights = [math.log(ms) for ms, _ in spots]
     low, high = min(heights), max(heights)
     right = max(share for _, share in spots)
-    lines = [[" "] * COLUMNS for _ in range(ROWS)]
+    lines = [[" "] * columns for _ in range(ROWS)]
     for height, (_, share) in zip(heights, spots, strict=True):
         row = 0 if high == low else round((high - height) / (high - low) * (ROWS - 1))
-        lines[row][min(COLUMNS - 1, round(share / right * (COLUMNS - 1)))] = "*"
+        lines[row][min(columns - 1, round(share / right * (columns - 1)))] = "*"
     labels = {0: f"{math.exp(high):.3g} ms", ROWS - 1: f"{math.exp(low):.3g} ms"}
     text = [f"{labels.get(number, ''):>10} |{''.join(line).rstrip()}" for number, line in enumerate(lines)]
-    scale = f"0 %{f'{100 * right:.0f} % of the room':>{COLUMNS - 3}}"
-    return "\n".join([*text, f"{'':>10} +{'-' * COLUMNS}", f"{'':>12}{scale}"])
+    scale = f"0 %{f'{100 * right:.0f} % of the room':>{columns - 3}}"
+    return "\n".join([*text, f"{'':>10} +{'-' * columns}", f"{'':>{BEFORE}}{scale}"])
 
 
 def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
@@ -37,6 +40,7 @@ def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
                                 "name a file that ends so"))
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogFormatter
     except ModuleNotFoundError:
         raise WeftError(explain("--plot", "no Python package matplotlib", "an installation with the extra explore",
                                 "pip install 'weft[explore]'")) from None
@@ -44,6 +48,8 @@ def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
     axes = figure.add_subplot()
     axes.step([100 * share for _, share in spots], [ms for ms, _ in spots], where="post", marker="o", color="#0072B2")
     axes.set(xlabel=f"room taken of {part}, %", ylabel="latency, ms", yscale="log", title="The front")
+    for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        set_formatter(LogFormatter(minor_thresholds=(2, 0.4)))  # 20, not 2 x 10^1
     axes.grid(True, which="both", alpha=0.3)
     with replacing(path, "picture") as file:
         figure.savefig(file, format=path.suffix[1:])

@@ -146,7 +146,8 @@ QUICK = ("--host-fallback", "--jobs", "1", "--axis", "array_size=4,8", "--axis",
          "--axis", "deep_queues=0")
 
 
-def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.CaptureFixture[str],
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: tmp_path / name for name in ("best.tarch", "results.jsonl", "front.svg")}
     where = ("--results", str(files["results.jsonl"]), "--output", str(files["best.tarch"]))
     assert exit_code(["explore", str(DIGITS), "--part", "xc7z020", *QUICK, *where, "--json"]) == 0
@@ -156,10 +157,13 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     assert Arch.load(files["best.tarch"]).to_dict() == found["front"][-1]["arch"]
     for before, after in itertools.pairwise(found["front"]):
         assert before["cycles"] > after["cycles"] and before["share"] < after["share"]
+    monkeypatch.setenv("COLUMNS", "60")
     picture = ("--plot", str(files["front.svg"]))
     assert exit_code(["explore", str(DIGITS), "--board", "pynq_z1", *QUICK, *where, *picture]) == 0
     text = capfd.readouterr().out
-    assert "machines looked at" in text and "ms at 150 MHz" in text and files["front.svg"].stat().st_size
+    assert max(map(len, text.splitlines()[:-1])) <= 60, "but for the path at the end"
+    assert "machines looked at" in " ".join(text.split()) and "ms at 150 MHz" in text
+    assert files["front.svg"].stat().st_size
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
