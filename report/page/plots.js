@@ -54,7 +54,8 @@ function roofPoints(data) {
 }
 
 function roofTraces(data, chosen) {
-  const points = roofPoints(data), top = data.roof.macs_per_cycle, slope = data.roof.bytes_per_cycle;
+  const lying = (point) => point.number === chosen ? 1 : 0;  // the last one lies above those at the same place
+  const points = roofPoints(data).sort((one, other) => lying(one) - lying(other)), top = data.roof.macs_per_cycle, slope = data.roof.bytes_per_cycle;
   const ridge = top / slope, known = points.map((point) => point.x);
   const low = Math.min(ridge, ...known) / 3, high = Math.max(ridge, ...known) * 3;
   const label = (x, y, text, textposition) => ({ type: "scatter", mode: "text", x: [x], y: [y], text: [text], textposition,

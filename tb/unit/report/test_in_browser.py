@@ -160,6 +160,8 @@ def test_selecting_a_layer_shows_it_everywhere(opened: Opened) -> None:
     low, high = window(page)
     assert low <= span[0] < span[1] <= high and high - low < 1.1 * (span[1] - span[0])
     assert page.evaluate("document.getElementById('layers-plot')._fullLayout.shapes.length") == 1
+    page.locator("#roof-plot").scroll_into_view_if_needed()
+    settled(page, "document.getElementById('roof-plot').data.at(-1).customdata.at(-1) === 2")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
