@@ -95,7 +95,8 @@ def test_dependent_operations_follow_one_another() -> None:
     assert_possible(table, result.cycles)
     behind = table["start_cycle"][1:] > table["finish_cycle"][:-1]
     assert behind.tolist() == [True, False, True, True, True], "a MatMul is taken and waits for weights"
-    assert table["finish_cycle"][2] == table["finish_cycle"][1] + 1 + product_latency(ARCHS["lanes2"])
+    vectors = 4
+    assert table["finish_cycle"][2] == table["finish_cycle"][1] + vectors + product_latency(ARCHS["lanes2"])
     assert table["issue_cycle"][-1] < table["finish_cycle"][0], "a conflict never holds the decoder"
 
 
