@@ -52,7 +52,7 @@ class Waiting:
     unit's (not happened yet) come before it."""
 
     def __init__(self, harness: Harness, name: str, most: int) -> None:
-        self.harness, self.name, self.most = harness, name, most
+        self.harness, self.most = harness, most
         self.count = Signal(range(most + 1), name=f"{name}_count")
         self.before = [Signal(range(most + 1), name=f"{name}_before{index}") for index in range(most)]
 
@@ -102,13 +102,12 @@ def turns(broken: Broken | None = None) -> Harness:
     loaded, swapped = Signal(width, name="loaded"), Signal(name="swapped_so_far")
     m.d.sync += [loaded.eq(loaded + block.loads), swapped.eq(swapped ^ block.swaps)]
     loading, takes_over, load, mat_mul = in_the_units(inside)
-    next_load, next_swap = loading, takes_over  # places of the operations that are offered
-    offered = block.load.payload, block.mat_mul.payload
-    harness.assume(~block.load.valid | ((loads.count > next_load)
-                                        & (offered[0].swaps == (swapped + loads.at(next_load))[0])), "offered_load")
-    harness.assume(~(block.mat_mul.valid & offered[1].swap)
-                   | ((swaps.count > next_swap)
-                      & (offered[1].loads == (loaded + swaps.at(next_swap))[:width])), "offered_swap")
+    next_load, next_swap = block.load.payload, block.mat_mul.payload  # behind those that the units work on
+    harness.assume(~block.load.valid | ((loads.count > loading)
+                                        & (next_load.swaps == (swapped + loads.at(loading))[0])), "offered_load")
+    harness.assume(~(block.mat_mul.valid & next_swap.swap)
+                   | ((swaps.count > takes_over)
+                      & (next_swap.loads == (loaded + swaps.at(takes_over))[:width])), "offered_swap")
     # what is promised
     harness.always(~block.swaps | (swaps.there(0) & (swaps.before[0] == 0)), "taken_over_when_loaded")
     harness.always(~inside("load_weight.taken") | (loads.there(0) & (loads.before[0] == 0)), "shifted_when_taken_over")
