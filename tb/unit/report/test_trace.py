@@ -33,6 +33,16 @@ def test_every_operation_has_a_bar_and_none_overlap_in_a_unit(ran: Ran) -> None:
         assert end <= 2 * ran.cycles
 
 
+def test_a_load_that_waits_for_its_turn_is_not_at_work(ran: Ran) -> None:
+    """Its unit takes it while a MatMul has still to take over the weights before it; its bar begins behind that."""
+    loads = np.flatnonzero(ran.work["unit"] == UNIT_NAMES.index("load_weight"))
+    begins, ends = (cycles[loads] for cycles in ran.spans)
+    rows = ran.work["size"][loads].astype(np.int64) + ran.work["zero_bias"][loads]
+    waited = ends - np.maximum(ran.operations["start_cycle"][loads], np.concatenate([[0], ends[:-1]])) > 2 * rows
+    assert waited.any(), "the network has such loads"
+    assert (ends - begins)[waited].sum() < 1.5 * rows[waited].sum()
+
+
 def test_bars_say_what_the_instruction_is(ran: Ran) -> None:
     model, isa = ran.model, Isa(ran.model.arch)
     instructions = list(isa.disassemble(model.program))
