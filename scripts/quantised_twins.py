@@ -49,7 +49,8 @@ LAYER_IMAGES = 2
 
 NAMES = ("mnist_cntk_cnn", "mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_025", "resnet20_cifar10",
          "resnet20v2_cifar", "fsrcnn_x2", "fsrcnn_x2_deconv", "mtcnn_onet_48", "ppocr_cls_48x192",
-         "ppocrv4_det_96x192", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224")
+         "ppocrv4_det_96x192", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224",
+         "ultraface_slim_320", "magika_tail_2048x64", "magika_v3_3_2048")
 """Networks whose convolutions machines of bytes can take."""
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.passes.index import feed
 from weft.runtime.onnx_engine import runner, session
 
@@ -163,12 +164,16 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
         for name in filter(graph.is_constant, node.inputs):
             _need_below(f"constant {name!r} of node {node.name!r}", float(np.abs(graph.constants[name]).max(initial=0)))
     engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
+    ends = {node.input(0): scale_of(node) for node in graph.nodes if node.op == FAKE_QUANTIZE}
+    """An infinite number (1 / sqrt of what the file rounds to 0) saturates there."""
     ranges: dict[str, Range] = {}
     largest = dict.fromkeys(sums, 0.0)
     means = {node.input(0): np.zeros(graph.shapes[node.input(0)][1]) for node in summed if node.op == "Conv"}
     for index, given in samples.fed(graph):
         values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, given), strict=True))
         for name, value in {**given, **{name: values[name] for name in tensors if name in values}}.items():
+            if name in ends:
+                value = np.nan_to_num(value, nan=np.nan, neginf=ends[name].low, posinf=ends[name].high)
             if not np.isfinite(value).all():
                 raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
                              "finite numbers", "calibrate with inputs of the kind that the network is made for")

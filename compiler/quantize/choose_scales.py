@@ -370,14 +370,16 @@ def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, mean
 # -- functions ---------------------------------------------------------------------------------------------------------
 def _table(layer: str, lookup: Lookup, seen: Range, source: TensorScale, output: TensorScale,
            opset: int) -> tuple[int, ...]:
-    """The function's value for every byte. Raises CompileError where it is not finite."""
+    """The function's value for every byte, an infinite one saturated. Raises CompileError where there is none: where it
+    is no number, that of the nearest argument counts for which the function is made."""
     arguments = source.dequantize(np.arange(LOWEST, HIGHEST + 1))
+    function = function_of(lookup, opset)
+    values = function(arguments)
     domain = value_table(lookup.function, dict(lookup.attributes)).domain
     if domain is not None:
-        arguments = np.clip(arguments, *domain(seen.low, seen.high))
-    values = function_of(lookup, opset)(arguments)
-    if not np.isfinite(values).all():
+        values = np.where(np.isnan(values), function(np.clip(arguments, *domain(seen.low, seen.high))), values)
+    if np.isnan(values).any():
         raise refuse(f"node {layer!r}, a function by value table, range of its input",
-                     f"{arguments.min():.6g}..{arguments.max():.6g}", "a range in which it is finite",
+                     f"{arguments.min():.6g}..{arguments.max():.6g}", "a range in which it is a number",
                      "calibrate with inputs that keep it there")
     return tuple(output.quantize(values).tolist())

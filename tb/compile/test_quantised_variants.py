@@ -225,6 +225,24 @@ def test_a_function_that_is_rounded_in_between_is_one_table(kind: type, tmp_path
     judge(path, 1)
 
 
+@pytest.mark.parametrize("function", [("Reciprocal",), ("Log",), ("Sqrt", "Reciprocal")], ids="_of_".join)
+@pytest.mark.parametrize("lowest", [0.0, 1.0])
+def test_infinite_values_saturate(function: tuple[str, ...], lowest: float, tmp_path: Path) -> None:
+    """1 / 0 and log(0) are the ends of the file's scale, whether calibration saw the 0 or not, as are its other bytes
+    which calibration did not see."""
+    maker = Maker()
+    maker.x = maker.rounded("x", 0.02, -128)
+    name = maker.x
+    for operator in function:
+        name = maker.node(operator, name)
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(name, 0.05, -30))
+    given = np.linspace(0, 4, int(np.prod(SHAPE)), dtype=np.float32).reshape(SHAPE)
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": np.clip(given, lowest, 2)})
+    made, = Session(Network.load(report.model_path)).run({"x": given[0]}).outputs.values()
+    wanted, = run_float(path, {"x": given}).values()
+    assert np.array_equal(made, wanted)
+
+
 def test_without_tables_the_host_has_the_products_of_such_a_function(tmp_path: Path) -> None:
     maker = Maker()
     path = maker.save(tmp_path / "model.onnx", maker.rounded(hard_swish(maker), 0.0411, -100))
