@@ -1,5 +1,4 @@
-"""Scales from ranges and from what the file says: a scale and a zero point for every Var, then the numbers of every
-layer (``scales.py``).
+"""The numbers of every layer (``scales.py``), from a scale and a zero point for every Var (``var_scales.py``).
 
 Weights have a scale for each output channel. Those that are whole multiples of a scale already, as in a quantised file,
 an average or a copy, keep it exactly: of all such scales the coarsest that the bias is a multiple of too (so that an
@@ -10,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Load, Lookup, Relu, Saved
+from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
@@ -34,11 +33,9 @@ from weft.compiler.quantize.scales import (
     rounded_weights,
 )
 from weft.compiler.quantize.tables import function_of
+from weft.compiler.quantize.var_scales import STEPS, var_scales
 from weft.hw.contract.numerics import round_half_even
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
-
-STEPS = MOST_STEPS
-"""The largest difference of two bytes."""
 
 MOST_SUM = 1 << 24
 """What leaves the accumulators saturates here before it is multiplied."""
@@ -67,7 +64,7 @@ COPY_STEP = 2.0 ** -8
 def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration,
                   quantization: Quantization) -> Scales:
     """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw."""
-    scales = _var_scales(layers, graph, calibration.ranges, quantization.tensors)
+    scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
                                         scales[layer.loaded.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
@@ -77,85 +74,6 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
     return Scales(scales, made, tables)
-
-
-# -- Vars --------------------------------------------------------------------------------------------------------------
-def tensor_scale(low: float, high: float) -> TensorScale:
-    """The scale that holds low..high and 0."""
-    low, high = min(low, 0.0), max(high, 0.0)
-    scale = float(np.float32((high - low) / STEPS))
-    if not scale > np.finfo(np.float32).tiny:
-        return TensorScale(1.0, 0)
-    return TensorScale(scale, int(np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST)))
-
-
-def _var_scales(layers: Sequence[Layer], graph: Graph, ranges: Mapping[str, Range],
-                given: Mapping[str, TensorScale]) -> dict[str, TensorScale]:
-    """Vars that copy each other's bytes have one scale; one that negates another's has the same steps."""
-    held_vars = [var for layer in layers for var in layer.vars]
-    roots = list(dict.fromkeys(var.root for var in held_vars))
-    group = {root: root for root in roots}
-    found: dict[str, TensorScale] = {}
-    for var in held_vars:
-        if var.name in given:
-            found.setdefault(var.root, given[var.name])
-
-    def leader(root: str) -> str:
-        while group[root] != root:
-            root = group[root]
-        return root
-
-    def held(first: str, second: str) -> bool:
-        """Whether no scale that one has is too narrow for the other."""
-        return all(found[one].holds(ranges[root].low, ranges[root].high)
-                   for one, other in ((first, second), (second, first)) if one in found and other not in found
-                   for root in roots if leader(root) == other)
-
-    for source, target, must in _copied(layers, graph.constants):
-        first, second = leader(source), leader(target)
-        fixed = {found[entry] for entry in (first, second) if entry in found}
-        if first != second and len(fixed) < 2 and (must or held(first, second)):
-            group[second] = first
-            found.update(dict.fromkeys((first, second), fixed.pop()) if fixed else {})
-    members: dict[str, list[str]] = {}
-    for root in roots:
-        members.setdefault(leader(root), []).append(root)
-    given_roots = set(found)
-    for first, names in members.items():
-        if first not in found:
-            found[first] = tensor_scale(min(ranges[name].low for name in names),
-                                        max(ranges[name].high for name in names))
-    scales = {root: found[leader(root)] for root in roots}
-    alone = [root for root in roots if members[leader(root)] == [root] and root not in given_roots]
-    for layer in layers:  # in order, for one may read what another made
-        if layer.first.name in alone and _only(layer, graph.constants, -1, Relu):
-            read, positive = scales[layer.core.input.root], isinstance(layer.operations[1], Relu)
-            scales[layer.first.name] = read._replace(zero=LOWEST) if positive else read.mirrored
-    return scales
-
-
-def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:
-    """Pairs of Vars of which the second has no other numbers than the first, and whether it must have its scale:
-    maxima, which come before what may. Those of a function that is not saved have the scale that its table has."""
-    plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
-    copies = [layer for layer in layers if _only(layer, constants, 1)]
-    for layer in layers:
-        if layer.pool is not None:
-            pooled = layer.outputs[0] if layer.lookup else layer.loaded
-            yield pooled.root, layer.output.root, True
-    for layer in (*plain, *copies):
-        yield layer.core.input.root, layer.first.root, False
-
-
-def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
-    """Whether each result of its core is one of its inputs times ``factor``; ``then`` may follow."""
-    last = layer.rounding or layer.operations[-1]
-    between = layer.operations[1:layer.operations.index(last)]
-    if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in between):
-        return False
-    weights = constants[layer.core.weights].reshape(len(constants[layer.core.weights]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()
-                and not constants[layer.core.bias].any())
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import LoadScale
 from weft.compiler.pipeline import compile_model, run_steps
-from weft.compiler.quantize.choose_scales import _factors, _leaving, tensor_scale, weight_scales
+from weft.compiler.quantize.choose_scales import _factors, _leaving, weight_scales
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
 from weft.compiler.quantize.scales import rounded_weights
+from weft.compiler.quantize.var_scales import tensor_scale
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.compiler.tiling.costs import SCALE_OVERHEAD_CYCLES
