@@ -67,7 +67,7 @@ CHECKED: dict[str, Arch] = {
     "lanes5_int8_banks": SMALL.replace(array_size=5, data_type="INT8", local_banks=4, dram_ports=SEPARATE),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
-    **{name: Arch.load(name) for name in ("pynq", "arty_int8", "pynq_int8", "ultra96_int8")},
+    **{name: Arch.load(name) for name in ("pynq", "zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
 """Machines that are not fitted: they tell the error."""
 
@@ -150,16 +150,20 @@ def commit() -> str:
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
-    """Column -> kind of block -> a number for each of its terms: least squares of the relative error. None for a term
-    that is zero on all these machines: nothing is known about it."""
+    """Column -> kind of block -> a number for each of its terms: least squares of what a block's error is of its whole
+    machine. None for a term that is zero on all these machines: nothing is known about it."""
     found: Fit = {column: {} for column in resources.FITTED}
     for column, kinds in found.items():
+        whole = {name: sum(many * counts[name][kind][column]
+                           for kind, many in resources.blocks_of(arch).items() if many)
+                 for name, arch in machines.items()}
         for kind, terms in resources.BLOCKS.items():
             having = [name for name in machines if kind in counts[name]]
             matrix = np.array([resources.values(machines[name], kind) for name in having]).reshape(-1, len(terms))
             wanted = np.array([counts[name][kind][column] for name in having], float)
+            weight = 1 / np.array([whole[name] for name in having], float)
             kinds[kind] = [rounded(value) if seen else None
-                           for value, seen in zip(solve(matrix, wanted), (matrix != 0).any(0), strict=True)]
+                           for value, seen in zip(solve(matrix, wanted, weight), (matrix != 0).any(0), strict=True)]
     return found
 
 
@@ -179,13 +183,12 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def solve(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def solve(matrix: np.ndarray, wanted: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Numbers that are not negative, so that what was not seen grows as what was: terms that want to be are left out
     one by one, the most negative first."""
     result, used = np.zeros(matrix.shape[1]), (matrix != 0).any(0)
     if not used.any():
         return result
-    weight = 1 / np.maximum(wanted, 1)
     weighted = matrix * weight[:, None]
     scale = np.maximum(np.abs(weighted).max(0), 1e-12)
     weighted = weighted / scale

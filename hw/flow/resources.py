@@ -64,7 +64,9 @@ def _gearbox(arch: Arch) -> float:
     """Bits that a gearbox moves: units times their positions."""
     geometry = Geometry(arch)
     units = geometry.beat_units + geometry.vector_units - 1
-    return 0 if units == 1 else units * geometry.unit_width * bits_to_count(units)
+    if 1 in (geometry.beat_units, geometry.vector_units):  # each unit of the longer one has one place in the shorter
+        return (units - 1) * geometry.unit_width
+    return units * geometry.unit_width * bits_to_count(units)
 
 
 def _clients(arch: Arch, *, writes: bool) -> int:
@@ -109,8 +111,7 @@ TERMS: dict[str, Terms] = {
     "one": lambda arch: 1,
     "slices": lambda arch: arch.register_slices,
     "lanes": lambda arch: arch.array_size,
-    "elements": lambda arch: arch.array_size**2,
-    "element bits, points": lambda arch: arch.array_size * _vector(arch) * _points(arch),
+    "element bits": lambda arch: arch.array_size * _vector(arch),
     "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.numbers.order_matters,
     "vector": _vector,
     "vector, slices": lambda arch: _vector(arch) * arch.register_slices,
@@ -143,7 +144,8 @@ TERMS: dict[str, Terms] = {
     "split instruction": _split,
     "registers": lambda arch: _vector(arch) * arch.simd_registers_depth,
     "tables": lambda arch: _vector(arch) * arch.lut_count,
-    "has tables": lambda arch: _vector(arch) * bool(arch.lut_count),
+    "lanes, tables": lambda arch: arch.array_size * arch.lut_count,
+    "has tables": lambda arch: bool(arch.lut_count),
     "has loops": lambda arch: bool(arch.simd_loop_depth),
     "has registers": lambda arch: bool(arch.simd_registers_depth),
     "has scales": lambda arch: arch.numbers.has_scales,
@@ -154,8 +156,7 @@ TERMS: dict[str, Terms] = {
 
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
-    "array": ("one", "lanes", "elements", "vector, points", "element bits, points", "elements, every step",
-              "lanes, scales", "residues"),
+    "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "products in tables"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
@@ -174,7 +175,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
-             "has tables", "has loops", "slices", "lanes, scales"),
+             "lanes, tables", "has tables", "has loops", "slices", "lanes, scales"),
     "supervisor": ("one",),
 }
 """Block -> the terms of its look-up tables and flip-flops. DRAM engines of both windows are alike."""
