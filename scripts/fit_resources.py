@@ -23,7 +23,8 @@ from rich.console import Console
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.flow import resources
-from weft.hw.flow.synthesis import USUAL, BlockText, block_texts, digest_of_block, synthesize_blocks
+from weft.hw.flow.parts import PARTS
+from weft.hw.flow.synthesis import DEFAULT_PARTS, USUAL, BlockText, block_texts, digest_of_block, synthesize_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "fit"
@@ -110,6 +111,14 @@ class Counted:
         found = {kind: row.counts for kind in resources.BLOCKS
                  if (row := self._rows.get((family, name, kind))) and row.arch == digest(arch)}
         return found if all(kind in found for kind, many in resources.blocks_of(arch).items() if many) else None
+
+
+def on(family: str, machines: dict[str, Arch]) -> dict[str, Arch]:
+    """Those that a chip of the family can have: on others than Xilinx's no two products share a multiplier."""
+    part = PARTS[DEFAULT_PARTS[family]]
+    return machines if family == "xc7" else {
+        name: arch for name, arch in machines.items()
+        if not arch.packing and sum(resources.dsp_blocks(arch, family).values()) <= part.dsp}
 
 
 def digest(arch: Arch) -> str:
@@ -239,8 +248,8 @@ def main(
     model |= json.loads(resources.MODEL.read_text()) if resources.MODEL.is_file() else {}
     for each in family or USUAL:
         if not known and not check:
-            count(counted, every, each, console)
-        counts = {name: found for name, arch in FITTED.items() if (found := counted.of(name, arch, each))}
+            count(counted, on(each, every), each, console)
+        counts = {name: found for name, arch in on(each, FITTED).items() if (found := counted.of(name, arch, each))}
         if counts and not check:
             machines = {name: FITTED[name] for name in counts}
             own = len(machines) >= ENOUGH
@@ -248,7 +257,7 @@ def main(
                                        scaled(model["families"]["xc7"], machines, counts))
             model["numbers"][each] = sorted({arch.numbers.name for arch in machines.values()})
             model["fitted"][each], model["left_out"][each] = list(counts), left_out(each, counts) if own else {}
-        seen = {name: found for name, arch in CHECKED.items() if (found := counted.of(name, arch, each))}
+        seen = {name: found for name, arch in on(each, CHECKED).items() if (found := counted.of(name, arch, each))}
         model["error"][each] = {name: error for name, found in seen.items()
                                 if (error := errors(CHECKED[name], each, found, model["families"]))}
         print(json.dumps({key: model[key].get(each) for key in ("error", "left_out")}, indent=1))

@@ -49,13 +49,14 @@ def rams(arch: Arch) -> Iterator[Ram]:
 
 
 def block_rams(ram: Ram, family: str) -> dict[str, int]:
-    """Column (``bram18``, ``bram36``) -> blocks that these memories take; empty when look-up tables cost less."""
+    """Column (``bram18``, ``bram36``) -> blocks that these memories take; empty when look-up tables cost less. Of equal
+    cost yosys takes blocks."""
     def primitives(cut: tuple[int, int]) -> int:
         return -(-ram.rows // cut[0]) * -(-ram.width // cut[1])
 
-    choices = [(shape.cost * primitives(cut), shape.column, primitives(cut))
+    choices = [(shape.cost * primitives(cut), not shape.column, shape.column, primitives(cut))
                for shape in SHAPES[family] for cut in shape.cuts]
-    _, column, number = min(choices)
+    _, _, column, number = min(choices)
     return {column: ram.copies * number} if column and ram.copies else {}
 
 
