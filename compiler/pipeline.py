@@ -28,6 +28,7 @@ from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
+from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
@@ -59,6 +60,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("split_functions", steps.split_functions_where_measured),
     Step("scale_functions", steps.scale_functions_where_measured),  # -> Graph
     Step("fuse_gates", steps.fuse_gates_where_measured),            # -> Graph
+    Step("scale_channels", scale_channels),                         # of bytes: gates of channels
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", steps.calibrated),                            # -> Calibration: the range of every tensor

@@ -25,6 +25,7 @@ from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_bytes, check_supported
 from weft.compiler.passes.quantization import Quantization, with_rounding
+from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
@@ -71,7 +72,12 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
     if arch is None:
         return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(settled(_lowered(supported(part, arch), arch))[0], arch))
+    return divide(graph, lambda part: build_layers(_ready(_lowered(supported(part, arch), arch), arch), arch))
+
+
+def _ready(graph: Graph, arch: Arch) -> Graph:
+    """A canonical graph as layers are built of it."""
+    return scale_channels(*settled(graph), arch)
 
 
 def _lowered(graph: Graph, arch: Arch) -> Graph:

@@ -105,4 +105,30 @@ class TensorScale(NamedTuple):
         return (np.asarray(numbers, np.float64) - self.zero) * self.scale
 
 
+class FactorScale(TensorScale):
+    """Of what LoadScale reads as multipliers: bytes without a sign, 0 is the real 0."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, scale: float) -> FactorScale:
+        return cls(scale, 0)
+
+    @property
+    def low(self) -> float:
+        return 0.0
+
+    @property
+    def high(self) -> float:
+        return (HIGHEST - LOWEST) * self.scale
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        """Reals -> the bytes as they are stored, with a sign."""
+        steps = np.clip(np.rint(np.asarray(values, np.float32) / np.float32(self.scale)), 0, HIGHEST - LOWEST)
+        return np.where(steps > HIGHEST, steps - 256, steps).astype(np.int64)
+
+    def dequantize(self, numbers: np.ndarray) -> np.ndarray:
+        return (np.asarray(numbers, np.int64) & HIGHEST - LOWEST) * self.scale
+
+
 TensorNumbers = TensorPoint | TensorScale

@@ -28,6 +28,7 @@ from weft.compiler.layers.hir import (
     Round,
     Save,
     Scale,
+    ScaleChannels,
     Var,
 )
 from weft.compiler.lir import Address, Space
@@ -143,6 +144,8 @@ class Real:
                 weights, bias = (self.constants[name].astype(np.float64).reshape(-1, 1, 1)
                                  for name in (operation.weights, operation.bias))
                 return value * weights + bias
+            case ScaleChannels():
+                return value * tensors.read(operation.factors)[:, :, :1]
             case Relu():
                 return np.maximum(value, 0)
             case Round():

@@ -27,7 +27,8 @@ def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerInt
     found = []
     for layer, own in zip(layers, consts.layers, strict=True):
         weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
-        multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if own.scales else (None, bias)
+        scaled = bool(own.scales) and layer.factors is None
+        multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if scaled else (None, bias)
         operands = consts.vectors[own.operand:own.operand + own.operands, 0]
         tables = consts.vectors[own.operand:own.operand + own.tables * arch.lut_depth, 0].reshape(-1, arch.lut_depth)
         found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), tuple(map(tuple, tables.tolist())),

@@ -20,10 +20,12 @@ from weft.compiler.layers.hir import (
     Round,
     Save,
     Scale,
+    ScaleChannels,
 )
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers import Int8
 from weft.hw.contract.numerics import round_half_even, saturate
 
 BYTE, WITH_BIAS = 8, 25
@@ -34,15 +36,16 @@ class Scaled:
     """Layers in bytes; a Temp holds accumulators [channels, height, width]."""
 
     def __init__(self, arch: Arch, scales: Scales, integers: Sequence[LayerIntegers]) -> None:
-        self.width, self.scales, self.integers = arch.accumulator_bits, scales, integers
+        assert isinstance(arch.numbers, Int8)
+        self.width, self.numbers, self.scales, self.integers = arch.accumulator_bits, arch.numbers, scales, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """All layers, in order, on ``tensors``: bit for bit what the machine computes."""
         for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
-            assert own.multipliers is not None and own.bias is not None
             value, enters = np.zeros(0, np.int64), list(numbers.enters)
-            leaves = [leave._replace(multipliers=multipliers, biases=biases) for leave, multipliers, biases
-                      in zip(numbers.leaves, own.multipliers, own.bias, strict=True)]
+            leaves = [*numbers.leaves] if own.multipliers is None or own.bias is None else [
+                leave._replace(multipliers=multipliers, biases=biases) for leave, multipliers, biases
+                in zip(numbers.leaves, own.multipliers, own.bias, strict=True)]
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
             positive = False
@@ -57,6 +60,9 @@ class Scaled:
                 elif isinstance(operation, Add):
                     entered = self._enter(tensors.read(operation.input), enters.pop(0))
                     value = np.asarray(saturate(value + entered, self.width))
+                elif isinstance(operation, ScaleChannels):
+                    multipliers, biases = self.numbers.scales(tensors.read(operation.factors)[:, 0].T)
+                    leaves[0] = leaves[0]._replace(multipliers=multipliers, biases=biases)
                 elif isinstance(operation, Relu):
                     positive = True
                 elif isinstance(operation, Minimum | Scale):

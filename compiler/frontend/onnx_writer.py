@@ -112,6 +112,15 @@ def _gate(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx
             helper.make_node("Mul", [source, f"{prefix}/gate"], node.outputs, name=node.output)]
 
 
+def _scale_channels(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    image, factors = node.inputs
+    prefix = f"{node.output}/export"
+    names = {key: f"{prefix}/{key}" for key in ("first", "second", "axis")}
+    weights |= {name: np.array([value], np.int64) for name, value in zip(names.values(), (0, 1, 3), strict=True)}
+    return [helper.make_node("Slice", [factors, *names.values()], [f"{prefix}/factor"]),
+            helper.make_node("Mul", [image, f"{prefix}/factor"], node.outputs, name=node.output)]
+
+
 def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
     """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``passes/rules.py``)."""
     if node.op != "Function":
@@ -141,7 +150,8 @@ def _fake_quantize(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> 
 
 EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeProto]]] = {
     "Assemble": _assemble, "Enlarge": _enlarge, "FakeQuantize": _fake_quantize, "Gate": _gate,
-    "Function": lambda graph, node, weights: function_nodes(node, weights), "Product": _product, "View": _view}
+    "Function": lambda graph, node, weights: function_nodes(node, weights), "Product": _product,
+    "ScaleChannels": _scale_channels, "View": _view}
 
 
 def node_to_onnx(node: Node) -> onnx.NodeProto:

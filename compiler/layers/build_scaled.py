@@ -6,7 +6,8 @@ again has lost its bits. So a layer goes on over a tensor only where that change
 
 A convolution's result that only a sum or a function reads is rounded within the layer: it leaves as bytes and comes in
 again, so that these need no layer of their own. A sum may leave a second time, by a factor and an offset of each
-channel. A max pool whose windows share no pixels joins a function; then what it reads may be saved too.
+channel. A max pool whose windows share no pixels joins a function; then what it reads may be saved too. A gate of each
+channel is the multipliers of the way out.
 
 A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
 """
@@ -18,11 +19,24 @@ from typing import TypeGuard
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Node
 from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
-from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Relu, Round, Save, Scale
+from weft.compiler.layers.hir import (
+    Add,
+    Convolution,
+    Load,
+    Lookup,
+    MaxPool,
+    Minimum,
+    Relu,
+    Round,
+    Save,
+    Scale,
+    ScaleChannels,
+)
 from weft.compiler.passes.fold import is_channelwise
 from weft.compiler.passes.functions import FUNCTION, of_steps
 from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+from weft.compiler.passes.scale_channels import SCALE_CHANNELS
 
 MOST_UNEVEN = 256
 """Of factors that share a shift: by so much the largest may exceed the smallest, which then has 9 bits of 17."""
@@ -101,7 +115,7 @@ def _join(layer: Open, position: int, operation: Scale | Relu | Minimum | MaxPoo
 def _relu(builder: Builder, position: int, node: Node) -> Open:
     source = node.input(0)
     before, after = builder.scales.get(source), builder.scales.get(node.output)
-    layer = _take(builder, source, Convolution, Load, Add, Scale) if before in (None, after) else None
+    layer = _take(builder, source, Convolution, Load, Add, Scale, ScaleChannels) if before in (None, after) else None
     layer = layer or Open(node.name, position, (Load(builder.var(source), "%0"),))
     return _join(layer, position, Relu(layer.temp))
 
@@ -160,6 +174,11 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
     return layer.join(position, Lookup(layer.temp, node.op, tuple(sorted(node.attributes.items())), source))
 
 
+def _scale_channels(builder: Builder, position: int, node: Node) -> Open:
+    image, factors = map(builder.var, node.inputs)
+    return Open(node.name, position, (Load(image, "%0"), ScaleChannels("%0", factors)))
+
+
 def _refuse(builder: Builder, position: int, node: Node) -> Open:
     raise refuse_node(node.replace(op=node.origin or node.op), "two computed tensors to multiply",
                       f"data_type {builder.arch.data_type}", "data types of fixed point",
@@ -176,5 +195,6 @@ SCALED_HANDLERS: dict[str, Handler] = {
     "Mul": _refuse,
     "Product": _refuse,
     "Relu": _relu,
+    SCALE_CHANNELS: _scale_channels,
     **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),
 }

@@ -208,6 +208,15 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class ScaleChannels:
+    """The Temp ``target`` times a number of each channel, on the way out of the accumulators: the first pixel of
+    ``factors``, whose pixels are what LoadScale reads."""
+
+    target: str
+    factors: Var
+
+
+@dataclass(frozen=True)
 class Relu:
     """Negative scalars of the Temp become zero, on the way out of the accumulators."""
 
@@ -223,7 +232,7 @@ class Save:
 
 
 LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | MaxPool | Minimum | Gate | LeakyRelu
-                  | Scale | Relu | Save)
+                  | Scale | ScaleChannels | Relu | Save)
 
 
 class Saved(NamedTuple):
@@ -280,6 +289,11 @@ class Layer:
         return next((operation for operation in self.operations if isinstance(operation, MaxPool)), None)
 
     @cached_property
+    def factors(self) -> Var | None:
+        """What LoadScale reads, where it is a tensor."""
+        return next((operation.factors for operation in self.operations if isinstance(operation, ScaleChannels)), None)
+
+    @cached_property
     def elementwise(self) -> Minimum | Gate | LeakyRelu | None:
         """What the SIMD unit does to every vector with constant operands."""
         return next((operation for operation in self.operations
@@ -317,7 +331,8 @@ class Layer:
     def inputs(self) -> tuple[Var, ...]:
         """Every Var that is read, the core's first."""
         weights = (self.core.weights,) if isinstance(self.core, Product) else ()
-        return self.core.input, *weights, *(add.input for add in self.adds)
+        factors = () if self.factors is None else (self.factors,)
+        return self.core.input, *weights, *(add.input for add in self.adds), *factors
 
     @property
     def vars(self) -> tuple[Var, ...]:
@@ -342,7 +357,7 @@ class Layer:
     def kind(self) -> str:
         names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
                  MaxPool: "max_pool", Minimum: "minimum", Gate: "gate", LeakyRelu: "leaky_relu", Scale: "scale",
-                 Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
+                 ScaleChannels: "scale_channels", Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

@@ -16,8 +16,10 @@ from weft.compiler.layers.hir import (
     Product,
     Round,
     Save,
+    ScaleChannels,
     Var,
 )
+from weft.hw.contract.numbers import SCALE_VECTORS
 from weft.runtime.window import Size
 
 Temp = tuple[int | None, Size]
@@ -67,6 +69,8 @@ def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, 
         var = getattr(operation, {Save: "output", Round: "tensor"}.get(type(operation), "input"))
         _verify_fits(layer, operation, var, channels, size)
         temps[name] = var.channels, size
+    elif isinstance(operation, ScaleChannels):
+        _verify_fits(layer, operation, operation.factors, channels, (1, SCALE_VECTORS))
 
 
 def _verify_fits(layer: Layer, operation: LayerOperation, var: Var, channels: int | None, size: Size) -> None:

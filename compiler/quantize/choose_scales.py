@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved
+from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved, Var
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
@@ -114,6 +114,8 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
                   scales: Mapping[str, TensorScale]) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
     """How bytes of the Vars ``entering`` come into the accumulators, and how their sum leaves for each output; bytes as
     they are for a max pool and a table."""
+    if layer.factors is not None:
+        return _by_channel(layer, layer.factors, scales)
     if layer.pool is not None or layer.lookup is not None:
         return (Enter(0, 1),), tuple(bytes_leave(layer.output.channels) for _ in layer.saves)
     held = [scales[root] for root in entering]
@@ -121,6 +123,18 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
     factors, step = _factors([entry.scale for entry in held], max(offsets))
     enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
     return enters, tuple(_leave_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
+
+
+def _by_channel(layer: Layer, factors: Var,
+                scales: Mapping[str, TensorScale]) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+    """A product with a number of each channel: the ratio of the scales is the factor on entering, as large as an
+    accumulator has room for on its way out. No constants: the multipliers are the tensor's."""
+    source, out = scales[layer.core.input.root], scales[layer.output.root]
+    ratio, nothing = source.scale * scales[factors.root].scale / out.scale, np.zeros(0, np.int64)
+    most = (MOST_SUM - 1) // STEPS
+    shift = min(max(math.floor(math.log2(most / ratio)), 0), MOST_SHIFT)
+    enter = Enter(source.zero, min(max(round(ratio * 2.0 ** shift), 1), most))
+    return (enter,), (Leave(shift, nothing, nothing, out.zero),)
 
 
 def _leave_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float, out: TensorScale) -> Leave:

@@ -91,7 +91,7 @@ class LayerConsts:
     the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
     vectors of local memory on their way. ``scales``: for each output tile the offset from ``scale_base`` of what
     LoadScale reads for it, ascending, tiles that are alike at one: ``scale_size`` vectors, for each way out some; none
-    where results leave without."""
+    where results leave without. Where it reads a Var they count in that."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -137,9 +137,12 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         for values in (own.operands, *own.tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
-        scales, places = _encode_scales(own, layer.output.tiles(arch.array_size), arch)
+        tiles = layer.output.tiles(arch.array_size)
+        scales, places = _encode_scales(own, tiles, arch)
         vectors += scales
         scale_size = len(scales[0]) if scales else 0
+        if layer.factors is not None:
+            scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
                                   _on_the_way(own, arch), scale_base, places, scale_size))
         chunks += vectors

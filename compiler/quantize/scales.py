@@ -169,6 +169,8 @@ class Scales(Numbers):
         own = self.layers[number]
         weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
         tables = (tuple(range(LOWEST, HIGHEST + 1)), self.tables[layer.output.name]) if layer.lookup else ()
+        if layer.factors is not None:
+            return LayerIntegers(weights, None)
         return LayerIntegers(weights, np.stack([leave.biases for leave in own.leaves]), layer.core.group, tables=tables,
                              multipliers=np.stack([leave.multipliers for leave in own.leaves]))
 

@@ -1,6 +1,7 @@
 """A scale and a zero point for every Var, from ranges and from what the file says.
 
-Vars that copy each other's bytes are a group, which has one scale; one that negates another's has the same steps.
+Vars that copy each other's bytes are a group, which has one scale; one that negates another's has the same steps. What
+LoadScale reads has the steps of what it is made of.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum, Relu
 from weft.compiler.quantize.calibrate import Range
 from weft.compiler.quantize.scales import MOST_STEPS
-from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
+from weft.runtime.scales import HIGHEST, LOWEST, FactorScale, TensorScale
 
 STEPS = MOST_STEPS
 """The largest difference of two bytes."""
@@ -35,6 +36,10 @@ def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ran
         if must or groups.fit(source, target):
             groups.join(source, target)
     scales = groups.scales()
+    for layer in layers:
+        if layer.factors is not None:
+            maker = next(other for other in layers if layer.factors.name in {var.name for var in other.outputs})
+            scales[layer.factors.root] = FactorScale.of(scales[maker.loaded.root].scale)
     alone = groups.alone()
     for layer in layers:  # in order, for one may read what another made
         if layer.first.name in alone and _only(layer, constants, -1, Relu):

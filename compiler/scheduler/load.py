@@ -18,6 +18,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
+from weft.hw.contract.numbers import SCALE_VECTORS
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
 RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
@@ -126,7 +127,7 @@ class Loader:
             found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
         if self.streamed and self._adds_in(step):
             found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
-        if step.complete and self.shape.consts.scales:
+        if step.complete and self.shape.consts.scales and not self.shape.factors_are_resident:
             start, end = self.shape.consts.scale_piece(step.region.tiles)
             found[Key(SCALES, (start, end))] = end - start
         if step.complete and self.layer.rounding is not None:
@@ -210,7 +211,10 @@ class Loader:
         return pieces
 
     def _scales(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
-        """Where the scales of each output tile lie."""
+        """Where the scales of each output tile lie: out of Consts, or a Var."""
+        if self.layer.factors is not None and step.complete:
+            view = self._view(self.layer.factors, Box(step.region.tiles, (0, 1), (0, SCALE_VECTORS)), place)
+            return {output: view.address(output, 0, 0) for output in range(*step.region.tiles)}
         if place is None:
             return {}
         base, consts = place[0], self.shape.consts

@@ -89,7 +89,7 @@ class LayerShape:
     @property
     def streams(self) -> Hashable:
         """Which tensors go through which DRAM. Costs depend on this and on ``structure``, and on nothing else."""
-        return (self.input_is_resident, self.weights_are_resident, len(self.streamed_adds),
+        return (self.input_is_resident, self.weights_are_resident, self.factors_are_resident, len(self.streamed_adds),
                 tuple(save.before_pool for save in self.streamed_outputs),
                 tuple(self.odd_tiles(var) for var in (*self.layer.inputs, *self.layer.outputs)))
 
@@ -171,6 +171,10 @@ class LayerShape:
     @cached_property
     def weights_are_resident(self) -> bool:
         return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
+
+    @cached_property
+    def factors_are_resident(self) -> bool:
+        return self.layer.factors is not None and self.layer.factors.root in self.resident
 
     @cached_property
     def streamed_adds(self) -> tuple[Var, ...]:

@@ -20,6 +20,8 @@ from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Relu, Var
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.memory.layout import Layout
 from weft.compiler.passes.order import in_order
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.pipeline import STEPS
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
@@ -97,7 +99,16 @@ def matrices(maker: ModelMaker) -> None:
                maker.normal(11, 3))
 
 
-NETWORKS = (convolutions, residual, preactivated, parts, functions, pooled_functions, matrices)
+def gates(maker: ModelMaker) -> None:
+    """Channels times a number each: one gate for two tensors of 12 channels, the last tile of 17 with unused lanes."""
+    inner = maker.conv("x", 12, 12, (1, 1))
+    gate = maker.node("Sigmoid", maker.conv(maker.node("GlobalAveragePool", inner), 12, 12, (1, 1)))
+    both = maker.node("Add", maker.node("Mul", gate, inner), maker.node("Relu", maker.node("Mul", "x", gate)))
+    wide = maker.conv(both, 12, 17, (1, 1))
+    maker.node("Mul", wide, maker.node("Sigmoid", maker.node("GlobalAveragePool", wide)))
+
+
+NETWORKS = (convolutions, residual, preactivated, parts, functions, pooled_functions, matrices, gates)
 
 
 # -- scales ------------------------------------------------------------------------------------------------------------
@@ -111,6 +122,8 @@ class RandomScales:
         zeros = {root: self.integer(-128, 128) for root in roots}
         for layer in [layer for layer in layers if layer.pool for _ in layers]:  # until they all agree
             zeros[layer.output.root] = zeros[pooled(layer).root]
+        self.factors = {layer.factors.root for layer in layers if layer.factors is not None}
+        zeros |= dict.fromkeys(self.factors, 0)  # what is beside the multiplier is 0
         self.graph, self.vars = graph, {root: TensorScale(0.01, zero) for root, zero in zeros.items()}
         for layer in layers:
             assert not layer.pool or self.vars[layer.output.root] == self.vars[pooled(layer).root]
@@ -130,13 +143,17 @@ class RandomScales:
         enters = tuple(Enter(self.vars[var.root].zero, factor)
                        for var in (layer.loaded, *(add.input for add in layer.adds)))
         saves = [self._leave(save.var, 150.0 * factor, biased=save.scale is not None) for save in layer.saves]
+        if layer.factors is not None:
+            nothing = np.zeros(0, np.int64)
+            enters = (Enter(self.vars[layer.core.input.root].zero, self.integer(1 << 12, 1 << 16)),)
+            saves = [Leave(20, nothing, nothing, self.vars[layer.output.root].zero)]
         if layer.pool or layer.lookup:
             enters, saves = (Enter(0, 1),), [bytes_leave(channels)] * len(layer.saves)
         if not isinstance(layer.core, Convolution):
             return LayerScales(0, np.ones(channels), enters, tuple(saves))
         values = self.graph.constants[layer.core.weights]
         weights = np.abs(values).reshape(channels, -1).max(1) / 127 + 1e-9
-        first = self._leave(layer.first, 7500 * values[0].size ** 0.5)
+        first = self._leave(layer.first, 7500 * values[0].size ** 0.5, biased=layer.output.root not in self.factors)
         return LayerScales(source.zero, weights, enters if layer.rounding else (),
                            (first, *saves) if layer.rounding else (first,), layer.rounding is not None)
 
@@ -158,6 +175,7 @@ def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, se
     network(maker)
     path = maker.save(folder / "model.onnx")
     graph = in_order(steps.canonical(steps.supported(read_model(path), arch), arch))
+    graph = scale_channels(graph, Quantization(), arch)
     layers = build_layers(graph, arch)
     verify_layers(layers, [port.tensor for port in graph.inputs])
     products = Products({Request: Request(path), Arch: arch, Graph: graph, Layers: layers,

@@ -62,7 +62,11 @@ def residual(net: Network) -> None:
 
 def product(net: Network) -> None:
     source = net.pick()
-    net.made(net.node("Mul", source, like(net, source)), source.channels, *source.size)
+    other: Tensor | str = like(net, source)
+    if net.maybe(0.5):  # a gate of each channel
+        mean = net.node("GlobalAveragePool", other)
+        other = net.node("HardSigmoid" if net.maybe(0.4) else "Sigmoid", mean)
+    net.made(net.node("Mul", source, other), source.channels, *source.size)
 
 
 def concat(net: Network) -> None:

@@ -1,0 +1,136 @@
+"""Pass for machines of eight-bit numbers: a tensor times a number of each channel leaves the accumulators scaled by it.
+
+So are the gates of squeeze and excitation. The SIMD unit multiplies bytes to a byte; what a product of two needs, an
+exact one of more bits that is rounded once, the way out has: its multipliers, one a lane, come from local memory. There
+the numbers are unsigned bytes, the other bytes of a multiplier and its bias are 0. So the gate becomes a row of
+``SCALE_VECTORS`` pixels, of which the first is the gate and the others are 0, and a table makes bytes of it that count
+from 0. It may not be negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.passes.functions import FUNCTION, of_steps, steps_of
+from weft.compiler.passes.fuse_functions import has_byte_tables
+from weft.compiler.passes.quantization import Quantization
+from weft.compiler.passes.rewrite import NO_WINDOW
+from weft.compiler.passes.rules import Step
+from weft.compiler.passes.settle_quantizers import only_copies
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numbers import SCALE_VECTORS
+
+SCALE_CHANNELS = "ScaleChannels"
+"""The canonical node: input 0 times pixel (0, 0) of each channel of input 1, [1, channels, 1, SCALE_VECTORS]."""
+
+NEVER_NEGATIVE = frozenset({"Abs", "Exp", "HardSigmoid", "Relu", "Sigmoid", "Softplus", "Sqrt"})
+POSITIVE: tuple[Step, ...] = (("Max", (0, 0.0), ()),)
+
+
+class Gate(NamedTuple):
+    """A Mul of an ``image`` with the tensor ``source`` of one pixel, which the nodes ``spread`` repeat, last of all
+    with some of its channels."""
+
+    image: str
+    source: str
+    spread: tuple[Node, ...]
+
+    @property
+    def chosen(self) -> Node | None:
+        """The convolution that chooses channels."""
+        return self.spread[-1] if self.spread[-1].op == "Conv" else None
+
+
+def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Graph:
+    """The same graph where the machine has no table for every byte."""
+    if not (arch.numbers.has_scales and has_byte_tables(arch)):
+        return graph
+    makers = {node.output: node for node in graph.nodes}
+    constants, shapes = dict(graph.constants), dict(graph.shapes)
+    nodes: list[Node] = []
+    rows: dict[tuple[str, bytes], str] = {}
+    spread: set[str] = set()
+    for node in graph.nodes:
+        gate = _gate(graph, node, makers, quantization)
+        if gate is None:
+            nodes.append(node)
+            continue
+        chosen = b"" if gate.chosen is None else graph.constants[gate.chosen.input(1)].tobytes()
+        key = gate.source, chosen
+        spread |= {entry.output for entry in gate.spread}
+        if key not in rows:
+            rows[key] = f"{gate.spread[-1].output}/factors"
+            nodes += _row(node, gate, rows[key], shapes, constants)
+        nodes.append(node.replace(op=SCALE_CHANNELS, inputs=(gate.image, rows[key])))
+    return graph.replace(shapes=shapes).with_nodes(_without_unread(nodes, spread, graph.output_tensors()), constants)
+
+
+def _without_unread(nodes: Sequence[Node], spread: set[str], outputs: frozenset[str]) -> list[Node]:
+    """Without those of ``spread`` that nobody reads any more."""
+    read, kept = set(outputs), list[Node]()
+    for node in reversed(nodes):
+        if node.output in read or node.output not in spread:
+            read |= {*node.inputs}
+            kept.append(node)
+    return kept[::-1]
+
+
+def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Quantization) -> Gate | None:
+    for image, last in (node.inputs, node.inputs[::-1]) if node.op == "Mul" else ():
+        spread = [makers[last]] if last in makers else []
+        if spread and only_copies(graph, spread[0]) and spread[0].input(0) in makers:
+            spread.insert(0, makers[spread[0].input(0)])
+        if not spread or spread[0].op != "Enlarge" or image == last:
+            continue
+        source = spread[0].input(0)
+        if graph.shapes[source][2:] == (1, 1) and _never_negative(source, makers, quantization):
+            return Gate(image, source, tuple(spread))
+    return None
+
+
+def _never_negative(name: str, makers: Mapping[str, Node], quantization: Quantization) -> bool:
+    """Whether a tensor has no byte below its 0, as its scale says, or the node that makes it."""
+    if name in quantization.tensors and quantization.tensors[name].low >= 0:
+        return True
+    maker = makers.get(name)
+    if maker is None:
+        return False
+    if maker.op in ("Enlarge", "View"):
+        return _never_negative(maker.input(0), makers, quantization)
+    if maker.op == FUNCTION:
+        steps = steps_of(maker.op, maker.attributes)
+        return _is_positive(steps, len(steps))
+    return maker.op in NEVER_NEGATIVE or maker.op == "Clip"
+
+
+def _is_positive(steps: tuple[Step, ...], number: int | float) -> bool:
+    """Whether the result of step ``number`` (from 1 on; 0 is the function's argument) is never negative, or the
+    constant that stands in its place."""
+    if isinstance(number, float):
+        return number >= 0
+    if not number:
+        return False
+    op, arguments, _ = steps[number - 1]
+    found = [_is_positive(steps, argument) for argument in arguments]
+    if op in NEVER_NEGATIVE or (op == "Max" and any(found)):
+        return True
+    return op in ("Add", "Div", "Identity", "Min", "Mul", "Round") and all(found)
+
+
+def _row(node: Node, gate: Gate, name: str, shapes: dict[str, tuple[int, ...]],
+         constants: dict[str, np.ndarray]) -> list[Node]:
+    """The nodes that make the row ``name`` of a gate."""
+    row, channels = f"{gate.spread[-1].output}/row", shapes[gate.spread[-1].output][1]
+    attributes = {**NO_WINDOW, "kernel_shape": (1, 1), "pads": (0, 0, 0, SCALE_VECTORS - 1)}
+    if gate.chosen is not None:
+        names, group = gate.chosen.inputs[1:], gate.chosen.attributes["group"]
+    else:
+        names, group = (f"{row}/weights", f"{row}/bias"), channels
+        constants |= {names[0]: np.ones((channels, 1, 1, 1), np.float32), names[1]: np.zeros(channels, np.float32)}
+    shapes |= dict.fromkeys((row, name), (1, channels, 1, SCALE_VECTORS))
+    return [Node(node.name, "Conv", (gate.source, *names), (row,), {"group": group, **attributes}),
+            Node(node.name, FUNCTION, (row,), (name,), dict(of_steps(POSITIVE, "keeps_zero")), node.origin)]
