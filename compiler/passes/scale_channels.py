@@ -87,7 +87,8 @@ def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Qu
         if not spread or spread[0].op != "Enlarge" or image == last:
             continue
         source = spread[0].input(0)
-        if graph.shapes[source][2:] == (1, 1) and _never_negative(source, makers, quantization):
+        scales = {quantization.tensors.get(name) for name in (source, *(entry.output for entry in spread))}
+        if len(scales) == 1 and graph.shapes[source][2:] == (1, 1) and _never_negative(source, makers, quantization):
             return Gate(image, source, tuple(spread))
     return None
 

@@ -88,6 +88,25 @@ def test_a_gate_of_two_tensors_in_either_place(tmp_path: Path) -> None:
     assert sum("scale_channels" in kind for kind in kinds) == 2 and sum("lookup" in kind for kind in kinds) == 2
 
 
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_gate_that_is_rounded_again(repeated: bool, tmp_path: Path) -> None:
+    """To a second scale, while others read it in its first: none of the two roundings is left out. Where nothing is
+    repeated, that copy is not taken for what repeats a gate."""
+    maker = Maker()
+    mean = maker.rounded(maker.node("GlobalAveragePool", maker.x), 0.01)
+    gate = maker.rounded(maker.node("Sigmoid", mean), 0.02, -128)
+    spread = maker.node("Expand", gate, maker.value(np.array(SHAPE, np.int64))) if repeated else gate
+    other = maker.rounded(maker.node("GlobalMaxPool", maker.x), 0.05)
+    product = maker.node("Mul", maker.x if repeated else other, maker.rounded(spread, 0.0051, -128))
+    total = maker.rounded(maker.node("Add", maker.rounded(product, SCALE), gate), 0.1)
+    path = maker.save(tmp_path / "model.onnx", total)
+    if repeated:
+        judge(path, ROOMY)
+        return
+    with pytest.raises(CompileError, match="two computed tensors to multiply"):
+        compile_model(path, ROOMY, tmp_path, calibration={"x": SAMPLES})
+
+
 def test_what_may_be_negative_is_the_hosts(tmp_path: Path) -> None:
     maker = Maker()
     path = maker.save(tmp_path / "model.onnx", excited(maker, "Tanh", 0, 1 / 127))
