@@ -65,7 +65,7 @@ def product(net: Network) -> None:
     other: Tensor | str = like(net, source)
     if net.maybe(0.5):  # a gate of each channel
         mean = net.node("GlobalAveragePool", other)
-        other = net.node("HardSigmoid" if net.maybe(0.4) else "Sigmoid", mean)
+        other = net.node("Relu" if net.maybe(0.3) else "HardSigmoid", mean)  # which need no table
     net.made(net.node("Mul", source, other), source.channels, *source.size)
 
 
