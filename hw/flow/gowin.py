@@ -2,27 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.nextpnr import run
 
 
 @dataclass(frozen=True)
 class Chip:
-    """A part as nextpnr is asked for it. ``family``: what its tables and gowin_pack's are of."""
+    """A part as nextpnr is asked for it. ``family``: what its tables and gowin_pack's are of. ``places``: of a look-up
+    table, each with a flip-flop or a carry."""
 
     device: str
     family: str
+    places: int
 
 
-CHIPS = {"GW2AR-18-C8/I7": Chip("GW2AR-LV18QN88C8/I7", "GW2A-18C")}
+CHIPS = {"GW2AR-18-C8/I7": Chip("GW2AR-LV18QN88C8/I7", "GW2A-18C", 20_736)}
 ROUTED = "routed.json"
+MOST_PLACES = 0.87
+"""Of a chip's: where more are taken nextpnr looks for free ones for a very long time. 83 % take it minutes; at 90 % it
+was still at it after ten."""
+MEMORY_PLACES = 8
+"""That a memory in tables takes, of 16 words of 4 bits."""
 
 
 def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
     """nextpnr's report on the netlist ``gowin.json``; what it routed is left in ROUTED. Raises WeftError."""
+    check_places(json.loads((folder / "gowin.json").read_text()), chip)
     return run(folder, "himbaechel_gowin", [
         "--device", chip.device, "--vopt", f"family={chip.family}", "--json", "gowin.json", "--write", ROUTED,
         "--timing-allow-fail", *options], tell)
+
+
+def check_places(netlist: Mapping[str, Any], chip: Chip) -> None:
+    """Raises WeftError for a netlist that takes more of the chip's places than nextpnr can find."""
+    needed, allowed = places(netlist), int(MOST_PLACES * chip.places)
+    if needed > allowed:
+        raise WeftError(explain(
+            f"places of look-up tables on {chip.device}", f"{needed} needed",
+            f"{allowed} of its {chip.places}, that nextpnr finds them",
+            "choose a smaller machine: --set local_banks=1, accumulator_banks=1, fewer SIMD registers, no loop"))
+
+
+def places(netlist: Mapping[str, Any]) -> int:
+    """Those that a netlist of yosys takes at least: one for each table, carry and flip-flop. A flip-flop stands behind
+    a table only where that is its own and nobody else's."""
+    found = 0
+    for module in netlist["modules"].values():
+        if not int(module.get("attributes", {}).get("blackbox", "0"), 2):
+            found += _places_of(module)
+    return found
+
+
+def _places_of(module: Mapping[str, Any]) -> int:
+    cells = module["cells"].values()
+    readers = Counter(bit for cell in cells for port, bits in cell["connections"].items()
+                      if cell["port_directions"][port] == "input" for bit in bits)
+    readers.update(bit for port in module["ports"].values() if port["direction"] == "output" for bit in port["bits"])
+    kinds = Counter(_kind(cell["type"]) for cell in cells)
+    of_tables = {cell["connections"]["F"][0] for cell in cells if _kind(cell["type"]) == "LUT"}
+    behind = sum(_kind(cell["type"]) == "DFF" and cell["connections"]["D"][0] in of_tables
+                 and readers[cell["connections"]["D"][0]] == 1 for cell in cells)
+    return kinds["LUT"] + kinds["ALU"] + kinds["DFF"] - behind + MEMORY_PLACES * kinds["RAM16"]
+
+
+def _kind(cell: str) -> str:
+    return next((kind for kind in ("LUT", "ALU", "DFF", "RAM16") if cell.startswith(kind)), "")

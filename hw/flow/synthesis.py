@@ -208,12 +208,14 @@ _PADS = ("iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O -toutpad TBUF ~OEN:I:O
 
 def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
     """Netlist ``folder``/<family>.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``),
-    whose scalars have ``width`` bits. Mapped for speed: it is to be placed and routed.
+    whose scalars have ``width`` bits. Mapped for speed: it is to be placed and routed; for a Gowin for area.
 
     The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers. Its names
     are hidden, the shell's are kept: constraints and reports ask for them.
     """
     script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
+    if family == "gowin":  # whose chips are small
+        script.insert(0, _AREA)
     hide = [f"rename -hide {TOP}/{objects}" for objects in ("w:*", "c:*")]
     pads = [step.format(top=shell) for step in _PADS if family == "gowin"]
     _run_flow(script, folder, family, shell, (folder / machine).read_text(), width, hide=hide, check=pads)

@@ -120,6 +120,27 @@ def test_boards_without_open_tools_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert {name for name, row in rows.items() if row["build"] == "bitstream"} == set(OPEN)
 
 
+def cell(kind: str, inputs: dict[str, int], **outputs: int) -> dict[str, Any]:
+    return {"type": kind, "connections": {port: [bit] for port, bit in {**inputs, **outputs}.items()},
+            "port_directions": {**dict.fromkeys(inputs, "input"), **dict.fromkeys(outputs, "output")}}
+
+
+def test_what_a_chip_of_gowin_has_no_place_for_is_refused_at_once() -> None:
+    """nextpnr would look for places without an end. A flip-flop shares the place of a table that nobody else reads."""
+    cells = [cell("LUT2", {"I0": 1, "I1": 2}, F=3), cell("DFFE", {"D": 3}, Q=4),  # one place
+             cell("LUT1", {"I0": 1}, F=5), cell("DFF", {"D": 5}, Q=6), cell("DFFR", {"D": 5}, Q=7),  # three
+             cell("LUT3", {"I0": 4}, F=8), cell("DFF", {"D": 8}, Q=9),  # its result is an output too: two
+             cell("ALU", {"I0": 6}, SUM=10), cell("MUX2_LUT5", {"I0": 7}, O=11), cell("RAM16SDP4", {"DI": 9}, DO=12)]
+    ports = {"a": {"direction": "input", "bits": [1, 2]}, "y": {"direction": "output", "bits": [8, 10, 11, 12]}}
+    module = {"ports": ports, "cells": {str(number): entry for number, entry in enumerate(cells)}}
+    netlist = {"modules": {"shell": module, "LUT2": {"attributes": {"blackbox": "00000001"}, "cells": {}, "ports": {}}}}
+    assert gowin.places(netlist) == 1 + 3 + 2 + 1 + 8
+    chip = gowin.CHIPS["GW2AR-18-C8/I7"]
+    gowin.check_places(netlist, chip)
+    with pytest.raises(WeftError, match=r"15 needed; allowed: 13 of its 15.*--set local_banks=1"):
+        gowin.check_places(netlist, replace(chip, places=15))
+
+
 @pytest.mark.long
 def test_a_bitstream_is_packed_and_unpacked(tmp_path: Path) -> None:
     """The same bytes each time; and a damaged bitstream is none."""
