@@ -29,7 +29,7 @@ from weft.runtime.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "walkthrough.json"
-AWAY = ("serial:", "udp:", "model.pb", "weft board", "weft explore", "make test", "git clone")
+AWAY = ("serial:", "udp:", "model.pb", "model.tflite", "weft board", "weft explore", "make test", "git clone")
 """Of the README's commands those that need more than the repository, take long, or are done before."""
 SAMPLES = """
 import numpy as np
