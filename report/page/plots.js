@@ -40,7 +40,7 @@ function layerTraces(layers) {
 function layerLayout(inPercent) {
   return layout({ height: 360, barmode: "stack", barnorm: inPercent ? "percent" : "", bargap: 0.15, legend: ABOVE,
     xaxis: { ...AXIS, title: { text: "layer number" }, tickformat: "d" },
-    yaxis: { ...AXIS, title: { text: inPercent ? "% of the layer's cycles" : "cycles" }, rangemode: "tozero" } });
+    yaxis: { ...AXIS, title: { text: inPercent ? "% of the layer's cycles" : "cycles", standoff: 12 }, rangemode: "tozero" } });
 }
 
 // -- roofline ---------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ function roofLayout() {
   const log = { ...AXIS, type: "log", dtick: 1, exponentformat: "power" };
   return layout({ height: 400, showlegend: false, margin: UNDER_TOOLS,
     xaxis: { ...log, title: { text: "MACs per byte of the busiest DRAM channel" } },
-    yaxis: { ...log, title: { text: "MACs per cycle" } } });
+    yaxis: { ...log, title: { text: "MACs per cycle", standoff: 12 } } });
 }
 
 // -- memory -----------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ function memoryTraces(data) {
 }
 
 function memoryLayout() {
-  const panel = (low, high, text) => ({ ...AXIS, domain: [low, high], title: { text, standoff: 4 }, rangemode: "tozero",
+  const panel = (low, high, text) => ({ ...AXIS, domain: [low, high], title: { text, standoff: 8 }, rangemode: "tozero",
     nticks: 4 });
   return layout({ height: 470, hovermode: "x", legend: ABOVE, modebar: { orientation: "v" }, margin: { ...EDGES, r: 36 },
     xaxis: { ...AXIS, title: { text: "cycle" }, anchor: "y", tickformatstops: CYCLES },
