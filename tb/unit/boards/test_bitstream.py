@@ -109,6 +109,13 @@ def test_any_clock_that_is_late_counts() -> None:
     assert bitstream.late(found) == ["eth"]
 
 
+def test_the_machines_clock_is_the_one_with_litexs_name_or_the_slowest() -> None:
+    both = {"clocks_clkin": {"achieved": 424.8, "constraint": 27.0},
+            "clocks_clkout": {"achieved": 117.7, "constraint": 27.0}}
+    assert bitstream.reached({"fmax": both}) == 117.7
+    assert bitstream.reached({"fmax": {**both, "$glbnet$sys_clk": {"achieved": 200.0, "constraint": 27.0}}}) == 200.0
+
+
 def test_boards_without_open_tools_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(WeftError, match="weft board list"):
         bitstream.build(BOARDS["pynq_z1"], TINY, tmp_path / "pynq_z1")
