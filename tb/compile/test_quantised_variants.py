@@ -11,14 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
-from weft.compiler.products import Products, Step
 from weft.runtime.network import Network
 from weft.runtime.session import Session
-from weft.tb.compile.layer_bytes import Watch, together
+from weft.tb.compile.layer_bytes import Checked, Watch, together
 from weft.tb.compile.run_model import BASE, run_float
 
 ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
@@ -81,14 +79,9 @@ class Maker:
 def judge(path: Path, least_layers: int = 1) -> None:
     """No step changes the result, layers give onnxruntime's bytes, and the program's answer is as near as rounding is.
     """
-    watch, checker = Watch(), Checker()
-
-    def after(step: Step, products: Products) -> None:
-        watch.after(step, products)
-        checker.after(step, products)
-
-    report = compile_model(path, ARCH, path.parent, calibration={"x": SAMPLES}, watch=after)
-    checker.insist()
+    watch = Checked()
+    report = compile_model(path, ARCH, path.parent, calibration={"x": SAMPLES}, watch=watch.after)
+    watch.checker.insist()
     session = Session(Network.load(report.model_path))
     for sample in SAMPLES:
         found = watch.differences({"x": sample})

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.cli.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
-from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
 from weft.runtime.network import Network
 from weft.runtime.session import GOLDEN, RTL, Session
-from weft.tb.compile.layer_bytes import Watch, together
+from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.compile.test_quantised_variants import SAMPLES, SHAPE, Maker
 
@@ -37,16 +35,11 @@ def excited(maker: Maker, function: str = "Sigmoid", zero: int = -128, scale: fl
     return maker.rounded(maker.node("Mul", inner, gate), SCALE, -3)
 
 
-def judge(path: Path, arch: Arch, calibration: np.ndarray = SAMPLES) -> Watch:
+def judge(path: Path, arch: Arch, calibration: np.ndarray = SAMPLES) -> Checked:
     """One part, in which no step changes the result, layers give onnxruntime's bytes, and the answer is near."""
-    watch, checker = Watch(), Checker()
-
-    def after(step: Step, products: Products) -> None:
-        watch.after(step, products)
-        checker.after(step, products)
-
-    report = compile_model(path, arch, path.parent, calibration={"x": calibration}, watch=after)
-    checker.insist()
+    watch = Checked()
+    report = compile_model(path, arch, path.parent, calibration={"x": calibration}, watch=watch.after)
+    watch.checker.insist()
     assert len(watch.parts) == 1
     session = Session(Network.load(report.model_path))
     for sample in SAMPLES:
