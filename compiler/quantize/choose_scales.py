@@ -38,7 +38,7 @@ from weft.hw.contract.numerics import round_half_even
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
-"""What leaves the accumulators saturates here before it is multiplied."""
+"""What leaves the accumulators saturates here before it is multiplied; those of 24 bits end at half of it."""
 
 MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
@@ -61,16 +61,17 @@ COPY_STEP = 2.0 ** -8
 """Of the output's step: what a channel without weights rounds its bias to."""
 
 
-def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration,
-                  quantization: Quantization) -> Scales:
+def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration, quantization: Quantization,
+                  accumulator_bits: int) -> Scales:
     """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw."""
+    room = min(MOST_SUM, 1 << accumulator_bits - 1)
     scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
                                         scales[layer.loaded.root], scales[layer.output.root], graph.opset)
               for layer in layers if layer.lookup is not None}
     means = {} if quantization.tensors else calibration.means
     most = MOST_STEPS if quantization.tensors else MOST_WEIGHT
-    made = tuple(_layer_scales(layer, graph.constants, scales, means, most) for layer in layers)
+    made = tuple(_layer_scales(layer, graph.constants, scales, means, most, room) for layer in layers)
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
     return Scales(scales, made, tables)
@@ -78,29 +79,30 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
-                  means: Mapping[str, np.ndarray], most: int) -> LayerScales:
+                  means: Mapping[str, np.ndarray], most: int, room: int) -> LayerScales:
     """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias.
-    Weights may have up to ``most`` steps."""
+    Weights may have up to ``most`` steps, sums go up to ``room``."""
     channels, rounding = layer.output.channels, layer.rounding
     if not isinstance(layer.core, Convolution):
-        enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales)
+        enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales, room)
         return LayerScales(0, np.ones(channels), enters, leaves)
     made = scales[layer.first.root]
-    zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most)
+    zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most, room)
     if rounding is None:
         assert len(layer.outputs) == 1
         return LayerScales(zero, own, (), (first,))
     entering = [rounding.tensor.root, *(add.input.root for add in layer.adds)]
-    enters, leaves = _behind_bytes(layer, entering, constants, scales)
+    enters, leaves = _behind_bytes(layer, entering, constants, scales, room)
     return LayerScales(zero, own, enters, (first, *leaves), rounded=True)
 
 
 def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
-                    means: Mapping[str, np.ndarray], out: TensorScale, most: int) -> tuple[int, np.ndarray, Leave]:
+                    means: Mapping[str, np.ndarray], out: TensorScale, most: int,
+                    room: int) -> tuple[int, np.ndarray, Leave]:
     """What is taken off its activations, the scales of its weights, and how its result leaves as ``out``."""
     weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
     source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
-    own = weight_scales(flat, bias, source.scale, out.scale, most)
+    own = weight_scales(flat, bias, source.scale, out.scale, most, room)
     if core.input.name in means:
         bias = bias - _added_by_rounding(weights, own, core.group, means[core.input.name])
     if (np.count_nonzero(flat, axis=1) == 1).all():
@@ -111,27 +113,27 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
 
 
 def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str, np.ndarray],
-                  scales: Mapping[str, TensorScale]) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+                  scales: Mapping[str, TensorScale], room: int) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
     """How bytes of the Vars ``entering`` come into the accumulators, and how their sum leaves for each output; bytes as
     they are for a max pool and a table."""
     if layer.factors is not None:
-        return _by_channel(layer, layer.factors, scales)
+        return _by_channel(layer, layer.factors, scales, room)
     if layer.pool is not None or layer.lookup is not None:
         return (Enter(0, 1),), tuple(bytes_leave(layer.output.channels) for _ in layer.saves)
     held = [scales[root] for root in entering]
     offsets = [np.abs(bias / weights).max() for weights, bias in (_scaling(save, constants) for save in layer.saves)]
-    factors, step = _factors([entry.scale for entry in held], max(offsets))
+    factors, step = _factors([entry.scale for entry in held], max(offsets), room)
     enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
     return enters, tuple(_leave_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
 
 
-def _by_channel(layer: Layer, factors: Var,
-                scales: Mapping[str, TensorScale]) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
+                room: int) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
     """A product with a number of each channel: the ratio of the scales is the factor on entering, as large as an
     accumulator has room for on its way out. No constants: the multipliers are the tensor's."""
     source, out = scales[layer.core.input.root], scales[layer.output.root]
     ratio, nothing = source.scale * scales[factors.root].scale / out.scale, np.zeros(0, np.int64)
-    most = (MOST_SUM - 1) // STEPS
+    most = (room - 1) // STEPS
     shift = min(max(math.floor(math.log2(most / ratio)), 0), MOST_SHIFT)
     enter = Enter(source.zero, min(max(round(ratio * 2.0 ** shift), 1), most))
     return (enter,), (Leave(shift, nothing, nothing, out.zero),)
@@ -201,13 +203,13 @@ def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, sourc
     return scales[channels], (shift, multipliers[channels], biases[channels])
 
 
-def _factors(scales: Sequence[float], offset: float = 0.0) -> tuple[list[int], float]:
-    """A whole factor for each scale, and the real number of one step of their sum: as large as the sum has room for
+def _factors(scales: Sequence[float], offset: float = 0.0, room: int = MOST_SUM) -> tuple[list[int], float]:
+    """A whole factor for each scale, and the real number of one step of their sum: as large as there is ``room`` for
     when ``offset`` is added to it, and of these the ones whose ratios come nearest to those of the scales."""
     if len(scales) == 1:
         return [1], scales[0]
     ratios = np.array(scales) / max(scales)
-    most = max(2, int(MOST_SUM / (STEPS * len(scales) + offset / max(scales))))
+    most = max(2, int(room / (STEPS * len(scales) + offset / max(scales))))
     largest = 1 << (most.bit_length() - 1)
     candidates = np.arange(largest, largest // 2, -1)
     factors = np.rint(candidates[:, None] * ratios)
@@ -218,14 +220,14 @@ def _factors(scales: Sequence[float], offset: float = 0.0) -> tuple[list[int], f
 
 # -- weights -----------------------------------------------------------------------------------------------------------
 def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float,
-                  most: int = MOST_WEIGHT) -> np.ndarray:
+                  most: int = MOST_WEIGHT, room: int = MOST_SUM) -> np.ndarray:
     """The scale of every channel of ``weights`` [channels, n]: exact where they are multiples of one, up to ``most``
-    steps, else the largest weight is 127 steps. ``bias`` fits, and no sum saturates that would not do so in the output
-    as well. ``source`` and ``output`` are the scales of what is read and made."""
+    steps, else the largest weight is 127 steps. ``bias`` fits, and no sum passes ``room`` that would not saturate in
+    the output as well. ``source`` and ``output`` are the scales of what is read and made."""
     magnitude, total = np.abs(weights).max(1), np.abs(weights).sum(1)
     reach = STEPS * total + np.abs(bias) / source  # of sums, in units of a weight's scale
     seen = np.minimum(reach, STEPS * output / source)
-    least = np.maximum(seen / MOST_SUM, np.abs(bias) / (source * MOST_BIAS))
+    least = np.maximum(seen / room, np.abs(bias) / (source * MOST_BIAS))
     found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
         COPY_STEP * output / source, least))
     left, exact = np.flatnonzero(magnitude > 0), np.zeros(len(weights), bool)

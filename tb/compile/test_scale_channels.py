@@ -100,6 +100,22 @@ def test_a_gate_that_is_rounded_again(repeated: bool, tmp_path: Path) -> None:
         compile_model(path, ROOMY, tmp_path, calibration={"x": SAMPLES})
 
 
+@pytest.mark.parametrize("bits", [24, 25, 32])
+def test_no_sum_outgrows_the_accumulators(bits: int, tmp_path: Path) -> None:
+    """Of bytes that all lie above the real 0: a product with a gate, and the sum of two tensors."""
+    maker = Maker()
+    positive = maker.rounded(maker.node("Relu", maker.x), 0.012, -128)
+    mean = maker.rounded(maker.node("GlobalAveragePool", positive), 0.01, -128)
+    gate = maker.rounded(maker.node("Sigmoid", mean), 1 / 256, -128)
+    product = maker.rounded(maker.node("Mul", positive, gate), 0.0113, -128)
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(maker.node("Add", product, positive), 0.0231, -128))
+    given = np.linspace(0, 3, int(np.prod(SHAPE)), dtype=np.float32).reshape(SHAPE)
+    report = compile_model(path, ROOMY.replace(accumulator_width=bits), tmp_path, calibration={"x": given})
+    made, = Session(Network.load(report.model_path)).run({"x": given[0]}).outputs.values()
+    wanted, = run_float(path, {"x": given}).values()
+    assert np.abs(made - wanted).max() <= 1.01 * 0.0231
+
+
 def test_what_may_be_negative_is_the_hosts(tmp_path: Path) -> None:
     maker = Maker()
     path = maker.save(tmp_path / "model.onnx", excited(maker, "Tanh", 0, 1 / 127))

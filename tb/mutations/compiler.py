@@ -111,8 +111,8 @@ BREAKS = [
           "return {output: view.address(step.region.tiles[0], 0, 0) for output in range(*step.region.tiles)}",
           "all tiles leave by the gates of the first", "tb/compile/test_scale_channels.py::"
           "test_gates_are_exact_on_any_machine[3 lanes]"),
-    Break("gate_factor", "compiler/quantize/choose_scales.py", "most = (MOST_SUM - 1) // STEPS\n    shift",
-          "most = 4 * MOST_SUM // STEPS\n    shift", "what a gate multiplies saturates on its way out",
+    Break("gate_factor", "compiler/quantize/choose_scales.py", "most = (room - 1) // STEPS\n    shift",
+          "most = 4 * room // STEPS\n    shift", "what a gate multiplies saturates on its way out",
           "tb/compile/test_scale_channels.py::test_gates_are_exact_on_any_machine[8 lanes]"),
     Break("function_pieces", "compiler/scheduler/emit.py", "view.address(tile, box.rows[0], box.columns[0]), box)",
           "view.base, box)", "a function is looked up in the first piece alone",
