@@ -31,6 +31,8 @@ def conv(state: Rewrite, node: Node) -> None:
     source, channels = image(state, node, node.input(0))
     if channels is not None:
         weights, group = spread(weights, group, channels, state.shapes[source][1]), 1
+    places = state.aligned.get(node.output, np.arange(len(weights)))
+    weights, bias = (_placed(values, places) for values in (weights, bias))
     attributes = {**window_attributes(node, kernel, (height, width)), "group": group}
     macs = state.constant(node.input(1)).size * outputs[0] * outputs[1]
 
@@ -39,7 +41,14 @@ def conv(state: Rewrite, node: Node) -> None:
         state.nodes[-1] = state.nodes[-1].replace(macs=macs)
         return made
 
-    state.hold(node.output, per_image(state, node, source, run))
+    state.hold_channels(node.output, per_image(state, node, source, run), places)
+
+
+def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """``values`` of channels at their ``places``, zeros between."""
+    made = np.zeros((places[-1] + 1, *values.shape[1:]), values.dtype)
+    made[places] = values
+    return made
 
 
 def _need_group(state: Rewrite, node: Node, group: int, inputs: int, outputs: int) -> None:

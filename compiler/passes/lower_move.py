@@ -18,7 +18,7 @@ from weft.compiler.passes.index import (
 )
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact
+from weft.compiler.passes.take import PIECES, Walk, boxes, choose, exact, lying
 
 TAIL_VECTORS = 8
 """What it costs to bring a pixel of a partly used tile into another: vectors through the array, and to and from
@@ -140,10 +140,10 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
     channels: list[np.ndarray] = []
     used = 0
     for name in names:
-        tensor = exact(state, node, name)
+        tensor, places = lying(state, node, name)
         parts.append((tensor, state.whole(tensor)._replace(channel=used)))
+        channels.append(used + places)
         count = state.shapes[tensor][1]
-        channels.append(used + np.arange(count))
         end, used = used + count, used + -(-count // state.lanes) * state.lanes
     size = state.shapes[parts[0][0]][2:]
     chosen = np.concatenate(channels)
@@ -151,10 +151,7 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
     made = state.assemble(node, parts, (1, end, *size), "apart" if joins else "")
     if joins:
         made, chosen = _tails_joined(state, node, made, chosen)
-    pixels = size[0] * size[1]
-    memory = chosen[:, None] * pixels + np.arange(pixels)
-    index = memory.ravel()[default_index(state.graph.shapes[node.output])]
-    state.hold(node.output, made, None if end == len(chosen) else index)
+    state.hold_channels(node.output, made, chosen)
 
 
 def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:

@@ -17,7 +17,7 @@ from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.index import default_index, default_place
 from weft.compiler.passes.lower_linear import windowed
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import PIECES, Walk, boxes, exact
+from weft.compiler.passes.take import PIECES, Walk, boxes, exact, lying
 from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
 
 
@@ -87,22 +87,22 @@ def max_pool(state: Rewrite, node: Node) -> None:
 def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: Any) -> None:
     plain: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
     full = {**plain, **attributes, "kernel_shape": tuple(kernel)}
-    source = exact(state, node, node.input(0))
+    source, channels = lying(state, node, node.input(0))
     _, *size = image_size(state.graph, node.input(0))
     # Whole images go row by row first, so that few vectors are in the accumulators at a time.
     whole = list(kernel) == size and tuple(outputs) == (1, 1) and min(kernel) > 1 and not any(full["pads"])
     apart = whole or _fewer_reads_apart(kernel, size, outputs)
 
     def pool(tensor: str) -> str:
-        channels = state.shapes[tensor][1]
+        count = state.shapes[tensor][1]
         if apart:
             line = {**full, **_of_axis(full, 1)}
-            tensor = state.emit(node, "MaxPool", [tensor], line, (1, channels, size[0], outputs[1]), "rows")
+            tensor = state.emit(node, "MaxPool", [tensor], line, (1, count, size[0], outputs[1]), "rows")
             column = {**full, **_of_axis(full, 0)}
-            return state.emit(node, "MaxPool", [tensor], column, (1, channels, *outputs))
-        return state.emit(node, "MaxPool", [tensor], full, (1, channels, *outputs))
+            return state.emit(node, "MaxPool", [tensor], column, (1, count, *outputs))
+        return state.emit(node, "MaxPool", [tensor], full, (1, count, *outputs))
 
-    state.hold(node.output, per_image(state, node, source, pool))
+    state.hold_channels(node.output, per_image(state, node, source, pool), channels)
 
 
 def _of_axis(window: dict[str, Any], axis: int) -> dict[str, Any]:

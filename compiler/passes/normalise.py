@@ -16,6 +16,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.passes.align_slices import aligned_channels
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -34,7 +35,8 @@ OPSET = 20
 
 def normalise(graph: Graph, lanes: int) -> Graph:
     """The graph in canonical form, for an array of ``lanes``."""
-    state = Rewrite(graph, lanes, any(node.op == FAKE_QUANTIZE for node in graph.nodes))
+    rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
     inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
     for node in graph.nodes:
         lower = ROWS[node.op].lower

@@ -9,6 +9,7 @@ offset, pitch, step).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -44,11 +45,13 @@ class PartPlace(NamedTuple):
 class Rewrite:
     """``held``: tensor of the model -> where it lies now. ``images``: what ``take.image`` found for it before.
     ``lanes`` of the array: channels align to them. ``shapes``, ``constants`` and ``nodes`` are those of the canonical
-    graph. ``rounds``: whether the graph holds what a quantised file rounds."""
+    graph. ``rounds``: whether the graph holds what a quantised file rounds. ``aligned``: the result of a convolution ->
+    [channels] where they are to lie."""
 
     graph: Graph
     lanes: int
     rounds: bool = False
+    aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -86,6 +89,13 @@ class Rewrite:
     def know(self, name: str, value: np.ndarray) -> None:
         """Names a constant that the model does not have."""
         self.graph = self.graph.replace(constants={**self.graph.constants, name: value})
+
+    def hold_channels(self, name: str, tensor: str, channels: np.ndarray) -> None:
+        """``name`` lies in ``tensor``: channel c at ``channels[c]``, its pixels as its shape says."""
+        shape, pixels = self.graph.shapes[name], math.prod(self.shapes[tensor][2:])
+        whole = np.array_equal(channels, np.arange(self.shapes[tensor][1]))
+        memory = channels[:, None] * pixels + np.arange(pixels)
+        self.hold(name, tensor, None if whole else memory.ravel()[default_index(shape)])
 
     def index_of_shape(self, name: str) -> np.ndarray:
         """The index array of a tensor that lies as its shape says, in a tensor with more channels behind its own."""

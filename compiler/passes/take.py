@@ -56,6 +56,18 @@ def exact(state: Rewrite, node: Node, name: str) -> str:
     return tensor
 
 
+def lying(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray]:
+    """A tensor with the pixels of ``name`` at their default place, and [channels] where its channels lie: for what
+    treats all channels alike. Others stay between them where the tensor has no more tiles for it."""
+    tensor, channels = image(state, node, name)
+    count = state.shapes[tensor][1]
+    if channels is None:
+        return tensor, np.arange(count)
+    if -(-count // state.lanes) == -(-len(channels) // state.lanes):
+        return tensor, channels
+    return exact(state, node, name), np.arange(len(channels))
+
+
 def broadcast(state: Rewrite, node: Node, name: str, shape: Shape) -> str:
     """The tensor of ``name`` broadcast to a shape, as its default place."""
     if state.graph.shapes[name] == shape:

@@ -1,0 +1,66 @@
+"""Slices of a convolution's channels that begin at a lane 0 of their own, where that costs no tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.passes.align_slices import aligned_channels
+from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
+
+SHAPE = (1, 5, 6, 7)
+LANES = BASE.array_size
+
+
+def cut(maker: ModelMaker, source: str, begin: int, end: int, axis: int = 1) -> str:
+    return maker.node("Slice", source, *(maker.constant(np.array([value])) for value in (begin, end, axis)))
+
+
+def made(maker: ModelMaker, channels: int = 12) -> str:
+    return maker.node("LeakyRelu", maker.conv("x", 5, channels, (3, 3), pads=(1,) * 4), alpha=0.1)
+
+
+def half(maker: ModelMaker) -> None:
+    """The stage of YOLOv4-tiny: half of a result goes on, beside the whole of it, pooled."""
+    whole = made(maker)
+    branch = maker.conv(cut(maker, whole, 6, 12), 6, 6, (3, 3), pads=(1,) * 4)
+    pooled = [maker.node("MaxPool", name, kernel_shape=(2, 2), strides=(2, 2)) for name in (whole, branch)]
+    maker.conv(maker.node("Concat", *pooled, axis=1), 18, 4, (1, 1))
+
+
+def three(maker: ModelMaker) -> None:
+    """Slices that overlap: of 20 channels 6..14 and 8..16; the bounds lie at tiles already or take one tile more."""
+    whole = made(maker, 20)
+    left, right = (cut(maker, whole, begin, begin + 8) for begin in (6, 8))
+    maker.node("Add", maker.conv(left, 8, 4, (1, 1)), maker.conv(right, 8, 4, (1, 1)))
+
+
+def depthwise(maker: ModelMaker) -> None:
+    """Who reads each channel by itself would pay for a gap."""
+    whole = made(maker)
+    deep = maker.conv(whole, 12, 12, (3, 3), pads=(1,) * 4, group=12)
+    maker.node("Add", maker.conv(deep, 12, 6, (1, 1)), cut(maker, whole, 6, 12))
+
+
+def an_output(maker: ModelMaker) -> None:
+    whole = made(maker)
+    maker.node("Concat", whole, maker.conv(cut(maker, whole, 6, 12), 6, 6, (1, 1)), axis=1)
+
+
+NETWORKS: dict[Callable[[ModelMaker], None], bool] = {half: True, three: False, depthwise: False, an_output: True}
+"""Whether channels move at 8 lanes."""
+
+
+@pytest.mark.parametrize("make", NETWORKS, ids=lambda make: make.__name__)
+def test_right(make: Callable[[ModelMaker], None], tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE, seed=3)
+    make(maker)
+    path, samples = maker.save(tmp_path / "net.onnx"), maker.random.standard_normal((2, *SHAPE[1:]))
+    found = aligned_channels(read_model(path), LANES)
+    assert [list(places) for places in found.values()] == ([[*range(6), *range(8, 14)]] if NETWORKS[make] else [])
+    check_model(path, BASE, samples, 50)
+    check_every_step(path, BASE, samples)
