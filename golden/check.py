@@ -10,6 +10,7 @@ from weft.golden.decode import (
     DataMove,
     DecodedInstruction,
     Decoder,
+    LoadLeaveTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -119,6 +120,11 @@ class Checker:
     def load_scale(self, operation: LoadScale) -> Iterator[Cause]:
         yield from self.walk("local", operation.local)
 
+    def load_leave_table(self, operation: LoadLeaveTable) -> Iterator[Cause]:
+        yield from self.walk("local", operation.local)
+        if not 1 <= operation.table <= self.arch.leave_tables:
+            yield Cause.LUT_TABLE
+
     def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
         if operation.body > self.arch.simd_loop_depth:
             yield Cause.LOOP_BODY
@@ -144,7 +150,7 @@ class Checker:
             Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
             Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
-            Cause.LUT_TABLE: f"tables 0..{arch.lut_count}",
+            Cause.LUT_TABLE: f"tables 0..{arch.lut_count} of LoadLUT, 1..{arch.leave_tables} of LoadLeaveTable",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
         }[cause]
 
@@ -159,5 +165,6 @@ CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     LoadLut: Checker.load_lut,
     SimdLoop: Checker.simd_loop,
     LoadScale: Checker.load_scale,
+    LoadLeaveTable: Checker.load_leave_table,
     Configure: Checker.configure,
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, operand_of
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
@@ -59,6 +59,11 @@ class LoadScale(NamedTuple):
     local: Walk
 
 
+class LoadLeaveTable(NamedTuple):
+    local: Walk
+    table: int
+
+
 class SimdLoop(NamedTuple):
     iterations: int
     body: int
@@ -69,7 +74,8 @@ class Configure(NamedTuple):
     value: int
 
 
-DecodedInstruction = NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | LoadScale | SimdLoop | Configure
+DecodedInstruction = (NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | LoadScale | LoadLeaveTable | SimdLoop
+                      | Configure)
 
 
 class Decoder:
@@ -127,6 +133,9 @@ class Decoder:
     def load_scale(self, instruction: Instruction) -> LoadScale:
         return LoadScale(self.walk(instruction, "local", SCALE_VECTORS))
 
+    def load_leave_table(self, instruction: Instruction) -> LoadLeaveTable:
+        return LoadLeaveTable(self.walk(instruction, "local", TABLE_ENTRIES), instruction.raw("table"))
+
     def simd_loop(self, instruction: Instruction) -> SimdLoop:
         return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
 
@@ -143,5 +152,6 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.LOAD_LUT: Decoder.load_lut,
     Opcode.SIMD_LOOP: Decoder.simd_loop,
     Opcode.LOAD_SCALE: Decoder.load_scale,
+    Opcode.LOAD_LEAVE_TABLE: Decoder.load_leave_table,
     Opcode.CONFIGURE: Decoder.configure,
 }

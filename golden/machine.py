@@ -20,6 +20,7 @@ from weft.golden.decode import (
     Configure,
     DataMove,
     Decoder,
+    LoadLeaveTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -33,7 +34,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, Entering, Leaving
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES, Entering, Leaving
 from weft.hw.contract.numerics import integer_dtype
 from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
@@ -46,7 +47,8 @@ class Machine:
     """All state of one machine, zero after power-up. Memories are arrays [depth, lanes] of signed integers.
 
     ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys; ``scales``
-    are the bytes of LoadScale. ``registers`` hold what the values of Configure mean.
+    are the bytes of LoadScale, ``leave_tables`` [tables, entries, lanes] of LoadLeaveTable, table 1 first.
+    ``registers`` hold what the values of Configure mean.
     """
 
     def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
@@ -59,6 +61,7 @@ class Machine:
         self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
         self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)
         self.scales = np.zeros((SCALE_VECTORS, lanes), np.int64)
+        self.leave_tables = np.zeros((arch.leave_tables, TABLE_ENTRIES, lanes), np.int64)
         self.registers: dict[Register, int] = {}
         self.program_counter = 0
         self.counters: Counter[str] = Counter()
@@ -178,7 +181,9 @@ class Machine:
         return self.drams[flow.far_memory], self.registers[offset]
 
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
-        leaving = Leaving(self._register(Register.LEAVE_SHIFT), self._register(Register.LEAVE_ZERO), self.scales)
+        table = self._register(Register.LEAVE_TABLE)
+        leaving = Leaving(self._register(Register.LEAVE_SHIFT), self._register(Register.LEAVE_ZERO), self.scales,
+                          self.leave_tables[table - 1] if table else None)
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
         values = self.accumulators[far]
         scalars = self.arch.numbers.move_out(values, leaving, relu)
@@ -220,6 +225,10 @@ class Machine:
         for where in operation.local.slices():
             self.scales = self.local[where].copy()
 
+    def load_leave_table(self, operation: LoadLeaveTable) -> None:
+        for where in operation.local.slices():
+            self.leave_tables[operation.table - 1] = self.local[where]
+
     def configure(self, operation: Configure) -> None:
         register = Register(operation.register)
         self.registers[register] = self.isa.registers[register].value(operation.value)
@@ -247,5 +256,6 @@ EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
     SimdLoop: Machine.simd_loop,
     LoadLut: Machine.load_lut,
     LoadScale: Machine.load_scale,
+    LoadLeaveTable: Machine.load_leave_table,
     Configure: Machine.configure,
 }

@@ -54,6 +54,7 @@ MEANINGS = {
     "dsp_packing": "`none`, or the DSP block of a Xilinx chip that makes two products of `INT8`: `DSP48E1` (7 series), "
                    "`DSP48E2` (UltraScale)",
     "decoder_multipliers": "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
+    "leave_tables": "tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves them out",
 }
 """What each architecture key says."""
 

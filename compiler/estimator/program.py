@@ -11,7 +11,7 @@ from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
@@ -36,8 +36,9 @@ WORK = np.dtype([
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
 many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
-the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale is an operation of
-move_out without a memory of operand 1; its range counts as one that is written, as in the interlock."""
+the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
+LoadLeaveTable is an operation of move_out without a memory of operand 1; its range counts as one that is written, as in
+the interlock."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,12 @@ def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, 
     rows = _field(Opcode.LOAD_WEIGHT, "size", operands) + 1
     column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
     work["size"] = np.select(
-        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE, opcode == Opcode.SIMD_LOOP,
+        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE,
+         opcode == Opcode.LOAD_LEAVE_TABLE, opcode == Opcode.SIMD_LOOP,
          work["in_loop"] == 1],
         [_field(Opcode.MAT_MUL, "size", operands) + 1, _field(Opcode.DATA_MOVE, "size", operands) + 1, column,
          np.full_like(opcode, arch.lut_depth), np.full_like(opcode, SCALE_VECTORS),
+         np.full_like(opcode, TABLE_ENTRIES),
          _field(Opcode.SIMD_LOOP, "iterations", operands) + 1, work["size"]], 1)
     work["rows"] = np.select([mat_mul, move], [register[Register.MAT_MUL_ROWS] + 1, register[Register.MOVE_ROWS] + 1],
                              1)
@@ -189,7 +192,8 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
     is_simd, move = opcode == Opcode.SIMD, opcode == Opcode.DATA_MOVE
     mat_mul, load = opcode == Opcode.MAT_MUL, opcode == Opcode.LOAD_WEIGHT
     zeroes = _zeroes(opcode, flags) == 1
-    reads_local = ((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT) | (opcode == Opcode.LOAD_SCALE)
+    reads_local = (((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT) | (opcode == Opcode.LOAD_SCALE)
+                   | (opcode == Opcode.LOAD_LEAVE_TABLE))
     reads, writes = (is_simd & (_flag(Opcode.SIMD, name, flags) == 1) for name in ("read", "write"))
     first = np.select([reads_local, writes], [LOCAL, ACCUMULATORS], NO_MEMORY)
     second = np.select([mat_mul | reads, move], [ACCUMULATORS, far[flags]], NO_MEMORY)

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
-from weft.hw.contract.numbers import SYSTEMS, FixedPointEveryStep, FixedPointOnce, NumberSystem, system_of
+from weft.hw.contract.numbers import (
+    SYSTEMS,
+    TABLE_ENTRIES,
+    FixedPointEveryStep,
+    FixedPointOnce,
+    NumberSystem,
+    system_of,
+)
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.strict_json import read_object
@@ -49,6 +56,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "accumulator_width": (4, 96),
     "lut_count": (0, 16),
     "lut_depth": (2, 1 << 12),
+    "leave_tables": (0, 8),
     "simd_loop_depth": (0, 64),
     "local_banks": (1, 16),
     "accumulator_banks": (1, 16),
@@ -76,6 +84,7 @@ class Arch:
     both DRAM windows. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
     ``sampler`` 0 leaves performance samples out. ``dsp_packing``: the DSP block that makes two products.
     ``decoder_multipliers`` 0: the decoder's two products, rows x pitch, are look-up tables and no DSP blocks.
+    ``leave_tables``: so many tables of 256 bytes, in which a DataMove out of the accumulators may look its bytes up.
     """
 
     data_type: str
@@ -107,6 +116,7 @@ class Arch:
     sampler: int = 1
     dsp_packing: str = NO_PACKING
     decoder_multipliers: int = 1
+    leave_tables: int = 0
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up
@@ -145,6 +155,7 @@ class Arch:
                                 f"lower {key} or raise axi_address_width")
         self._check_windows_fit()
         self._check_packing()
+        self._check_leave_tables()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
             if banks > depth:
@@ -180,6 +191,18 @@ class Arch:
             raise ArchError("dsp_packing", f"{self.dsp_packing}, with array_size {self.array_size}",
                             "an even array_size: two columns share a block",
                             f"set array_size to {self.array_size + 1} or dsp_packing to {NO_PACKING}")
+
+    def _check_leave_tables(self) -> None:
+        if not self.leave_tables:
+            return
+        if not self.numbers.has_scales:
+            raise ArchError("leave_tables", f"{self.leave_tables}, with data_type {self.data_type}",
+                            "a data_type whose scalars are bytes: INT8",
+                            "set data_type to INT8 or leave_tables to 0")
+        if self.local_depth < TABLE_ENTRIES:
+            raise ArchError("leave_tables", f"{self.leave_tables}, with local_depth {self.local_depth}",
+                            f"a local_depth of {TABLE_ENTRIES} or more: a table is loaded from there",
+                            f"set local_depth to {TABLE_ENTRIES} or leave_tables to 0")
 
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property

@@ -96,11 +96,14 @@ INVISIBLE = frozenset({
     "stream_width", "sample_block_size", "register_slices", "dram_ports", "deep_queues", "sampler",
     "dsp_packing", "decoder_multipliers"})
 """Keys that change how fast a machine is and how it is joined to the world, but no program."""
+UNSEEN_AT_0 = frozenset({"leave_tables"})
+"""Keys that came later: machines without what they bring keep their hash."""
 
 
 def arch_hash(arch: Arch) -> int:
     """ARCH_HASH: equal for machines that run the same programs."""
-    seen = {key: value for key, value in arch.to_dict().items() if key not in INVISIBLE}
+    unseen = INVISIBLE | {key for key in UNSEEN_AT_0 if not getattr(arch, key)}
+    seen = {key: value for key, value in arch.to_dict().items() if key not in unseen}
     return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
 
 

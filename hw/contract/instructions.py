@@ -25,6 +25,7 @@ class Opcode(enum.IntEnum):
     LOAD_LUT = 5
     SIMD_LOOP = 6
     LOAD_SCALE = 7
+    LOAD_LEAVE_TABLE = 8
     CONFIGURE = 15
 
 
@@ -117,6 +118,8 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
     Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
     Opcode.LOAD_SCALE: InstructionSpec("LoadScale", (), (Field("local", 0, Kind.ADDRESS),)),
+    Opcode.LOAD_LEAVE_TABLE: InstructionSpec("LoadLeaveTable", (), (
+        Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.CONFIGURE: InstructionSpec("Configure", (), (
         Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }

@@ -90,6 +90,7 @@ class Isa:
         absent = {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
         absent |= {Opcode.LOAD_SCALE} if not self.arch.numbers.has_scales else set()
+        absent |= {Opcode.LOAD_LEAVE_TABLE} if not self.arch.leave_tables else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
@@ -168,6 +169,11 @@ class Isa:
     def load_scale(self, local: int, *, local_stride: int = 1) -> Instruction:
         """Multipliers and biases of the DataMoves out of the accumulators behind it: ``SCALE_VECTORS`` vectors."""
         return Instruction(Opcode.LOAD_SCALE, 0, self._address("LoadScale local", 0, local, local_stride))
+
+    def load_leave_table(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
+        """Table 1..leave_tables, the number that LEAVE_TABLE takes: ``TABLE_ENTRIES`` vectors."""
+        return Instruction(Opcode.LOAD_LEAVE_TABLE, 0, self._address("LoadLeaveTable local", 0, local, local_stride),
+                           self._fit("LoadLeaveTable table", table, self.operand_widths[1]))
 
     def simd_loop(self, iterations: int, body: int) -> Instruction:
         return Instruction(Opcode.SIMD_LOOP, 0, self._size("SIMDLoop iterations", 0, iterations),

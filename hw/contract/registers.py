@@ -33,6 +33,7 @@ class Register(enum.IntEnum):
     ENTER_ZERO = 0x1B
     ENTER_FACTOR = 0x1C
     LEAVE_ZERO = 0x1D
+    LEAVE_TABLE = 0x1E
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,16 @@ def scale_registers(arch: Arch) -> dict[Register, RegisterSpec]:
         return RegisterSpec(width, 0, (1 << width) - 1, meaning, signed=True)
 
     factor = (1 << MULTIPLIER_WIDTH) - 1
+    table = RegisterSpec(bits_to_count(arch.leave_tables + 1), 0, arch.leave_tables,
+                         "DataMove out: the table that bytes are looked up in at the end, 0 for none")
     return {Register.LEAVE_SHIFT: RegisterSpec(bits_to_count(MOST_LEAVE_SHIFT + 1), 0, MOST_LEAVE_SHIFT,
                                                "DataMove out: bits rounded off the product"),
             Register.ACTIVATION_ZERO: zero("MatMul: subtracted from each activation"),
             Register.ENTER_ZERO: zero("DataMove into the accumulators: subtracted first"),
             Register.ENTER_FACTOR: RegisterSpec(MULTIPLIER_WIDTH, 1, factor,
                                                 "DataMove into the accumulators: multiplied by then"),
-            Register.LEAVE_ZERO: zero("DataMove out: added last")}
+            Register.LEAVE_ZERO: zero("DataMove out: added last"),
+            **({Register.LEAVE_TABLE: table} if arch.leave_tables else {})}
 
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:

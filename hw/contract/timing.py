@@ -80,9 +80,14 @@ SCALE_LATENCY = 7
 multiplier's two registers, the two steps of rounding, and the scalar before its zero point is added."""
 
 
+LEAVE_TABLE_LATENCY = 2
+"""Bytes looked up on their way out: the block RAM and its output register."""
+
+
 def move_out_latency(arch: Arch) -> int:
     """From a move-out's accumulator read request taken to its row of scalars."""
-    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.numbers.has_scales else LEAVE_LATENCY)
+    lookup = LEAVE_TABLE_LATENCY if arch.leave_tables else 0
+    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.numbers.has_scales else LEAVE_LATENCY) + lookup
 
 
 READ_STREAM_LATENCY = 2

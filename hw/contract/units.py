@@ -121,12 +121,13 @@ UNIT_OF_FLOW = {
 """Of a machine with separate DRAM ports."""
 UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
-    Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out",
+    Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out", Opcode.LOAD_LEAVE_TABLE: "move_out",
 }
-"""LoadScale only where numbers have scales."""
+"""LoadScale only where numbers have scales, LoadLeaveTable where the machine has such tables."""
 LOADS_SCALES = ("move_out", Memory.LOCAL, False)
-"""Who reads which memory for LoadScale. Hazards take its range for one that is written, as operand 0 of a DataMove of
-that unit is: nobody else reads scales, so that nothing waits longer, and a comparison is spared."""
+"""Who reads which memory for LoadScale and LoadLeaveTable. Hazards take their range for one that is written, as operand
+0 of a DataMove of that unit is: nobody else reads scales or tables, so that nothing waits longer, and a comparison is
+spared."""
 
 
 def unit_of_flow(arch: Arch) -> dict[DataFlow, str]:

@@ -79,8 +79,8 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
     """Everything that can be said without addresses: cause -> condition. ``in_loop``: a loop body is expected."""
     isa = view.isa
     simd = view.opcode_is(Opcode.SIMD)
-    register, table, body = (view.field(opcode, name) for opcode, name in (
-        (Opcode.CONFIGURE, "register"), (Opcode.LOAD_LUT, "table"), (Opcode.SIMD_LOOP, "body")))
+    register, body = (view.field(opcode, name) for opcode, name in (
+        (Opcode.CONFIGURE, "register"), (Opcode.SIMD_LOOP, "body")))
     return {
         Cause.OPCODE: ~any_of(view.opcode, isa.opcodes()),
         Cause.FLAGS: _flags_fault(isa, view, in_loop),
@@ -89,7 +89,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
         Cause.REGISTER_VALUE: view.opcode_is(Opcode.CONFIGURE) & _value_fault(arch, isa, view),
         Cause.SIMD_OPCODE: simd & (view.simd_opcode > max(isa.simd_opcodes())),
         Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),
-        Cause.LUT_TABLE: view.opcode_is(Opcode.LOAD_LUT) & (table > arch.lut_count),
+        Cause.LUT_TABLE: _table_fault(arch, view),
         Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP) & (body >= arch.simd_loop_depth)),
     }
 
@@ -125,6 +125,14 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
             bad = value > spec.maximum
         if register < 1 << len(number):
             fault = fault | ((number == register) & bad)
+    return fault
+
+
+def _table_fault(arch: Arch, view: InstructionView):
+    fault = view.opcode_is(Opcode.LOAD_LUT) & (view.field(Opcode.LOAD_LUT, "table") > arch.lut_count)
+    if arch.leave_tables:
+        table = view.field(Opcode.LOAD_LEAVE_TABLE, "table")
+        fault = fault | (view.opcode_is(Opcode.LOAD_LEAVE_TABLE) & ((table == 0) | (table > arch.leave_tables)))
     return fault
 
 

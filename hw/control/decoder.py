@@ -18,7 +18,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import CAUSE_WIDTH, Cause
 from weft.hw.contract.instructions import DataFlow, Opcode, operand_of
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
@@ -173,6 +173,8 @@ class Decoder(wiring.Component):
         reads_vectors = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
         if self._arch.numbers.has_scales:
             reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_SCALE)
+        if self._arch.leave_tables:
+            reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_LEAVE_TABLE)
         return [
             issue.operand0.base.eq(view.address(0)), issue.operand0.stride_log2.eq(view.stride_log2(0)),
             issue.operand1.base.eq(view.address(1)), issue.operand1.stride_log2.eq(view.stride_log2(1)),
@@ -209,7 +211,10 @@ class Decoder(wiring.Component):
 
     def _one_size(self, view: InstructionView):
         """Vectors - 1 of what has no size of its own."""
-        return Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.numbers.has_scales else 0
+        size = Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.numbers.has_scales else 0
+        if not self._arch.leave_tables:
+            return size
+        return Mux(view.opcode_is(Opcode.LOAD_LEAVE_TABLE), TABLE_ENTRIES - 1, size)
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
         dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
@@ -231,9 +236,17 @@ class Decoder(wiring.Component):
         """What the Configure registers say about numbers."""
         if not self._arch.numbers.has_scales:
             return [issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift)]
-        return [issue.load_scale.eq(view.opcode_is(Opcode.LOAD_SCALE)),
+        return [issue.load_scale.eq(view.opcode_is(Opcode.LOAD_SCALE)), *self._leave_table(view, registers, issue),
                 *(issue[field].eq(getattr(registers, register.name.lower()))
-                  for field, register in SCALE_FIELDS.items())]
+                  for field, register in SCALE_FIELDS.items() if register is not Register.LEAVE_TABLE)]
+
+    def _leave_table(self, view: InstructionView, registers, issue) -> list:
+        """The table that a move looks its bytes up in, or that is loaded."""
+        if not self._arch.leave_tables:
+            return []
+        loads = view.opcode_is(Opcode.LOAD_LEAVE_TABLE)
+        table = view.field(Opcode.LOAD_LEAVE_TABLE, "table")
+        return [issue.load_table.eq(loads), issue.leave_table.eq(Mux(loads, table, registers.leave_table))]
 
     # -- multiply and sum -------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
@@ -303,7 +316,8 @@ class Decoder(wiring.Component):
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
-    goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items()
-              if opcode is not Opcode.LOAD_SCALE or arch.numbers.has_scales),
+    absent = {*([] if arch.numbers.has_scales else [Opcode.LOAD_SCALE]),
+              *([] if arch.leave_tables else [Opcode.LOAD_LEAVE_TABLE])}
+    goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items() if opcode not in absent),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]
     return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in unit_names(arch)}

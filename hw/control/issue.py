@@ -13,6 +13,7 @@ from weft.hw.parts.operations import (
     CACHE_WIDTH,
     SCALE_FIELDS,
     SimdKind,
+    load_fields,
     scale_fields,
     shift_width,
     size_width,
@@ -49,7 +50,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
-        **({"load_scale": 1} if arch.numbers.has_scales else {}), **scale_fields(arch),
+        **load_fields(arch), **scale_fields(arch),
     })
 
 
@@ -73,7 +74,7 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
                 for name in OPERANDS}
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
     if arch.numbers.has_scales and not simd:
-        others = (*others, "load_scale", *scale_fields(arch))
+        others = (*others, *load_fields(arch), *scale_fields(arch))
     fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
@@ -120,7 +121,7 @@ def _mat_mul(operation, queued) -> list:
 
 def _scales(operation, queued) -> list:
     """What a machine with scales adds."""
-    return [operation[name].eq(queued[name]) for name in ("load_scale", *SCALE_FIELDS)
+    return [operation[name].eq(queued[name]) for name in ("load_scale", "load_table", *SCALE_FIELDS)
             if name in operation.shape().members]
 
 

@@ -1,4 +1,4 @@
-"""DataMove from the accumulators to local memory where numbers have scales, and LoadScale."""
+"""DataMove from the accumulators to local memory where numbers have scales, LoadScale and LoadLeaveTable."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, move_out_latency
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, SCALE_LATENCY, move_out_latency
 from weft.hw.contract.units import depths
+from weft.hw.memory.leave_tables import LeaveTables
 from weft.hw.memory.move_out import write_rows
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.scaler import Scaler
@@ -20,10 +21,10 @@ from weft.hw.parts.walker import Walker
 
 
 class ScaledMoveOutUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses, in order, when its last vector was written, a LoadScale's when it was
-    requested. One vector a cycle. A LoadScale begins when all that was to be written before it is.
+    """``operation`` in; ``done`` pulses, in order, when its last vector was written, a load's when it was
+    requested. One vector a cycle. A load of scales or of a table begins when all that was to be written before it is.
 
-    ``busy``: scales requested are not all there yet, so that a reset would lose them.
+    ``busy``: what was requested of scales or a table is not all there yet, so that a reset would lose it.
     """
 
     def __init__(self, arch: Arch) -> None:
@@ -35,7 +36,8 @@ class ScaledMoveOutUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # operation -> walker -> accumulators -> scaler -> FIFO -> local memory; or -> local memory -> scaler
+        # operation -> walker -> accumulators -> scaler -> tables -> FIFO -> local memory
+        # or -> local memory -> scaler or tables
         m = Module()
         arch, latency = self._arch, move_out_latency(self._arch)
         # Rows become scalars on their way into the FIFO.
@@ -48,7 +50,10 @@ class ScaledMoveOutUnit(wiring.Component):
         addresses = sliced(m, arch, "addresses", walker.o)
         at, read, scale = addresses.payload, self.accumulator_read, self.local_read
         written, moving = Signal(), Signal(range(depths(arch, "move_out").outstanding + 1))
-        loads, drained = at.operation.load_scale, self._drained(m, moving)
+        loads = at.operation.load_scale
+        if arch.leave_tables:
+            loads = loads | at.operation.load_table
+        drained = self._drained(m, moving)
         requested = addresses.valid & addresses.ready & at.last
         m.d.comb += [
             rows.i.valid.eq(addresses.valid & ~loads),
@@ -60,7 +65,8 @@ class ScaledMoveOutUnit(wiring.Component):
             read.request.payload.eq(rows.port.request.payload),
             rows.port.response.valid.eq(delayed(
                 m, read.response.valid, latency - ACCUMULATOR_READ_LATENCY, name="scaled", reset=True)),
-            rows.port.response.payload.eq(scaler.scalars),
+            rows.port.response.payload.eq(
+                self._look_up(m, scaler, at.operation) if arch.leave_tables else scaler.scalars),
             written.eq(write_rows(m, arch, rows.o, self.local_write)), self.done.eq(written | (requested & loads)),
         ]
         m.d.sync += moving.eq(moving + (requested & ~loads) - written)  # operations that are not all written
@@ -84,5 +90,22 @@ class ScaledMoveOutUnit(wiring.Component):
         m.d.comb += [
             scaler.row.eq(self.accumulator_read.response.payload), scaler.relu.eq(late["relu"]),
             scaler.shift.eq(late["scale_shift"]), scaler.zero.eq(late["leave_zero"]),
-            scaler.take.eq(self.local_read.response.valid), scaler.scale.eq(self.local_read.response.payload),
+            scaler.take.eq(self._loaded(m, operation.load_scale)), scaler.scale.eq(self.local_read.response.payload),
         ]
+
+    def _loaded(self, m: Module, kind: Value) -> Value:
+        """Whether a vector of this kind of load is there."""
+        response = self.local_read.response.valid
+        return response & delayed(m, kind, LOCAL_READ_LATENCY, name="kind") if self._arch.leave_tables else response
+
+    def _look_up(self, m: Module, scaler: Scaler, operation) -> Value:
+        """Scalars as their operation's table says; its number comes with them, or with the vectors of a load."""
+        m.submodules.tables = tables = LeaveTables(self._arch)
+        row = ACCUMULATOR_READ_LATENCY + SCALE_LATENCY
+        m.d.comb += [
+            tables.scalars.eq(scaler.scalars), tables.table.eq(delayed(m, operation.leave_table, row, name="table")),
+            tables.load.eq(self._loaded(m, operation.load_table)),
+            tables.load_table.eq(delayed(m, operation.leave_table, LOCAL_READ_LATENCY, name="load_table")),
+            tables.vector.eq(self.local_read.response.payload),
+        ]
+        return tables.looked_up

@@ -23,16 +23,23 @@ def shift_width(arch: Arch) -> int:
 
 SCALE_FIELDS = {"activation_zero": Register.ACTIVATION_ZERO, "enter_zero": Register.ENTER_ZERO,
                 "enter_factor": Register.ENTER_FACTOR, "scale_shift": Register.LEAVE_SHIFT,
-                "leave_zero": Register.LEAVE_ZERO}
-"""Fields of operations that hold a Configure register, where numbers have scales."""
+                "leave_zero": Register.LEAVE_ZERO, "leave_table": Register.LEAVE_TABLE}
+"""Fields of operations that hold a Configure register, where the machine has it."""
 
 
 def scale_fields(arch: Arch, *names: str) -> dict[str, object]:
-    """Some of ``SCALE_FIELDS``, or all: name -> shape. None where numbers have no scales."""
+    """Some of ``SCALE_FIELDS``, or all, that this machine has: name -> shape."""
     if not arch.numbers.has_scales:
         return {}
-    specs = {name: register_table(arch)[SCALE_FIELDS[name]] for name in names or SCALE_FIELDS}
+    table = register_table(arch)
+    specs = {name: table[SCALE_FIELDS[name]] for name in names or SCALE_FIELDS if SCALE_FIELDS[name] in table}
     return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
+
+
+def load_fields(arch: Arch) -> dict[str, int]:
+    """Fields that tell what the move-out unit loads, of this machine."""
+    return {**({"load_scale": 1} if arch.numbers.has_scales else {}),
+            **({"load_table": 1} if arch.leave_tables else {})}
 
 
 def stride_log2_width(arch: Arch) -> int:
@@ -94,11 +101,12 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
 
 
 def move_out_layout(arch: Arch) -> data.StructLayout:
-    """Accumulators to local memory. ``load_scale``, where numbers have scales: read them from local memory instead."""
+    """Accumulators to local memory. ``load_scale``, where numbers have scales: read them from local memory instead.
+    ``load_table``, where there are any: read table ``leave_table``."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "relu": 1, "leave_shift": shift_width(arch),
-        **({"load_scale": 1} if arch.numbers.has_scales else {}), **scale_fields(arch, "scale_shift", "leave_zero"),
+        **load_fields(arch), **scale_fields(arch, "scale_shift", "leave_zero", "leave_table"),
     })
 
 

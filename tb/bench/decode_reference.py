@@ -9,6 +9,7 @@ from weft.golden.decode import (
     Configure,
     DataMove,
     Decoder,
+    LoadLeaveTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -84,6 +85,8 @@ class DecodeReference:
         if self.arch.data_type == "INT8":
             places = {"activation_zero": 0x1A, "enter_zero": 0x1B, "enter_factor": 0x1C, "scale_shift": 0x19,
                       "leave_zero": 0x1D}
+            if self.arch.leave_tables:
+                places["leave_table"] = 0x1E
             values = {name: self.registers[Register(number)] for name, number in places.items()}
             return {name: value - 256 if name.endswith("zero") and value > 127 else value
                     for name, value in values.items()}
@@ -154,6 +157,10 @@ class DecodeReference:
 
     def _LoadScale(self, operation: LoadScale) -> Fields:
         return {"unit": "move_out", "load_scale": 1, "local0": 1, **self._walk(0, operation.local), "size_m1": 6}
+
+    def _LoadLeaveTable(self, operation: LoadLeaveTable) -> Fields:
+        return {"unit": "move_out", "load_table": 1, "load_scale": 0, "leave_table": operation.table, "local0": 1,
+                **self._walk(0, operation.local), "size_m1": 255}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOAD_LUT), "table": operation.table, "local0": 1,

@@ -7,7 +7,7 @@ import random
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub, simd_argument_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
@@ -161,6 +161,14 @@ class ProgramMaker:
         stride = self.stride(0, SCALE_VECTORS, self.depths["local"])
         self.emit(self.isa.load_scale(self.base("local", (SCALE_VECTORS - 1) * stride + 1), local_stride=stride))
 
+    def load_leave_table(self, table: int | None = None) -> None:
+        if not self.arch.leave_tables or self.depths["local"] < TABLE_ENTRIES:
+            return
+        stride = self.stride(0, TABLE_ENTRIES, self.depths["local"])
+        table = self.random.randint(1, self.arch.leave_tables) if table is None else table
+        self.emit(self.isa.load_leave_table(self.base("local", (TABLE_ENTRIES - 1) * stride + 1), table,
+                                            local_stride=stride))
+
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
         self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register])()
@@ -198,8 +206,9 @@ class ProgramMaker:
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 
     def scales(self) -> None:
-        register = self.random.choice([Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.ENTER_FACTOR,
-                                       Register.LEAVE_SHIFT, Register.LEAVE_SHIFT, Register.LEAVE_ZERO])
+        registers = [Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.ENTER_FACTOR, Register.LEAVE_SHIFT,
+                     Register.LEAVE_SHIFT, Register.LEAVE_ZERO]
+        register = self.random.choice([*registers, *([Register.LEAVE_TABLE] * 3 if self.arch.leave_tables else [])])
         most = self.isa.registers[register].maximum
         values = [0, 1, self.random.randint(0, most), most, most // 2, most // 2 + 1]
         if register is Register.LEAVE_SHIFT:
@@ -231,6 +240,8 @@ class ProgramMaker:
         self.data_move(DataFlow.LOCAL_TO_ACCUMULATOR)
         self.load_weight()
         self.load_scale()
+        for table in range(self.arch.leave_tables):
+            self.load_leave_table(table + 1)
         for table in range(self.arch.lut_count + 1):
             self.load_lut(table)
 
@@ -238,10 +249,12 @@ class ProgramMaker:
         "no_op": 1, "mat_mul": 8, "data_move": 9, "load_weight": 4, "simd": 5, "simd_loop": 3, "load_lut": 1,
         "configure": 4}
     ACTIONS_WITH_SCALES: dict[str, int] = {**ACTIONS, "configure": 6, "load_scale": 2}
+    ACTIONS_WITH_LEAVE_TABLES: dict[str, int] = {**ACTIONS_WITH_SCALES, "load_leave_table": 1}
     """Action -> relative frequency."""
 
     def action(self) -> None:
         actions = self.ACTIONS_WITH_SCALES if self.arch.numbers.has_scales else self.ACTIONS
+        actions = self.ACTIONS_WITH_LEAVE_TABLES if self.arch.leave_tables else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()
 

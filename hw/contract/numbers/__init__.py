@@ -10,7 +10,7 @@ from __future__ import annotations
 from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numbers.base import Entering, Leaving, NumberSystem
 from weft.hw.contract.numbers.every_step import FixedPointEveryStep
-from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
+from weft.hw.contract.numbers.int8 import SCALE_VECTORS, TABLE_ENTRIES, Int8
 from weft.hw.contract.numbers.once import FixedPointOnce
 from weft.hw.contract.numerics import DataType
 
@@ -31,5 +31,5 @@ def system_of(scalar: DataType, mac_rounding: str) -> type[NumberSystem]:
     return INTEGER_SYSTEMS[scalar.name]
 
 
-__all__ = ["INTEGER_SYSTEMS", "SCALE_VECTORS", "SYSTEMS", "Entering", "FixedPointEveryStep", "FixedPointOnce", "Int8",
-           "Leaving", "NumberSystem", "system_of"]
+__all__ = ["INTEGER_SYSTEMS", "SCALE_VECTORS", "SYSTEMS", "TABLE_ENTRIES", "Entering", "FixedPointEveryStep",
+           "FixedPointOnce", "Int8", "Leaving", "NumberSystem", "system_of"]

@@ -24,11 +24,13 @@ class Entering:
 @dataclass(frozen=True, eq=False)
 class Leaving:
     """How accumulators are moved out: what the Configure registers say and, on a machine with scales, the bytes of the
-    last LoadScale, int64 [SCALE_VECTORS, lanes]."""
+    last LoadScale, int64 [SCALE_VECTORS, lanes]; the ``table`` that bytes are looked up in, int64 [TABLE_ENTRIES,
+    lanes], None for none."""
 
     shift: int = 0
     zero: int = 0
     scales: np.ndarray | None = None
+    table: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

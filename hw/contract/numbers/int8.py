@@ -34,6 +34,8 @@ BIAS_BYTES = BIAS_WIDTH // 8
 SCALE_VECTORS = MULTIPLIER_BYTES + BIAS_BYTES
 """Vectors of a LoadScale: a lane's bytes are its multiplier and its bias, little-endian. The multiplier's bits above
 ``MULTIPLIER_WIDTH`` count for nothing."""
+TABLE_ENTRIES = 256
+"""Vectors of a LoadLeaveTable: entry i is what becomes of the byte i - 128, lane by lane."""
 
 
 class Int8(NumberSystem):
@@ -94,7 +96,10 @@ class Int8(NumberSystem):
         multipliers, biases = self.scales(leaving.scales)
         product = saturate(values + biases, SCALED_WIDTH) * multipliers
         scalars = saturate(round_half_even(product, leaving.shift) + leaving.zero, self.scalar.width)
-        return np.maximum(scalars, leaving.zero) if relu else scalars
+        scalars = np.maximum(scalars, leaving.zero) if relu else scalars
+        if leaving.table is None:
+            return scalars
+        return leaving.table[scalars - self.scalar.minimum, np.arange(leaving.table.shape[1])]
 
     def scales(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a LoadScale [SCALE_VECTORS, lanes], signed as in local memory -> multipliers and biases [lanes]."""

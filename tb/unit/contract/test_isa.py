@@ -31,6 +31,7 @@ from weft.tb.shared import shared
 
 ARTY = Isa(Arch.load("arty").replace(simd_registers_depth=1))
 INT8 = Isa(Arch.load("arty").replace(data_type="INT8"))
+LEAVE_TABLES = Isa(INT8.arch.replace(leave_tables=2))
 
 
 @st.composite
@@ -197,13 +198,15 @@ def test_opcodes_follow_the_machine() -> None:
     assert Opcode.SIMD_LOOP not in Isa(arch.replace(simd_loop_depth=0)).opcodes()
     assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
     assert Opcode.LOAD_SCALE not in ARTY.opcodes() and Opcode.LOAD_SCALE in INT8.opcodes()
+    assert Opcode.LOAD_LEAVE_TABLE not in INT8.opcodes() and Opcode.LOAD_LEAVE_TABLE in LEAVE_TABLES.opcodes()
 
 
 def test_legal_flags_are_those_of_the_table() -> None:
     legal = {opcode: set(ARTY.legal_flags(opcode)) for opcode in Opcode}
     assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
                      Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
-                     Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.CONFIGURE: {0}}
+                     Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.LOAD_LEAVE_TABLE: {0},
+                     Opcode.CONFIGURE: {0}}
 
 
 # -- registers -----------------------------------------------------------------------------------------------------
@@ -280,6 +283,7 @@ def test_text_of_an_instruction(instruction: Instruction, text: str) -> None:
 def test_text_of_a_machine_of_bytes() -> None:
     assert INT8.text(INT8.load_scale(5, local_stride=2)) == "LoadScale local=5:2"
     assert INT8.text(INT8.configure(Register.ENTER_ZERO, -1)) == "Configure register=enter_zero value=255"
+    assert LEAVE_TABLES.text(LEAVE_TABLES.load_leave_table(5, 2)) == "LoadLeaveTable local=5 table=2"
 
 
 def test_every_cause_has_a_text() -> None:

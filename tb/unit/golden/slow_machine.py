@@ -50,12 +50,13 @@ class SlowMachine:
         self.simd_registers = [[0 for _ in lanes] for _ in range(arch.simd_registers_depth)]
         self.luts = [[[0 for _ in lanes] for _ in range(arch.lut_depth)] for _ in range(arch.lut_count + 1)]
         self.scale = [(0, 0) for _ in lanes]
+        self.leave_tables = [[[0 for _ in lanes] for _ in range(256)] for _ in range(arch.leave_tables)]
         self.dram: list[dict[int, int]] = [{}, {}]
         self.config = {0x00: 0, 0x01: 0, 0x04: 0, 0x05: 0, 0x08: 100, 0x09: 2 ** 32 - 1, 0x0A: 0, 0x0B: 0,
                        0x10: 0, 0x11: 0, 0x12: 0, 0x14: 0, 0x15: 0, 0x16: 0, 0x18: self.p, 0x19: self.p}
         if self.int8:
             del self.config[0x18]
-            self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0}
+            self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.leave_tables else {})
         self.pc = 0
         self.loop: tuple[int, int, list[Instruction]] | None = None
 
@@ -64,7 +65,7 @@ class SlowMachine:
         arch, found = self.arch, set()
         op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
         has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
-        has |= {7} if self.int8 else set()
+        has |= ({7} if self.int8 else set()) | ({8} if arch.leave_tables else set())
         if op not in has:
             return {Cause.OPCODE}
         if self.loop and op != 4:
@@ -76,7 +77,8 @@ class SlowMachine:
         sub_bits = self.isa.sub_width
         limits = {0: (0, 0, 0), 1: (address_bits[0], address_bits[1], 99), 2: (address_bits[0], address_bits[1], 99),
                   3: (address_bits[0], 99, 0), 4: (address_bits[0], address_bits[1], sub_bits),
-                  5: (address_bits[0], 99, 0), 6: (99, 99, 0), 7: (address_bits[0], 0, 0), 15: (99, 99, 0)}[op]
+                  5: (address_bits[0], 99, 0), 6: (99, 99, 0), 7: (address_bits[0], 0, 0), 8: (address_bits[0], 99, 0),
+                  15: (99, 99, 0)}[op]
         if any(value >> bits for value, bits in zip((a, b, c), limits, strict=True)):
             return found | {Cause.RESERVED_BITS}
         return found | self.value_causes(ins)
@@ -104,6 +106,11 @@ class SlowMachine:
                 found.add(Cause.LUT_TABLE)
         if op == 7 and near + 6 * near_stride >= arch.local_depth:
             found.add(Cause.LOCAL_RANGE)
+        if op == 8:
+            if near + 255 * near_stride >= arch.local_depth:
+                found.add(Cause.LOCAL_RANGE)
+            if b == 0 or b > arch.leave_tables:
+                found.add(Cause.LUT_TABLE)
         if op == 6 and b + 1 > arch.simd_loop_depth:
             found.add(Cause.LOOP_BODY)
         if op == 4:
@@ -138,7 +145,8 @@ class SlowMachine:
         far = max(acc, *(2 ** (depth - 1).bit_length() - 1 for depth in (arch.dram0_depth, arch.dram1_depth)))
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
                 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
-                0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255}
+                0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
+                0x1E: arch.leave_tables}
         if register in (0, 4):
             window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
             bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
@@ -160,7 +168,7 @@ class SlowMachine:
             raise Refused(min(found), self.pc)
         self.pc = (self.pc + 1) % 2 ** 32
         {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
-         6: self.simd_loop, 7: self.load_scale, 15: self.configure}[ins.opcode](ins)
+         6: self.simd_loop, 7: self.load_scale, 8: self.load_leave_table, 15: self.configure}[ins.opcode](ins)
 
     def enter(self, value: int) -> int:
         if self.int8:
@@ -220,7 +228,13 @@ class SlowMachine:
         multiplier, bias = self.scale[lane]
         zero = signed_byte(self.config[0x1D])
         result = clip(rounded(clip(value + bias, 25) * multiplier, self.config[0x19]) + zero, 8)
-        return max(result, zero) if relu else result
+        result = max(result, zero) if relu else result
+        table = self.config.get(0x1E, 0)
+        return self.leave_tables[table - 1][result + 128][lane] if table else result
+
+    def load_leave_table(self, ins: Instruction) -> None:
+        near, stride = self.isa.address(0, ins.operand0)
+        self.leave_tables[ins.operand1 - 1] = [list(self.local[near + k * stride]) for k in range(256)]
 
     def load_scale(self, ins: Instruction) -> None:
         near, stride = self.isa.address(0, ins.operand0)

@@ -11,6 +11,7 @@ from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numbers import SCALE_VECTORS, Int8
 from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
@@ -161,6 +162,67 @@ def test_simd_works_on_bytes_as_they_are() -> None:
         made.isa.simd(SimdSub(SimdOpcode.MULTIPLY, left=0, right=1), read=1, write=3),
         made.isa.simd(SimdSub(SimdOpcode.INCREMENT), read=1, write=4))
     assert rows(made.accumulators, 2, 3, 4) == [[127, -128], [49, 49], [8, -6]]
+
+
+# -- tables on the way out -----------------------------------------------------------------------------------------
+TABLES = ARCH.replace(local_depth=600, leave_tables=2)
+TABLES_ISA = Isa(TABLES)
+
+
+def with_tables() -> Machine:
+    """Bytes leave as they are; table 1 gives -1 - byte, table 2 the byte of lane 0 halved, that of lane 1 as 7."""
+    made = Machine(TABLES)
+    to_local(made, numbers().scale_vectors(np.array([1, 1]), np.array([0, 0])).tolist(), 0)
+    entries = np.arange(-128, 128)
+    to_local(made, np.stack([-1 - entries] * 2, axis=1).tolist(), 10)
+    to_local(made, np.stack([entries >> 1, np.full(256, 7)], axis=1).tolist(), 300)
+    return run(made, made.isa.load_scale(0), made.isa.load_leave_table(10, 1), made.isa.load_leave_table(300, 2))
+
+
+@pytest.mark.parametrize(("table", "result"), [(0, [100, -128]), (1, [-101, 127]), (2, [50, 7])])
+def test_the_byte_that_would_leave_is_looked_up(table: int, result: list[int]) -> None:
+    assert moved_out(set_registers(with_tables(), leave_table=table), [100, -1000]) == result
+
+
+def test_a_table_comes_behind_zero_point_and_relu() -> None:
+    made = set_registers(with_tables(), leave_table=1, leave_zero=5)
+    assert moved_out(made, [-50, 20], DataFlow.ACCUMULATOR_TO_LOCAL_RELU) == [-6, -26]
+
+
+def test_tables_stay_over_a_soft_reset_and_the_register_does_not() -> None:
+    made = set_registers(with_tables(), leave_table=1)
+    made.soft_reset()
+    assert moved_out(made, [100, 3]) == [100, 3]
+    assert moved_out(set_registers(made, leave_table=2), [100, 3]) == [50, 7]
+
+
+def test_tables_are_zero_at_first() -> None:
+    made = Machine(TABLES)
+    assert moved_out(set_registers(made, leave_table=1), [100, 3]) == [0, 0]
+
+
+def test_a_table_is_loaded_by_strides() -> None:
+    made = with_tables()
+    to_local(made, np.repeat(np.arange(-128, 128), 4).reshape(-1, 2).tolist(), 20)
+    assert moved_out(set_registers(run(made, made.isa.load_leave_table(20, 1, local_stride=2)), leave_table=1),
+                     [100, 3]) == [100, 3]
+
+
+@pytest.mark.parametrize(("instruction", "cause"), [
+    (TABLES_ISA.load_leave_table(0, 0), Cause.LUT_TABLE), (TABLES_ISA.load_leave_table(0, 3), Cause.LUT_TABLE),
+    (TABLES_ISA.load_leave_table(345, 1), Cause.LOCAL_RANGE),
+    (TABLES_ISA.configure(Register.LEAVE_TABLE, 3), Cause.REGISTER_VALUE)])
+def test_what_a_machine_with_tables_refuses(instruction: Instruction, cause: Cause) -> None:
+    with pytest.raises(MachineStop) as stop:
+        Machine(TABLES).step(instruction)
+    assert stop.value.cause is cause
+
+
+@pytest.mark.parametrize("instruction", [
+    TABLES_ISA.load_leave_table(0, 1), TABLES_ISA.configure(Register.LEAVE_TABLE, 0)])
+def test_a_machine_without_tables_has_neither_load_nor_register(instruction: Instruction) -> None:
+    with pytest.raises(MachineStop):
+        machine().step(instruction)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
