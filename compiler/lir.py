@@ -155,9 +155,17 @@ class LoadScale(NamedTuple):
     local: Address
 
 
-Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale
+class LoadLeaveTable(NamedTuple):
+    """``TABLE_ENTRIES`` vectors into ``table``: what becomes of each byte in moves out of the accumulators that are set
+    to it."""
+
+    local: Address
+    table: int
+
+
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadLeaveTable
 OPERATIONS: dict[str, Any] = {kind.__name__: kind for kind in
-                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale)}
+                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadLeaveTable)}
 _MUST = object()
 """Default of a field that has none."""
 _FIELDS = {kind: tuple((name, kind._field_defaults.get(name, _MUST)) for name in kind._fields)

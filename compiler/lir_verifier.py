@@ -13,7 +13,8 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
@@ -47,6 +48,9 @@ class _Checker:
         for place in written:
             self.valid[Space.DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.numbers.has_scales]
+        if arch.leave_tables:
+            self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.LEAVE_TABLE.name)}
+        self.leave_tables = {0}
         self.scaled = not arch.numbers.has_scales
         self.registers = {0}
         self.before_loop = frozenset(self.registers)
@@ -123,6 +127,8 @@ class _Checker:
         source, target = (far, near) if operation.to_local else (near, far)
         if inside and operation.to_local and not self.scaled:
             raise self._error("leaves the accumulators before a LoadScale")
+        if dict(operation.settings).get(Register.LEAVE_TABLE, 0) not in self.leave_tables:
+            raise self._error("leaves the accumulators by a table that nothing loaded")
         self._read(*source)
         if operation.accumulate:
             self._read(*target)
@@ -166,7 +172,15 @@ class _Checker:
         self._read(operation.local.space, Walk(operation.local.offset, SCALE_VECTORS))
         self.scaled = True
 
+    def _load_leave_table(self, operation: lir.LoadLeaveTable) -> None:
+        self._space(operation.local, Space.LOCAL)
+        if not 1 <= operation.table <= self.arch.leave_tables:
+            raise self._error(f"tables are 1..{self.arch.leave_tables}")
+        self._read(operation.local.space, Walk(operation.local.offset, TABLE_ENTRIES))
+        self.leave_tables.add(operation.table)
+
     CHECKS: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
+        lir.LoadLeaveTable: _load_leave_table,
     }

@@ -180,7 +180,7 @@ def points(request: Request, graph: Graph, built: Layers, calibration: Calibrati
         if request.plain:
             raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
                          "one of fixed point", "leave --plain out")
-        scales = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits)
+        scales = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.leave_tables)
         scales.check_limits(built)
         given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs)
                  if var.name in quantization.tensors}

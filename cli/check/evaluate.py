@@ -29,6 +29,7 @@ from weft.compiler.layers.hir import (
     Save,
     Scale,
     ScaleChannels,
+    Translate,
     Var,
 )
 from weft.compiler.lir import Address, Space
@@ -129,7 +130,7 @@ class Real:
                 return value + tensors.read(operation.input)
             case Multiply():
                 return value * tensors.read(operation.input)
-            case Lookup():
+            case Lookup() | Translate():
                 function = function_of(operation, self.opset)
                 return function(value.ravel()).reshape(value.shape)
             case MaxPool():

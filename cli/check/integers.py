@@ -10,7 +10,7 @@ from weft.compiler.layers.hir import Convolution, Layer
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3
 """Of the bytes that LoadScale reads in a lane, the first; the others are the bias."""
@@ -30,7 +30,8 @@ def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerInt
         scaled = bool(own.scales) and layer.factors is None
         multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if scaled else (None, bias)
         operands = consts.vectors[own.operand:own.operand + own.operands, 0]
-        tables = consts.vectors[own.operand:own.operand + own.tables * arch.lut_depth, 0].reshape(-1, arch.lut_depth)
+        depth = arch.lut_depth if layer.translation is None else TABLE_ENTRIES
+        tables = consts.vectors[own.operand:own.operand + own.tables * depth, 0].reshape(-1, depth)
         found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), tuple(map(tuple, tables.tolist())),
                                    multipliers))
     return found

@@ -8,7 +8,7 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
 from weft.golden.machine import EXECUTE, Machine
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
 
@@ -52,7 +52,12 @@ def _load_scale(operation: lir.LoadScale) -> decode.LoadScale:
     return decode.LoadScale(Walk(operation.local.offset, SCALE_VECTORS))
 
 
+def _load_leave_table(operation: lir.LoadLeaveTable) -> decode.LoadLeaveTable:
+    return decode.LoadLeaveTable(Walk(operation.local.offset, TABLE_ENTRIES), operation.table)
+
+
 MEANING: dict[type, Callable[..., decode.DecodedInstruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
+    lir.LoadLeaveTable: _load_leave_table,
 }

@@ -21,12 +21,14 @@ from weft.compiler.layers.hir import (
     Save,
     Scale,
     ScaleChannels,
+    Translate,
 )
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numbers import Int8
 from weft.hw.contract.numerics import round_half_even, saturate
+from weft.runtime.scales import LOWEST
 
 BYTE, WITH_BIAS = 8, 25
 """Bits of a scalar, and of an accumulator with its bias."""
@@ -48,13 +50,16 @@ class Scaled:
                 in zip(numbers.leaves, own.multipliers, own.bias, strict=True)]
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
-            positive = False
+            positive, table = False, None
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, self._leave(value, leaves.pop(0), positive))
+                    tensors.write(operation.output, _translated(self._leave(value, leaves.pop(0), positive), table))
+                    table = None
                 elif isinstance(operation, Round):
-                    value = self._enter(self._leave(value, leaves.pop(0), positive), enters.pop(0))
-                    positive = False
+                    scalars = _translated(self._leave(value, leaves.pop(0), positive), table)
+                    value, positive, table = self._enter(scalars, enters.pop(0)), False, None
+                elif isinstance(operation, Translate):
+                    table = np.array(own.tables[0])
                 elif isinstance(operation, Load):
                     value = self._enter(enlarged(tensors.read(operation.input), operation), enters.pop(0))
                 elif isinstance(operation, Add):
@@ -94,3 +99,8 @@ class Scaled:
         scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, way.shift)
         scalars = np.asarray(saturate(scaled + way.zero, BYTE))
         return np.maximum(scalars, way.zero) if positive else scalars
+
+
+def _translated(scalars: np.ndarray, table: np.ndarray | None) -> np.ndarray:
+    """Bytes by a table on their way out, which begins at the lowest."""
+    return scalars if table is None else np.asarray(table[scalars - LOWEST])

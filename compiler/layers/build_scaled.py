@@ -31,10 +31,11 @@ from weft.compiler.layers.hir import (
     Save,
     Scale,
     ScaleChannels,
+    Translate,
 )
 from weft.compiler.passes.fold import is_channelwise
 from weft.compiler.passes.functions import FUNCTION, of_steps
-from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables
+from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables, simd_has_byte_tables
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.scale_channels import SCALE_CHANNELS
 
@@ -61,13 +62,20 @@ def _take(builder: Builder, name: str, *kinds: type) -> Open | None:
     return builder.made.pop(name)
 
 
-def _take_rounded(builder: Builder, name: str) -> Open | None:
-    """Takes out a convolution for one reader, to go on with the bytes that it makes."""
-    layer = builder.made.get(name)
-    if layer is None or not all(isinstance(operation, Convolution | Relu) for operation in layer.operations):
-        return None
-    taken = builder.take(name)
+def _take_rounded(builder: Builder, name: str, *then: type) -> Open | None:
+    """Takes out a convolution for one reader, ``then`` behind it, to go on with the bytes that it makes."""
+    taken = _take_convolution(builder, name, *then)
     return taken and taken.join(taken.position, Round(taken.temp, builder.var(name)))
+
+
+def _take_convolution(builder: Builder, name: str, *then: type) -> Open | None:
+    """Takes out a convolution for one reader; a ReLU may come behind it, and ``then``."""
+    layer = builder.made.get(name)
+    if layer is None or not isinstance(layer.operations[0], Convolution):
+        return None
+    if not all(isinstance(operation, (Relu, *then)) for operation in layer.operations[1:]):
+        return None
+    return builder.take(name)
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
@@ -78,7 +86,7 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
         if layer is not None:
             return layer.join(position, Add(builder.var(other), layer.temp))
     for name, other in sorted(both, key=lambda names: -builder.position(names[0])):
-        layer = _take_rounded(builder, name)
+        layer = _take_rounded(builder, name, Translate)
         if layer is not None:
             return layer.join(position, Add(builder.var(other), layer.temp))
     left, right = node.inputs
@@ -147,8 +155,13 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 def _take_function(builder: Builder, name: str, output: str) -> Open | None:
     """Takes out a layer that ends with a function whose values have the scale of ``output``; what others read too is
     saved before."""
-    if not _ends_with(builder.made.get(name), Lookup) or builder.scales.get(name) != builder.scales.get(output):
+    layer = builder.made.get(name)
+    if not _ends_with(layer, Lookup, Translate) or builder.scales.get(name) != builder.scales.get(output):
         return None
+    if isinstance(layer.operations[-1], Translate):
+        if not isinstance(layer.operations[0], Convolution):
+            return None
+        builder.made[name] = layer.join(layer.position, Round(layer.temp, builder.var(name)))
     return builder.save_and_go_on(name) or builder.take(name)
 
 
@@ -169,9 +182,26 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
         raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, lut_depth",
                           f"{arch.lut_count}, {arch.lut_depth}",
                           f"at least 1, {BYTE_TABLE_DEPTH} (a value for every byte)",
-                          f"choose an architecture with lut_count 1 and lut_depth {BYTE_TABLE_DEPTH}, or {ON_HOST}")
+                          f"choose an architecture with lut_count 1 and lut_depth {BYTE_TABLE_DEPTH}, or with "
+                          f"leave_tables 1, or {ON_HOST}")
+    if arch.leave_tables:
+        return _translate(builder, position, node)
     layer = _take_rounded(builder, source) or Open(node.name, position, (Load(builder.var(source), "%0"),))
     return layer.join(position, Lookup(layer.temp, node.op, tuple(sorted(node.attributes.items())), source))
+
+
+def _translate(builder: Builder, position: int, node: Node) -> Open:
+    """A function on the way out, of a convolution or of bytes that are loaded. With a max pool behind it the latter is
+    the SIMD unit's: both at once are one way in and one out."""
+    source = node.input(0)
+    function = node.op, tuple(sorted(node.attributes.items())), source
+    layer = _take_convolution(builder, source)
+    if layer is None:
+        layer = Open(node.name, position, (Load(builder.var(source), "%0"),))
+        pooled = any(reader.op == "MaxPool" for reader in builder.consumers.get(node.output, []))
+        if pooled and simd_has_byte_tables(builder.arch):
+            return layer.join(position, Lookup(layer.temp, *function))
+    return layer.join(position, Translate(layer.temp, builder.var(source), *function))
 
 
 def _scale_channels(builder: Builder, position: int, node: Node) -> Open:

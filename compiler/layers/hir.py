@@ -162,6 +162,18 @@ class Lookup:
 
 
 @dataclass(frozen=True)
+class Translate:
+    """As the Temp ``target`` next leaves the accumulators it becomes what ``tensor`` would hold of it, then
+    ``function`` of that by a table, as of a :class:`Lookup`. ``tensor`` has numbers, but need not have memory."""
+
+    target: str
+    tensor: Var
+    function: str
+    attributes: tuple[tuple[str, Any], ...]
+    source: str
+
+
+@dataclass(frozen=True)
 class MaxPool:
     """Maximum over windows of a Temp into another Temp."""
 
@@ -231,8 +243,8 @@ class Save:
     output: Var
 
 
-LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | MaxPool | Minimum | Gate | LeakyRelu
-                  | Scale | ScaleChannels | Relu | Save)
+LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | Translate | MaxPool | Minimum | Gate
+                  | LeakyRelu | Scale | ScaleChannels | Relu | Save)
 
 
 class Saved(NamedTuple):
@@ -283,6 +295,25 @@ class Layer:
     @cached_property
     def lookup(self) -> Lookup | None:
         return next((operation for operation in self.operations if isinstance(operation, Lookup)), None)
+
+    @cached_property
+    def translation(self) -> Translate | None:
+        return next((operation for operation in self.operations if isinstance(operation, Translate)), None)
+
+    @property
+    def function(self) -> Lookup | Translate | None:
+        """What takes a value table."""
+        return self.lookup or self.translation
+
+    @property
+    def argument(self) -> Var:
+        """The Var whose numbers go into the value table, or would."""
+        return self.translation.tensor if self.translation else self.loaded
+
+    @property
+    def value(self) -> Var:
+        """The Var that holds what comes out of the value table, or has its numbers."""
+        return self.rounding.tensor if self.translation and self.rounding else self.output
 
     @cached_property
     def pool(self) -> MaxPool | None:
@@ -336,13 +367,15 @@ class Layer:
 
     @property
     def vars(self) -> tuple[Var, ...]:
-        """Every Var that has numbers: those that are read, the rounded one, those that are saved."""
-        return *self.inputs, *([self.rounding.tensor] if self.rounding else []), *self.outputs
+        """Every Var that has numbers: those that are read, looked up, rounded and saved."""
+        inside = [operation.tensor for operation in (self.translation, self.rounding) if operation is not None]
+        return *self.inputs, *inside, *self.outputs
 
     @property
     def first(self) -> Var:
-        """The Var that the core's result becomes: the rounded one, else the output."""
-        return self.rounding.tensor if self.rounding else self.output
+        """The Var that the core's result becomes: the one that is looked up or rounded, else the output."""
+        inside = self.translation or self.rounding
+        return inside.tensor if inside else self.output
 
     @property
     def loaded(self) -> Var:
@@ -357,7 +390,8 @@ class Layer:
     def kind(self) -> str:
         names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
                  MaxPool: "max_pool", Minimum: "minimum", Gate: "gate", LeakyRelu: "leaky_relu", Scale: "scale",
-                 ScaleChannels: "scale_channels", Relu: "relu", Multiply: "multiply", Lookup: "lookup", Save: "save"}
+                 ScaleChannels: "scale_channels", Translate: "translate", Relu: "relu",
+                 Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 
 

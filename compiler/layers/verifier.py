@@ -17,6 +17,7 @@ from weft.compiler.layers.hir import (
     Round,
     Save,
     ScaleChannels,
+    Translate,
     Var,
 )
 from weft.hw.contract.numbers import SCALE_VECTORS
@@ -65,8 +66,8 @@ def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, 
         if layer.saves_before_pool and not operation.window.partitions(size, operation.size):
             raise Fault(f"layer {layer.name}: {operation} does not read each pixel once of what is saved before it")
         temps[operation.output] = channels, operation.size
-    elif isinstance(operation, Add | Multiply | Round | Save):
-        var = getattr(operation, {Save: "output", Round: "tensor"}.get(type(operation), "input"))
+    elif isinstance(operation, Add | Multiply | Round | Save | Translate):
+        var = getattr(operation, {Save: "output", Round: "tensor", Translate: "tensor"}.get(type(operation), "input"))
         _verify_fits(layer, operation, var, channels, size)
         temps[name] = var.channels, size
     elif isinstance(operation, ScaleChannels):

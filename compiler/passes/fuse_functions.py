@@ -56,6 +56,11 @@ def fuse_functions(graph: Graph, arch: Arch) -> Graph:
 
 
 def has_byte_tables(arch: Arch) -> bool:
+    """Of the SIMD unit, or on the way out of the accumulators."""
+    return arch.leave_tables > 0 or simd_has_byte_tables(arch)
+
+
+def simd_has_byte_tables(arch: Arch) -> bool:
     return arch.lut_count > 0 and arch.lut_depth == BYTE_TABLE_DEPTH
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved, Var
+from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved, Translate, Var
 from weft.compiler.passes.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
@@ -62,19 +62,40 @@ COPY_STEP = 2.0 ** -8
 
 
 def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration, quantization: Quantization,
-                  accumulator_bits: int) -> Scales:
-    """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw."""
+                  accumulator_bits: int, leave_tables: int = 0) -> Scales:
+    """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw.
+    ``leave_tables`` are the machine's."""
     room = min(MOST_SUM, 1 << accumulator_bits - 1)
     scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
-    tables = {layer.output.name: _table(layer.name, layer.lookup, calibration.ranges[layer.lookup.source],
-                                        scales[layer.loaded.root], scales[layer.output.root], graph.opset)
-              for layer in layers if layer.lookup is not None}
+    tables = {layer.output.name: _table(layer.name, layer.function, calibration.ranges[layer.function.source],
+                                        scales[layer.argument.root], scales[layer.value.root], graph.opset)
+              for layer in layers if layer.function is not None}
     means = {} if quantization.tensors else calibration.means
     most = MOST_STEPS if quantization.tensors else MOST_WEIGHT
     made = tuple(_layer_scales(layer, graph.constants, scales, means, most, room) for layer in layers)
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
+    if leave_tables:
+        made = with_leave_tables(layers, made, tables, leave_tables)
     return Scales(scales, made, tables)
+
+
+def with_leave_tables(layers: Sequence[Layer], made: Sequence[LayerScales], tables: Mapping[str, tuple[int, ...]],
+                      count: int) -> tuple[LayerScales, ...]:
+    """Gives each layer the one of ``count`` tables that its first way out takes. One that holds what a layer needs is
+    not loaded again; else the layer loads the one that was needed least recently."""
+    held: dict[tuple[int, ...] | None, int] = {}  # by content, that needed least recently first
+    found = []
+    for layer, own in zip(layers, made, strict=True):
+        table, loads = 0, False
+        if layer.translation is not None:
+            content = tables[layer.output.name]
+            loads = content not in held
+            table = held.pop(next(iter(held))) if loads and len(held) == count else len(held) + 1
+            table = table if loads else held.pop(content)
+            held[content] = table
+        found.append(dataclasses.replace(own, leave_table=table, loads_table=loads))
+    return tuple(found)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
@@ -118,7 +139,8 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
     they are for a max pool and a table."""
     if layer.factors is not None:
         return _by_channel(layer, layer.factors, scales, room)
-    if layer.pool is not None or layer.lookup is not None:
+    alone = layer.translation is not None and not isinstance(layer.core, Convolution)
+    if layer.pool is not None or layer.lookup is not None or alone:
         return (Enter(0, 1),), tuple(bytes_leave(layer.output.channels) for _ in layer.saves)
     held = [scales[root] for root in entering]
     offsets = [np.abs(bias / weights).max() for weights, bias in (_scaling(save, constants) for save in layer.saves)]
@@ -302,7 +324,7 @@ def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, mean
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
-def _table(layer: str, lookup: Lookup, seen: Range, source: TensorScale, output: TensorScale,
+def _table(layer: str, lookup: Lookup | Translate, seen: Range, source: TensorScale, output: TensorScale,
            opset: int) -> tuple[int, ...]:
     """The function's value for every byte, an infinite one saturated. Raises CompileError where there is none: where it
     is no number, that of the nearest argument counts for which the function is made."""

@@ -155,7 +155,8 @@ def _on_the_way(own: LayerIntegers, arch: Arch) -> int:
     """Vectors of local memory for operands or tables. Tables lie apart where there is room: a load that waited until
     another table is read would keep the weights behind it waiting."""
     if own.tables:
-        return min(len(own.tables), max(1, arch.local_depth // arch.lut_depth)) * arch.lut_depth
+        depth = len(own.tables[0])
+        return min(len(own.tables), max(1, arch.local_depth // depth)) * depth
     return len(own.operands)
 
 

@@ -20,7 +20,7 @@ from weft.runtime.scales import TensorNumbers
 class Ways:
     """The settings of a layer's operations: MatMuls; on its way in a load core's Var, or what is rounded; the other
     Vars, in order; each output on its way out; the SIMD unit for each output, and its operands on their way in; what is
-    rounded on its way out."""
+    rounded on its way out. ``load_table``: the table on the way out that the layer loads, 0 for none."""
 
     mat_mul: Settings
     core: Settings
@@ -29,6 +29,7 @@ class Ways:
     simd: tuple[Settings, ...]
     operand: Settings
     rounding: Settings = NO_SETTINGS
+    load_table: int = 0
 
 
 @dataclass(frozen=True)

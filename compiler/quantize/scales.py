@@ -17,6 +17,7 @@ from weft.compiler.layers.hir import Convolution, Layer, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.registers import Register
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
@@ -92,7 +93,8 @@ class LayerScales:
     layer without weights all 1. ``enters``: of a load core or of what is rounded, then of every Add, in order.
     ``leaves``: of what is ``rounded``, if anything is, then of every output. A max pool and a lookup take bytes as they
     are and leave them so (:func:`bytes_leave`): factor 1, zero 0. ``again``: what of a quantised file's weights is not
-    exact, ``beyond``: what is added by further weights; None for nothing.
+    exact, ``beyond``: what is added by further weights; None for nothing. ``leave_table``: of the first of ``leaves``,
+    0 for none; None where the machine has no tables there. ``loads_table``: it does not hold the layer's yet.
     """
 
     activation_zero: int
@@ -102,15 +104,21 @@ class LayerScales:
     rounded: bool = False
     again: RoundedAgain | None = None
     beyond: Beyond | None = None
+    leave_table: int | None = None
+    loads_table: bool = False
 
     @property
     def ways(self) -> Ways:
         enters = [Settings.of(enter_zero=enter.zero, enter_factor=enter.factor) for enter in self.enters]
         leaves = [leave.way for leave in self.leaves]
+        if self.leave_table is not None:
+            leaves = [Settings((*way, (Register.LEAVE_TABLE, self.leave_table if number == 0 else 0)))
+                      for number, way in enumerate(leaves)]
         saved = tuple(leaves[self.rounded:])
         return Ways(mat_mul=Settings.of(activation_zero=self.activation_zero),
                     core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]), leaves=saved,
-                    simd=(NO_SETTINGS,) * len(saved), operand=NO_SETTINGS, rounding=leaves[0])
+                    simd=(NO_SETTINGS,) * len(saved), operand=NO_SETTINGS, rounding=leaves[0],
+                    load_table=(self.leave_table or 0) * self.loads_table)
 
     def weights(self, values: np.ndarray) -> np.ndarray:
         """A layer's weights [out, ...] in steps."""
@@ -168,7 +176,8 @@ class Scales(Numbers):
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
         own = self.layers[number]
         weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
-        tables = (tuple(range(LOWEST, HIGHEST + 1)), self.tables[layer.output.name]) if layer.lookup else ()
+        values = (self.tables[layer.output.name],) if layer.function else ()
+        tables = (tuple(range(LOWEST, HIGHEST + 1)), *values) if layer.lookup else values
         if layer.factors is not None:
             return LayerIntegers(weights, None)
         return LayerIntegers(weights, np.stack([leave.biases for leave in own.leaves]), layer.core.group, tables=tables,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Lookup
+from weft.compiler.layers.hir import Lookup, Translate
 from weft.compiler.passes.functions import RealFunction, real_function, value_table
 from weft.compiler.passes.rules import ValueTable
 from weft.compiler.quantize.calibrate import HEADROOM, MOST_HEADROOM, Range
@@ -59,7 +59,7 @@ class Pieces:
     zero: int | None = None
 
 
-def function_of(lookup: Lookup, opset: int) -> RealFunction:
+def function_of(lookup: Lookup | Translate, opset: int) -> RealFunction:
     """Its function as one of an array."""
     return real_function(lookup.function, lookup.attributes, opset)
 

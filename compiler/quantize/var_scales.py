@@ -39,7 +39,7 @@ def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ran
     for layer in layers:
         if layer.factors is not None:
             maker = next(other for other in layers if layer.factors.name in {var.name for var in other.outputs})
-            scales[layer.factors.root] = FactorScale.of(scales[maker.loaded.root].scale)
+            scales[layer.factors.root] = FactorScale.of(scales[maker.argument.root].scale)
     alone = groups.alone()
     for layer in layers:  # in order, for one may read what another made
         if layer.first.name in alone and _only(layer, constants, -1, Relu):
@@ -113,7 +113,7 @@ def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Ite
 
 def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
     """Whether each result of its core is one of its inputs times ``factor``; ``then`` may follow."""
-    last = layer.rounding or layer.operations[-1]
+    last = layer.translation or layer.rounding or layer.operations[-1]
     between = layer.operations[1:layer.operations.index(last)]
     if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in between):
         return False

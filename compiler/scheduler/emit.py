@@ -56,7 +56,7 @@ class LayerEmitter:
         """The layer from its first load to its last save. At the end it has given back all that it took of the
         pools."""
         self.free.hold(self.operand)
-        yield from self.loader.operands(self.operand.base, self.ways.operand)
+        yield from self.loader.operands(self.operand.base, self.ways)
         steps = layer_steps(self.shape, self.plan.tiling)
         for step, ending in zip(steps, self.loader.endings(steps), strict=True):
             prepared = self.loader.prepare(step)

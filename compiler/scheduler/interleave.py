@@ -18,11 +18,12 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
     EXPECTED_DRAM_LATENCY,
     ISSUE_LATENCY,
+    LEAVE_TABLE_LATENCY,
     LOCAL_READ_LATENCY,
     SCALE_LATENCY,
     array_latency,
@@ -79,6 +80,7 @@ class _Rows:
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         scaled = arch.numbers.has_scales
         self.leave = ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY + ISSUE_LATENCY if scaled else 0)
+        self.leave += LEAVE_TABLE_LATENCY if arch.leave_tables else 0
         self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if scaled else 0)
         self.body = 0
         self.iterations = 1
@@ -134,9 +136,14 @@ class _Rows:
         read = self._range(entry.local, SCALE_VECTORS, 1)
         return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
+    def _load_leave_table(self, entry: lir.LoadLeaveTable) -> Row:
+        read = self._range(entry.local, TABLE_ENTRIES, 1)
+        return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
+
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
+        lir.LoadLeaveTable: _load_leave_table,
     }
 
 

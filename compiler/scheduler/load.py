@@ -10,6 +10,7 @@ from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Home
+from weft.compiler.quantize.numbers import Ways
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import transfer, whole
 from weft.compiler.scheduler.pool import Pool
@@ -18,7 +19,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
 RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
@@ -77,16 +78,20 @@ class Loader:
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
-    def operands(self, base: int, settings: lir.Settings) -> Iterator[lir.Operation]:
-        """The SIMD unit's constants: value tables, or operands to accumulators from ``base`` on."""
+    def operands(self, base: int, ways: Ways) -> Iterator[lir.Operation]:
+        """The SIMD unit's constants: value tables, or operands to accumulators from ``base`` on; or the table that the
+        layer's results leave by."""
         consts = self.shape.consts
         key = Key(OPERAND, None)
         near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
             yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
-            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, settings)
+            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, ways.operand)
+        if ways.load_table:
+            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), TABLE_ENTRIES)
+            yield lir.LoadLeaveTable(near, ways.load_table)
         depth = self.arch.lut_depth
-        for number in range(consts.tables):
+        for number in range(consts.tables if self.layer.lookup is not None else 0):
             table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)
             yield lir.DataMove(True, table, Address(Space.DRAM1, consts.operand + number * depth), depth)
             yield lir.LoadLut(table, number, depth)

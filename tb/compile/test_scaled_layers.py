@@ -24,19 +24,25 @@ from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.pipeline import STEPS
 from weft.compiler.products import Products
+from weft.compiler.quantize.choose_scales import with_leave_tables
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales, bytes_leave
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.registers import Register
 from weft.runtime.scales import TensorScale
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,
                                                   simd_registers_depth=3, simd_loop_depth=0),
-         "3 lanes": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, accumulator_width=24)}
+         "3 lanes": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, accumulator_width=24),
+         "tables on the way out": ROOMY.replace(leave_tables=8),
+         "one table, none of SIMD": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, lut_count=0,
+                                                  lut_depth=8, leave_tables=1)}
+TABLES = ARCHS["tables on the way out"]
 AFTER_NUMBERS = STEPS[[step.name for step in STEPS].index("consts"):]
 SHAPE = (1, 12, 9, 8)
 
@@ -93,6 +99,20 @@ def pooled_functions(maker: ModelMaker) -> None:
     maker.node("Concat", maker.conv(again, 5, 4, (1, 1)), maker.conv(pooled, 7, 4, (1, 1)), axis=1)
 
 
+def translated(maker: ModelMaker) -> None:
+    """Functions of what others read too, behind a sum, behind each other, before a sum, and of the network's input;
+    more of them than a machine may have tables."""
+    before = maker.conv("x", 12, 7, (3, 3), pads=(1, 1, 1, 1))
+    total = maker.node("Add", maker.node("Tanh", before), before)
+    bent = maker.node("LeakyRelu", total, alpha=0.3)
+    twice = maker.node("Sigmoid", maker.node("LeakyRelu", maker.conv(bent, 7, 12, (1, 1)), alpha=0.2))
+    inner = maker.node("LeakyRelu", maker.node("Relu", maker.conv("x", 12, 12, (1, 1))), alpha=0.1)
+    both = maker.node("Add", maker.node("Add", inner, twice), maker.node("Tanh", "x"))
+    pooled = maker.node("MaxPool", maker.node("Tanh", maker.conv(both, 12, 5, (1, 1))), kernel_shape=(3, 3),
+                        strides=(1, 1))
+    maker.conv(pooled, 5, 3, (1, 1))
+
+
 def matrices(maker: ModelMaker) -> None:
     flat = maker.node("Flatten", maker.node("MaxPool", "x", kernel_shape=(3, 3), strides=(3, 3)))
     maker.node("Gemm", maker.node("Relu", maker.node("Gemm", flat, maker.normal(72, 11), maker.normal(11))),
@@ -108,7 +128,8 @@ def gates(maker: ModelMaker) -> None:
     maker.node("Mul", wide, maker.node("Sigmoid", maker.node("GlobalAveragePool", wide)))
 
 
-NETWORKS = (convolutions, residual, preactivated, parts, functions, pooled_functions, matrices, gates)
+NETWORKS = (convolutions, residual, preactivated, parts, functions, pooled_functions, translated, matrices,
+            gates)
 
 
 # -- scales ------------------------------------------------------------------------------------------------------------
@@ -116,7 +137,7 @@ class RandomScales:
     """Legal numbers without a meaning; results spread over their bytes. What a max pool reads and makes has one
     zero."""
 
-    def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int) -> None:
+    def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int, leave_tables: int) -> None:
         self.random = np.random.default_rng(seed)
         roots = dict.fromkeys(var.root for layer in layers for var in layer.vars)
         zeros = {root: self.integer(-128, 128) for root in roots}
@@ -128,16 +149,19 @@ class RandomScales:
         for layer in layers:
             assert not layer.pool or self.vars[layer.output.root] == self.vars[pooled(layer).root]
         self.tables: dict[str, tuple[int, ...]] = {}
-        self.scales = Scales(self.vars, tuple(map(self._layer, layers)), self.tables)
+        made = tuple(map(self._layer, layers))
+        if leave_tables:
+            made = with_leave_tables(layers, made, self.tables, leave_tables)
+        self.scales = Scales(self.vars, made, self.tables)
 
     def integer(self, low: int, end: int) -> int:
         return int(self.random.integers(low, end))
 
     def _layer(self, layer: Layer) -> LayerScales:
         channels, source = layer.output.channels, self.vars[layer.core.input.root]
-        if layer.lookup:
+        if layer.function:
             table = self.random.integers(-128, 128, 256)
-            table[self.vars[layer.loaded.root].zero + 128] = self.vars[layer.output.root].zero
+            table[self.vars[layer.argument.root].zero + 128] = self.vars[layer.value.root].zero
             self.tables[layer.output.name] = tuple(table.tolist())
         factor = self.integer(1, 1 << 12) if layer.adds else 1
         enters = tuple(Enter(self.vars[var.root].zero, factor)
@@ -147,7 +171,7 @@ class RandomScales:
             nothing = np.zeros(0, np.int64)
             enters = (Enter(self.vars[layer.core.input.root].zero, self.integer(1 << 12, 1 << 16)),)
             saves = [Leave(20, nothing, nothing, self.vars[layer.output.root].zero)]
-        if layer.pool or layer.lookup:
+        if layer.pool or layer.lookup or (layer.translation and isinstance(layer.core, Load)):
             enters, saves = (Enter(0, 1),), [bytes_leave(channels)] * len(layer.saves)
         if not isinstance(layer.core, Convolution):
             return LayerScales(0, np.ones(channels), enters, tuple(saves))
@@ -179,7 +203,7 @@ def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, se
     layers = build_layers(graph, arch)
     verify_layers(layers, [port.tensor for port in graph.inputs])
     products = Products({Request: Request(path), Arch: arch, Graph: graph, Layers: layers,
-                         Numbers: RandomScales(layers, graph, seed).scales})
+                         Numbers: RandomScales(layers, graph, seed, arch.leave_tables).scales})
     for step in AFTER_NUMBERS:
         products = step.run(products)
     return products
@@ -211,6 +235,38 @@ def test_layers_go_on_only_where_no_bits_are_lost(tmp_path: Path) -> None:
         "mat_mul+round+lookup", "load+lookup", "mat_mul"]
     assert [layer.kind for layer in compiled(pooled_functions, ROOMY, tmp_path)[Layers]] == [
         "mat_mul+round+lookup+save+max_pool", "mat_mul+round+lookup+max_pool", "mat_mul", "mat_mul"]
+
+
+def test_functions_are_looked_up_on_the_way_out_where_there_are_tables(tmp_path: Path) -> None:
+    for arch in (TABLES, TABLES.replace(lut_count=0)):
+        assert [layer.kind for layer in compiled(functions, arch, tmp_path)[Layers]] == [
+            "mat_mul+translate", "load+translate", "mat_mul"]
+        assert [layer.kind for layer in compiled(pooled_functions, arch, tmp_path)[Layers]] == [
+            "mat_mul+translate+round+save+max_pool", "mat_mul+translate+round+max_pool", "mat_mul", "mat_mul"]
+    assert [layer.kind for layer in compiled(translated, TABLES, tmp_path)[Layers]] == [
+        "mat_mul", "load+translate", "load+add", "load+translate", "mat_mul+translate", "mat_mul+translate", "mat_mul",
+        "load+translate", "mat_mul+relu+translate+round+add+add", "mat_mul+translate", "load+max_pool", "mat_mul"]
+
+
+def test_a_table_is_loaded_once_where_there_is_room_for_all(tmp_path: Path) -> None:
+    """Two layers may share one; where there is one place, each loads its own unless the one before has left it."""
+    content = {"a": (1,) * 256, "b": (2,) * 256, "c": (1,) * 256}
+    layers = [layer for layer in compiled(translated, TABLES, tmp_path)[Layers] if layer.translation][:3]
+    own = LayerScales(0, np.ones(1), (), (bytes_leave(1),))
+    for count, wanted in ((1, [(1, True), (1, True), (1, True)]), (2, [(1, True), (2, True), (1, False)])):
+        tables = dict(zip([layer.output.name for layer in layers], content.values(), strict=True))
+        found = with_leave_tables(layers, [own] * 3, tables, count)
+        assert [(each.leave_table, each.loads_table) for each in found] == wanted
+    assert found[0].ways.leaves[0][-1] == (Register.LEAVE_TABLE, 1)
+
+
+def test_nothing_leaves_by_a_table_that_is_not_loaded(tmp_path: Path) -> None:
+    products = compiled(functions, TABLES, tmp_path)
+    operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadLeaveTable)]
+    assert len(operations) < len(products[Schedule].operations)
+    with pytest.raises(Exception, match="by a table that nothing loaded"):
+        steps.check_schedule(products[Graph], products[Consts], products[Layout],
+                             Schedule(tuple(operations), np.zeros(len(operations), int)), TABLES)
 
 
 @pytest.mark.parametrize(("before", "after", "joined"), [
@@ -280,9 +336,10 @@ def test_a_table_has_a_value_for_every_byte(tmp_path: Path) -> None:
 
 
 def test_text_comes_back(tmp_path: Path) -> None:
-    operations = compiled(functions, ROOMY, tmp_path)[Schedule].operations
-    assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()}
-    assert lir.parse_program(lir.program_text(operations)) == [*operations]
+    for arch, without in ((ROOMY, {lir.LoadLeaveTable}), (TABLES, {lir.LoadLut, lir.Simd, lir.SimdLoop})):
+        operations = compiled(functions, arch, tmp_path)[Schedule].operations
+        assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()} - without
+        assert lir.parse_program(lir.program_text(operations)) == [*operations]
     assert any(value < 0 for entry in operations if isinstance(entry, lir.MatMul) for _, value in entry.settings)
 
 
