@@ -15,7 +15,7 @@ from weft.cli.check.scaled import Scaled
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.layers.hir import Layer, Layers, Load, Save
+from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Save
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.index import feed
 from weft.compiler.passes.quantization import Quantization
@@ -23,7 +23,7 @@ from weft.compiler.passes.settle_quantizers import KEEPS_SCALE
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.scales import LayerScales, Scales
+from weft.compiler.quantize.scales import Enter, LayerScales, Scales, bytes_leave
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.onnx_engine import runner
@@ -141,14 +141,24 @@ def differences(products: Products, rounding: Graph, sample: Mapping[str, np.nda
 
 def _where_rounded(layer: Layer, numbers: LayerScales,
                    expected: Mapping[str, np.ndarray]) -> list[tuple[Layer, LayerScales]]:
-    """A layer as two where the file rounds within it: each operator of the file gets equal inputs."""
+    """A layer as several where the file rounds within it: each operator of the file gets equal inputs."""
+    looked_up = layer.translation
+    if looked_up is not None and isinstance(layer.core, Convolution) and looked_up.tensor.name in expected:
+        place, channels = layer.operations.index(looked_up), layer.output.channels
+        before = Layer(layer.name, (*layer.operations[:place], Save(looked_up.target, looked_up.tensor)))
+        behind = Layer(layer.name, (Load(looked_up.tensor, looked_up.target), *layer.operations[place:]))
+        rest = replace(numbers, enters=(Enter(0, 1), *numbers.enters),
+                       leaves=(bytes_leave(channels), *numbers.leaves[1:]))
+        return [(before, replace(numbers, enters=(), leaves=numbers.leaves[:1], rounded=False)),
+                *_where_rounded(behind, rest, expected)]
     if layer.rounding is None or layer.rounding.tensor.name not in expected:
         return [(layer, numbers)]
     place, (target, tensor) = layer.operations.index(layer.rounding), (layer.rounding.target, layer.rounding.tensor)
     before = Layer(layer.name, (*layer.operations[:place], Save(target, tensor)))
     behind = Layer(layer.name, (Load(tensor, target), *layer.operations[place + 1:]))
-    return [(before, replace(numbers, enters=(), leaves=numbers.leaves[:1], rounded=False)),
-            (behind, replace(numbers, leaves=numbers.leaves[1:], rounded=False))]
+    loaded = int(isinstance(layer.core, Load))
+    return [(before, replace(numbers, enters=numbers.enters[:loaded], leaves=numbers.leaves[:1], rounded=False)),
+            (behind, replace(numbers, enters=numbers.enters[loaded:], leaves=numbers.leaves[1:], rounded=False))]
 
 
 def _read_both(graph: Graph) -> set[str]:

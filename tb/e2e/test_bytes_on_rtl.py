@@ -62,6 +62,15 @@ def preactivated(maker: ModelMaker) -> None:
     maker.node("Add", total, maker.conv(maker.node("Relu", normal), 5, 5, (1, 1)))
 
 
+def bent(maker: ModelMaker) -> None:
+    """Functions on the way out: behind convolutions, before a sum and a max pool, of the input; more than tables."""
+    first = maker.node("LeakyRelu", maker.conv("x", 3, 6, (3, 3), pads=(1, 1, 1, 1)), alpha=0.1)
+    deep = maker.node("Elu", maker.conv(first, 6, 6, (3, 3), pads=(1, 1, 1, 1), group=6))
+    total = maker.node("Add", maker.node("Sigmoid", maker.conv(deep, 6, 3, (1, 1))), maker.node("Tanh", "x"))
+    last = maker.node("LeakyRelu", maker.conv(total, 3, 5, (1, 1)), alpha=0.2)
+    maker.node("MaxPool", last, kernel_shape=(2, 2), strides=(2, 2))
+
+
 def run_alike(model: TModel, samples: np.ndarray) -> RunResult:
     """Two samples in RTL: every word as golden, every operation at the cycle that was estimated."""
     result = Session(model).run({"x": samples[:2]}, on=RTL, trace_operations=True)
@@ -87,8 +96,21 @@ def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ARCHS)
+def test_functions_on_the_way_out_on_rtl(machine: str, tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE, seed=1)
+    bent(maker)
+    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "net.onnx"), ARCHS[machine], tmp_path, calibration={"x": samples})
+    model = TModel.load(report.model_path)
+    kinds = [layer["kind"] for layer in model.layers]
+    assert sum("translate" in kind for kind in kinds) == 5 and kinds[-1] == "mat_mul+translate+round+max_pool"
+    run_alike(model, samples)
+
+
+@pytest.mark.parametrize("machine", ARCHS)
 @pytest.mark.parametrize(("network", "kind"), [
-    (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes")],
+    (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes"),
+    (bent, "qdq")],
                          ids=lambda value: getattr(value, "__name__", None))
 def test_quantised_network_on_rtl(network: Callable[[ModelMaker], None], kind: str, machine: str,
                                   tmp_path: Path) -> None:

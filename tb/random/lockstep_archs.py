@@ -22,10 +22,10 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes4_slices": tiny.replace(
             array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
             simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED),
-        "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, leave_tables=8),
+        "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, dram1_depth=2048, leave_tables=8),
         "lanes4_int8": tiny.replace(
-            array_size=4, data_type="INT8", accumulator_width=24, local_depth=300, leave_tables=3,
-            accumulator_depth=40, lut_count=1, lut_depth=8, simd_registers_depth=3, simd_loop_depth=5,
+            array_size=4, data_type="INT8", accumulator_width=24, local_depth=300, dram1_depth=2048,
+            leave_tables=3, accumulator_depth=40, lut_count=1, lut_depth=8, simd_registers_depth=3, simd_loop_depth=5,
             accumulator_banks=4, register_slices=1, dram_ports=SHARED, dsp_packing="DSP48E1"),
         "lanes8_int8": tiny.replace(
             array_size=8, data_type="INT8", local_depth=90, accumulator_depth=40, lut_count=1, lut_depth=32,
