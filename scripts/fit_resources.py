@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.csr import identity
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.synthesis import DEFAULT_PARTS, USUAL, BlockText, block_texts, digest_of_block, synthesize_blocks
@@ -57,8 +58,9 @@ FITTED: dict[str, Arch] = {
                                        accumulator_banks=1),
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
-    "lanes6_packed": Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024),
-    "lanes8_packed": Arch.load("pynq_int8").replace(array_size=8),
+    "lanes6_packed": Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024,
+                                                       leave_tables=0),
+    "lanes8_packed": Arch.load("pynq_int8").replace(array_size=8, leave_tables=0),
     "arty": Arch.load("arty"),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
@@ -122,7 +124,7 @@ def on(family: str, machines: dict[str, Arch]) -> dict[str, Arch]:
 
 
 def digest(arch: Arch) -> str:
-    return hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(identity(arch), sort_keys=True).encode()).hexdigest()[:12]
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from weft.hw.contract.arch import Arch
 
@@ -100,10 +101,14 @@ UNSEEN_AT_0 = frozenset({"leave_tables"})
 """Keys that came later: machines without what they bring keep their hash."""
 
 
+def identity(arch: Arch) -> dict[str, Any]:
+    """What tells machines apart: every key, but for those that came later and are not used."""
+    return {key: value for key, value in arch.to_dict().items() if value or key not in UNSEEN_AT_0}
+
+
 def arch_hash(arch: Arch) -> int:
     """ARCH_HASH: equal for machines that run the same programs."""
-    unseen = INVISIBLE | {key for key in UNSEEN_AT_0 if not getattr(arch, key)}
-    seen = {key: value for key, value in arch.to_dict().items() if key not in unseen}
+    seen = {key: value for key, value in identity(arch).items() if key not in INVISIBLE}
     return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
 
 

@@ -11,6 +11,11 @@ BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
 BREAKS = [
+    Break("leave_tables_again", "compiler/quantize/choose_scales.py", "loads = content not in held", "loads = True",
+          "a table that is loaded is loaded again", f"{SCALED}::test_a_table_is_loaded_once_where_there_is_room_for_all"),
+    Break("leave_tables_first", "compiler/quantize/scales.py", "self.leave_table if number == 0 else 0",
+          "self.leave_table", "what leaves behind the rounding is looked up once more",
+          f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-tables on the way out]"),
     # -- passes --
     Break("norm_offset", "compiler/passes/lower_linear.py", "beta - mean * factor", "mean - beta * factor",
           "offset and mean of a BatchNormalization are swapped", f"{DIRECTED}::test_a_batch_normalization_alone"),

@@ -35,7 +35,7 @@ def lockstep_archs() -> dict[str, Arch]:
             simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2",
             decoder_multipliers=0),
         "lanes16_int8": Arch.load("pynq_int8").replace(
-            local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16,
+            local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16, leave_tables=0,
             dsp_packing="DSP48E1"),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),
