@@ -12,7 +12,8 @@ ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_
 
 BREAKS = [
     Break("leave_tables_again", "compiler/quantize/choose_scales.py", "loads = content not in held", "loads = True",
-          "a table that is loaded is loaded again", f"{SCALED}::test_a_table_is_loaded_once_where_there_is_room_for_all"),
+          "a table that is loaded is loaded again",
+          f"{SCALED}::test_a_table_is_loaded_once_where_there_is_room_for_all"),
     Break("leave_tables_first", "compiler/quantize/scales.py", "self.leave_table if number == 0 else 0",
           "self.leave_table", "what leaves behind the rounding is looked up once more",
           f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-tables on the way out]"),
