@@ -150,7 +150,8 @@ class Checker:
             Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
             Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
-            Cause.LUT_TABLE: f"tables 0..{arch.lut_count} of LoadLUT, 1..{arch.leave_tables} of LoadLeaveTable",
+            Cause.LUT_TABLE: f"tables 0..{arch.lut_count}" + (
+                f", 1..{arch.leave_tables} of LoadLeaveTable" if arch.leave_tables else ""),
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
         }[cause]
 

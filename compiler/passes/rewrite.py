@@ -92,10 +92,13 @@ class Rewrite:
 
     def hold_channels(self, name: str, tensor: str, channels: np.ndarray) -> None:
         """``name`` lies in ``tensor``: channel c at ``channels[c]``, its pixels as its shape says."""
-        shape, pixels = self.graph.shapes[name], math.prod(self.shapes[tensor][2:])
-        whole = np.array_equal(channels, np.arange(self.shapes[tensor][1]))
+        _, count, *size = self.shapes[tensor]
+        if np.array_equal(channels, np.arange(count)):
+            self.hold(name, tensor)
+            return
+        pixels = math.prod(size)
         memory = channels[:, None] * pixels + np.arange(pixels)
-        self.hold(name, tensor, None if whole else memory.ravel()[default_index(shape)])
+        self.hold(name, tensor, memory.ravel()[default_index(self.graph.shapes[name])])
 
     def index_of_shape(self, name: str) -> np.ndarray:
         """The index array of a tensor that lies as its shape says, in a tensor with more channels behind its own."""

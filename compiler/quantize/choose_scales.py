@@ -84,15 +84,19 @@ def with_leave_tables(layers: Sequence[Layer], made: Sequence[LayerScales], tabl
                       count: int) -> tuple[LayerScales, ...]:
     """Gives each layer the one of ``count`` tables that its first way out takes. One that holds what a layer needs is
     not loaded again; else the layer loads the one that was needed least recently."""
-    held: dict[tuple[int, ...] | None, int] = {}  # by content, that needed least recently first
+    held: dict[tuple[int, ...], int] = {}  # by content, that needed least recently first
     found = []
     for layer, own in zip(layers, made, strict=True):
         table, loads = 0, False
         if layer.translation is not None:
             content = tables[layer.output.name]
             loads = content not in held
-            table = held.pop(next(iter(held))) if loads and len(held) == count else len(held) + 1
-            table = table if loads else held.pop(content)
+            if not loads:
+                table = held.pop(content)
+            elif len(held) < count:
+                table = len(held) + 1
+            else:
+                table = held.pop(next(iter(held)))
             held[content] = table
         found.append(dataclasses.replace(own, leave_table=table, loads_table=loads))
     return tuple(found)

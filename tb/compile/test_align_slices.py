@@ -16,8 +16,8 @@ SHAPE = (1, 5, 6, 7)
 LANES = BASE.array_size
 
 
-def cut(maker: ModelMaker, source: str, begin: int, end: int, axis: int = 1) -> str:
-    return maker.node("Slice", source, *(maker.constant(np.array([value])) for value in (begin, end, axis)))
+def cut(maker: ModelMaker, source: str, begin: int, end: int) -> str:
+    return maker.node("Slice", source, *(maker.constant(np.array([value])) for value in (begin, end, 1)))
 
 
 def made(maker: ModelMaker, channels: int = 12) -> str:
@@ -39,6 +39,12 @@ def three(maker: ModelMaker) -> None:
     maker.node("Add", maker.conv(left, 8, 4, (1, 1)), maker.conv(right, 8, 4, (1, 1)))
 
 
+def one_tile(maker: ModelMaker) -> None:
+    """The first four channels lie in one tile as they come."""
+    whole = made(maker)
+    maker.node("Add", maker.conv(cut(maker, whole, 0, 4), 4, 4, (1, 1)), maker.conv(whole, 12, 4, (1, 1)))
+
+
 def depthwise(maker: ModelMaker) -> None:
     """Who reads each channel by itself would pay for a gap."""
     whole = made(maker)
@@ -51,7 +57,8 @@ def an_output(maker: ModelMaker) -> None:
     maker.node("Concat", whole, maker.conv(cut(maker, whole, 6, 12), 6, 6, (1, 1)), axis=1)
 
 
-NETWORKS: dict[Callable[[ModelMaker], None], bool] = {half: True, three: False, depthwise: False, an_output: True}
+NETWORKS: dict[Callable[[ModelMaker], None], bool] = {
+    half: True, three: False, one_tile: False, depthwise: False, an_output: True}
 """Whether channels move at 8 lanes."""
 
 

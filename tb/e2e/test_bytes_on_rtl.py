@@ -83,13 +83,18 @@ def run_alike(model: TModel, samples: np.ndarray) -> RunResult:
     return result
 
 
+def calibrated(make: Callable[[ModelMaker], None], machine: str, folder: Path) -> tuple[TModel, np.ndarray]:
+    """A network of real numbers in bytes, and samples of its input."""
+    maker = ModelMaker(SHAPE, seed=1)
+    make(maker)
+    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
+    report = compile_model(maker.save(folder / "net.onnx"), ARCHS[machine], folder, calibration={"x": samples})
+    return TModel.load(report.model_path), samples
+
+
 @pytest.mark.parametrize("machine", ARCHS)
 def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
-    maker = ModelMaker(SHAPE, seed=1)
-    preactivated(maker)
-    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
-    report = compile_model(maker.save(tmp_path / "net.onnx"), ARCHS[machine], tmp_path, calibration={"x": samples})
-    model = TModel.load(report.model_path)
+    model, samples = calibrated(preactivated, machine, tmp_path)
     assert [layer["kind"] for layer in model.layers] == [
         "mat_mul+relu+round+max_pool", "mat_mul+relu+round+add+save+scale+relu", "mat_mul+round+add"]
     run_alike(model, samples)
@@ -97,11 +102,7 @@ def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("machine", ARCHS)
 def test_functions_on_the_way_out_on_rtl(machine: str, tmp_path: Path) -> None:
-    maker = ModelMaker(SHAPE, seed=1)
-    bent(maker)
-    samples = maker.random.standard_normal((4, *SHAPE[1:])).astype(np.float32)
-    report = compile_model(maker.save(tmp_path / "net.onnx"), ARCHS[machine], tmp_path, calibration={"x": samples})
-    model = TModel.load(report.model_path)
+    model, samples = calibrated(bent, machine, tmp_path)
     kinds = [layer["kind"] for layer in model.layers]
     assert sum("translate" in kind for kind in kinds) == 5 and kinds[-1] == "mat_mul+translate+round+max_pool"
     run_alike(model, samples)
