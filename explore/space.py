@@ -35,7 +35,7 @@ SETTLED: dict[str, Value] = {"sampler": 0}
 MOST_MACHINES = 200_000
 FREE_OF_CONSTANTS = ("local_depth", "accumulator_depth", "local_banks", "accumulator_banks", "deep_queues", "sampler",
                      "thread_queue_depth", "dram_ports", "register_slices", "axi_max_burst", "stream_width",
-                     "sample_block_size", "simd_loop_depth", "decoder_multipliers")
+                     "sample_block_size", "simd_loop_depth", "decoder_multipliers", "weight_rows")
 """Keys on which nothing depends that the compiler makes up to a network's constants."""
 FREE_OF_PROGRAM = ("local_banks", "accumulator_banks", "deep_queues", "sampler", "thread_queue_depth",
                    "register_slices", "axi_max_burst", "stream_width", "sample_block_size", "decoder_multipliers")
@@ -113,7 +113,7 @@ STANDS: dict[str, Any] = {
     "local_depth": LIMITS["local_depth"][1], "accumulator_depth": LIMITS["accumulator_depth"][1], "local_banks": 1,
     "accumulator_banks": 1, "deep_queues": 0, "sampler": 0, "thread_queue_depth": 8, "dram_ports": SEPARATE,
     "register_slices": 0, "axi_max_burst": 1, "stream_width": 64, "sample_block_size": 1024, "simd_loop_depth": 0,
-    "decoder_multipliers": 1,
+    "decoder_multipliers": 1, "weight_rows": 1,
 }
 
 

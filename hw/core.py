@@ -12,6 +12,7 @@ from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.systolic_array import SystolicArray
@@ -76,7 +77,8 @@ class Core(wiring.Component):
         m.submodules.decoder = decoder = Decoder(arch)
         m.submodules.supervisor = supervisor = Supervisor(arch)
         units = {
-            "load_weight": LoadWeightUnit(arch), "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
+            "load_weight": (LoadTwoRowsUnit if arch.weight_rows == 2 else LoadWeightUnit)(arch),
+            "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
             "move_out": (ScaledMoveOutUnit if arch.numbers.has_scales else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
@@ -85,6 +87,8 @@ class Core(wiring.Component):
         m.submodules.interlock = interlock = Interlock(arch, layouts)
         reads = {"scales" if name == "move_out" else name: units[name].local_read  # beside the port that it writes by
                  for name in clients(arch, Memory.LOCAL, writes=False)}
+        if arch.weight_rows == 2:
+            reads["lower_weights"] = units["load_weight"].lower_read
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), first="mat_mul")
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
@@ -118,7 +122,7 @@ class Core(wiring.Component):
             connect(m, units[name].accumulator_write, getattr(enter, name))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
-        moving = [(reads | writes)[name] for name in (*units, "scales") if name in reads | writes]
+        moving = [(reads | writes)[name] for name in (*units, "scales", "lower_weights") if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
         if arch.sampler:
             m.submodules.sampler = sampler = Sampler(arch)
@@ -136,8 +140,7 @@ class Core(wiring.Component):
             ]
         return m
 
-    @staticmethod
-    def _connect_array(m: Module, array: SystolicArray, load_weight, mat_mul) -> None:
+    def _connect_array(self, m: Module, array: SystolicArray, load_weight, mat_mul) -> None:
         m.d.comb += [
             array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
             array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
@@ -146,6 +149,8 @@ class Core(wiring.Component):
             mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
             mat_mul.loaded.eq(load_weight.done), load_weight.swapped.eq(mat_mul.swapped),
         ]
+        if self._arch.weight_rows == 2:
+            m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
         for channel in ("ar", "r"):

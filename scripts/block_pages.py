@@ -12,6 +12,7 @@ from pathlib import Path
 from amaranth.hdl import Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 
+from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.array.multiplier import Multiplier
@@ -52,7 +53,7 @@ ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
     "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasEnterer,
-                       LoadWeightUnit, MatMulUnit),
+                       LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
                  ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD": (SimdUnit, Alu),

@@ -55,6 +55,7 @@ MEANINGS = {
                    "`DSP48E2` (UltraScale)",
     "decoder_multipliers": "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
     "leave_tables": "tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves them out",
+    "weight_rows": "2 lets LoadWeight take two rows a cycle where they replace the whole column",
 }
 """What each architecture key says."""
 

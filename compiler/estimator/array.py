@@ -13,6 +13,7 @@ from weft.compiler.estimator.memories import (
     shares_bank,
 )
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.compiler.estimator.two_rows import ask_for_two_rows, step_two_rows
 from weft.hw.contract.timing import PATIENCE
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
@@ -23,13 +24,15 @@ LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 def ask(state, machine, now):
     """Both units' requests of this cycle."""
     ports = state.ports[LOCAL_READS]
-    for number in (LOAD_WEIGHT, MAT_MUL):
+    for number in range(MAT_MUL if machine.weight_rows == 2 else LOAD_WEIGHT, MAT_MUL + 1):
         unit = state.units[number]
         operation = state.queued[number, unit.work]
         reads = unit.work != NONE and not unit.bias_row and not operation.zeroes and in_turn(state, number, operation)
         ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
+    if machine.weight_rows == 2:
+        ask_for_two_rows(state, machine)
 
 
 @kernel
@@ -70,6 +73,9 @@ def count_patience(state, leaving):
 @kernel
 def step_load_weight(state, machine, now):
     """A row a cycle; with ``zero_bias`` one of zeros more."""
+    if machine.weight_rows == 2:
+        step_two_rows(state, machine, now)
+        return
     unit = state.units[LOAD_WEIGHT]
     if unit.work != NONE:
         operation = state.queued[LOAD_WEIGHT, unit.work]

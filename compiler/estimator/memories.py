@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from weft.compiler.estimator.jit import kernel
-from weft.compiler.estimator.state import MOVE_IN, NONE, SIMD, UNIT_COUNT
+from weft.compiler.estimator.state import CLIENT_COUNT, MOVE_IN, NONE, SIMD
 
 LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
-"""The four kinds of ports. Clients are numbered as their units."""
+"""The four kinds of ports. Clients are numbered as their units; LOWER_WEIGHTS is a second one of LoadWeight."""
 
 
 @kernel
@@ -27,7 +27,7 @@ def grant_local(ports, banks, favourite):
     served whenever it asks."""
     for bank in range(banks):
         ports.winner[bank] = NONE
-    for client in range(UNIT_COUNT):
+    for client in range(CLIENT_COUNT):
         ports.grant[client] = 0
         bank = ports.bank[client]
         if bank == NONE:
@@ -48,7 +48,7 @@ def grant_local(ports, banks, favourite):
 def shares_bank(ports, bank, but):
     """Whether a client other than ``but`` asks for this bank."""
     others = 0
-    for client in range(UNIT_COUNT):
+    for client in range(CLIENT_COUNT):
         others += client != but and ports.bank[client] == bank
     return others > 0
 

@@ -25,6 +25,8 @@ from weft.hw.contract.units import UNIT_NAMES, UNITS, depths
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
                       "dram1_read", "dram1_write", "dram_read", "dram_write")
 UNIT_COUNT = len(UNIT_NAMES)
+LOWER_WEIGHTS, CLIENT_COUNT = UNIT_COUNT, UNIT_COUNT + 1
+"""Of local memory. With two rows of weights a cycle the lower part of the column has a client of its own."""
 SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
@@ -115,7 +117,7 @@ GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "
 many writes are held, and whose each is."""
 
 BANKS = max(LIMITS["local_banks"][1], LIMITS["accumulator_banks"][1])
-PORTS = np.dtype([("bank", "i8", UNIT_COUNT), ("accumulates", "i8", UNIT_COUNT), ("grant", "i8", UNIT_COUNT),
+PORTS = np.dtype([("bank", "i8", CLIENT_COUNT), ("accumulates", "i8", CLIENT_COUNT), ("grant", "i8", CLIENT_COUNT),
                   *((name, "i8", BANKS) for name in ("last", "held", "winner"))])
 """The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
 
@@ -133,6 +135,9 @@ when the decoder is done with those before it; how many have ``entered`` the dec
 front of it. ``crowded``: whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row
 before it; ``enters_from``: when a MatMul may enter the bias anew."""
 
+ROWS = np.dtype([("operation", "i8"), ("row", "i8"), ("count", "i8")])
+"""With two rows of weights a cycle: how many rows were dealt with so far, and which ``row`` of which of LoadWeight's
+operations, counted from the first, is the next one."""
 
 MOST_PRODUCTS = 1024
 """More cycles than a product takes on the largest array; a power of two, so that a remainder is cheap."""
@@ -142,13 +147,15 @@ STATE = np.dtype([
     ("numbers", "i8", (UNIT_COUNT, SLOTS)), ("tracked", TRACKED, (UNIT_COUNT, SLOTS)),
     ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
     ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
-    ("pipeline", PIPELINE), ("gate", GATE), ("ports", PORTS, 4),
+    ("pipeline", PIPELINE), ("gate", GATE), ("walked", "i8"), ("asked", ROWS, 2), ("shifted", ROWS),
+    ("ports", PORTS, 4),
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
 of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1; those
 of a shared port come first. ``micro``: given by the sequencer, at the
-door of the pipeline, and so many (``between``) on their way there. ``ports``: see ``memories.py``. All in one record,
+door of the pipeline, and so many (``between``) on their way there. ``walked``, ``asked``, ``shifted``: rows of
+weights, see ``two_rows.py``; ``ports``: see ``memories.py``. All in one record,
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
@@ -167,5 +174,5 @@ def new_state(arch: Arch, writer_vectors: int) -> np.void:
     pipeline["blocker"] = NONE
     state["gate"]["reader"], state["gate"]["writer"] = MOVE_OUT, MOVE_IN
     pipeline["written_at"] = -LATER
-    ports["last"], ports["bank"] = UNIT_COUNT - 1, NONE
+    ports["last"], ports["bank"] = CLIENT_COUNT - 1, NONE
     return state

@@ -27,6 +27,7 @@ from weft.hw.contract.timing import (
     LOCAL_READ_LATENCY,
     SCALE_LATENCY,
     array_latency,
+    load_weight_cycles,
 )
 from weft.hw.contract.units import Memory, clients, unit_names
 
@@ -75,7 +76,7 @@ class _Rows:
 
     def __init__(self, arch: Arch, units: Mapping[str, int]) -> None:
         self.units = units
-        self.beats = math.ceil(arch.vector_beats)
+        self.arch = arch
         self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         scaled = arch.numbers.has_scales
@@ -104,7 +105,8 @@ class _Rows:
 
     def _load_weight(self, entry: lir.LoadWeight) -> Row:
         read = self._range(entry.local, entry.size, 1)
-        return self.units["load_weight"], 0, entry.size + entry.zero_bias, LOCAL_READ_LATENCY, *read, *_NONE
+        cycles = load_weight_cycles(self.arch, entry.size + entry.zero_bias)
+        return self.units["load_weight"], 0, cycles, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _data_move(self, entry: lir.DataMove) -> Row:
         near = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
@@ -115,7 +117,7 @@ class _Rows:
             unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
             return self.units[unit], 0, vectors, latency, *read, *write
         unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
-        return self.units[unit], 0, vectors * self.beats, EXPECTED_DRAM_LATENCY, *read, *write
+        return self.units[unit], 0, math.ceil(vectors * self.arch.vector_beats), EXPECTED_DRAM_LATENCY, *read, *write
 
     def _simd(self, entry: lir.Simd) -> Row:
         count, joined = (self.iterations, 1) if self.body else (1, 0)

@@ -17,6 +17,7 @@ from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import load_weight_cycles
 from weft.runtime.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
@@ -236,7 +237,7 @@ class LayerShape:
             found = self._parts[steps]
             rows, columns = (np.array([self._strip(axis, grain, span) for span in found.spans[axis]],
                                       np.int64)[found.chosen[axis]] for axis in range(2))
-            load = self.arch.array_size + 1 + LOAD_OVERHEAD_CYCLES
+            load = load_weight_cycles(self.arch, self.arch.array_size + 1) + LOAD_OVERHEAD_CYCLES
             largest, total = (rows * columns).T
             self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),
                                   core.cycles(load, TILE_OVERHEAD_CYCLES, min(taps, self.tiles.alike)))

@@ -6,14 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.paired_element import PairedElement, taken_apart
 from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, column_groups
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, column_groups, upper_places
 from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
@@ -30,6 +30,8 @@ class SystolicArray(wiring.Component):
       down, and the last row's is lost. Fewer than array_size + 1 shifts keep the rest.
     * ``swap``, with ``activation_valid``: this vector is the first that uses what the shadow column holds after all
       shifts of earlier cycles. The shadow column stays as it is.
+    * With ``weight_rows`` 2 the column has two parts, the upper one of ``timing.upper_places``. ``shift`` without
+      ``through`` shifts ``lower_weight`` into the first place of the lower part, and the upper one's last is lost.
 
     * ``enter_bias``, with ``activation_valid``: from this vector on the bias counts as ``enter_shift`` enters it. It
       comes with each swap, and ``timing.bias_interval`` cycles behind the one before at the earliest.
@@ -46,6 +48,7 @@ class SystolicArray(wiring.Component):
             "activation": In(activation_layout(arch)), "activation_valid": In(1), "swap": In(1),
             "enter_bias": In(1), "enter_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
+            **({"through": In(1), "lower_weight": In(vector_layout(arch))} if arch.weight_rows == 2 else {}),
             "result": Out(sum_layout(arch)), "result_coming": Out(1),
         })
 
@@ -61,11 +64,15 @@ class SystolicArray(wiring.Component):
         m.d.comb += self.result_coming.eq(delayed(
             m, self.activation_valid, self.latency - ACCUMULATE_DATA_LATENCY, name="valid_wave", reset=True))
 
+        # Where the column of weights has two parts, from this row on it is the lower one.
+        cut = upper_places(self._arch) - 1 if self._arch.weight_rows == 2 else size
+        if cut < size:
+            throughs = DelayLine(m, self.through, cut + groups - 1, name="through_wave")
         activations: list[Value] = [delayed(m, self.activation[r], r, name=f"activation_skew_{r}") for r in range(size)]
         columns, biases = [], []
         for j in range(groups):
             m.submodules[f"bias_{j}"] = bias = ShadowWeight(width)
-            weight = Cat(circuits(self._arch).weight(self.weight[k]) for k in range(j * each, (j + 1) * each))
+            weight = self._of_group(self.weight, j)
             m.d.comb += [
                 bias.link_i.eq(delayed(m, weight, j, name=f"weight_skew_{j}")),
                 bias.shift.eq(shifts.tap(j)),
@@ -76,14 +83,18 @@ class SystolicArray(wiring.Component):
             column = [element_of(self._arch, r) for r in range(size)]
             for r, element in enumerate(column):
                 m.submodules[f"pe_{r}_{j}"] = element
+                above = column[r - 1].link_o if r else bias.shadow
+                if r == cut:
+                    late = delayed(m, self._of_group(self.lower_weight, j), r + j, name=f"lower_weight_skew_{j}")
+                    above = Mux(throughs.tap(r + j), above, late)
                 m.d.comb += [
-                    element.link_i.eq(column[r - 1].link_o if r else bias.shadow),
+                    element.link_i.eq(above),
                     element.shift.eq(shifts.tap(r + j)), element.swap.eq(swaps.tap(r + j)),
                     element.activation_i.eq(activations[r]),
                 ]
                 activations[r] = element.activation_o
-            for above, element in pairwise(column):
-                m.d.comb += element.partial_sum_i.eq(above.partial_sum_o)
+            for upper, element in pairwise(column):
+                m.d.comb += element.partial_sum_i.eq(upper.partial_sum_o)
             columns.append(column)
             biases.append(active_bias)
         if self._arch.packing:
@@ -96,6 +107,11 @@ class SystolicArray(wiring.Component):
             m.d.comb += self.result[j].eq(delayed(m, total, groups - 1 - j // each, name=f"deskew_{j}").as_signed())
         return m
 
+    def _of_group(self, row, j: int) -> Value:
+        """The weights of a row that the columns of group ``j`` take."""
+        each = self._arch.array_size // column_groups(self._arch)
+        return Cat(circuits(self._arch).weight(row[k]) for k in range(j * each, (j + 1) * each))
+
 
 class SystolicArrayReference:
     """The same meaning without waves: in each cycle call ``compute``, which may swap first, then ``shift``."""
@@ -107,6 +123,11 @@ class SystolicArrayReference:
 
     def shift(self, weight: np.ndarray) -> None:
         self.shadow = np.vstack([weight, self.shadow[:-1]])
+
+    def shift_apart(self, weight: np.ndarray, lower_weight: np.ndarray) -> None:
+        """Both parts of the column, each with a row of its own."""
+        places = upper_places(self._arch)
+        self.shadow = np.vstack([weight, self.shadow[:places - 1], lower_weight, self.shadow[places:-1]])
 
     def compute(self, activation: np.ndarray, enter_shift: int, *, swap: bool = False) -> np.ndarray:
         """The sums of one vector."""

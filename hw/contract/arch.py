@@ -69,6 +69,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "deep_queues": (0, 1),
     "sampler": (0, 1),
     "decoder_multipliers": (0, 1),
+    "weight_rows": (1, 2),
 }
 """Allowed integer range of each key, both ends included."""
 
@@ -85,6 +86,7 @@ class Arch:
     ``sampler`` 0 leaves performance samples out. ``dsp_packing``: the DSP block that makes two products.
     ``decoder_multipliers`` 0: the decoder's two products, rows x pitch, are look-up tables and no DSP blocks.
     ``leave_tables``: so many tables of 256 bytes, in which a DataMove out of the accumulators may look its bytes up.
+    ``weight_rows`` 2: a load of the whole column of weights takes two rows a cycle.
     """
 
     data_type: str
@@ -117,6 +119,7 @@ class Arch:
     dsp_packing: str = NO_PACKING
     decoder_multipliers: int = 1
     leave_tables: int = 0
+    weight_rows: int = 1
 
     def __post_init__(self) -> None:
         if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up

@@ -95,7 +95,7 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
 INVISIBLE = frozenset({
     "number_of_threads", "thread_queue_depth", "local_banks", "accumulator_banks", "axi_data_width", "axi_max_burst",
     "stream_width", "sample_block_size", "register_slices", "dram_ports", "deep_queues", "sampler",
-    "dsp_packing", "decoder_multipliers"})
+    "dsp_packing", "decoder_multipliers", "weight_rows"})
 """Keys that change how fast a machine is and how it is joined to the world, but no program."""
 UNSEEN_AT_0 = frozenset({"leave_tables"})
 """Keys that came later: machines without what they bring keep their hash."""

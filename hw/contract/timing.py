@@ -37,6 +37,23 @@ def weight_latency(arch: Arch) -> int:
     return LOCAL_READ_LATENCY + arch.array_size + column_groups(arch) - 2
 
 
+def upper_places(arch: Arch) -> int:
+    """With two rows of weights a cycle: places of the upper part of the column of weights, the bias row's among them.
+    As many cycles takes a load of the whole column; the lower part has as many places, or one less."""
+    return arch.array_size // 2 + 1
+
+
+ROWS_AHEAD = 32
+"""With two rows of weights a cycle: rows of either part of the column that are read before their turn, at most. With 8
+the array of 48 lanes waits 3 % of a layer of 6 x 6 pixels, for banks that its own vectors use, with 16 and more
+nothing; 32 rows are as large as 16 in the distributed RAM of Xilinx parts."""
+
+
+def load_weight_cycles(arch: Arch, rows: int) -> int:
+    """What LoadWeight takes for some ``rows``, its row of zeros among them."""
+    return upper_places(arch) if arch.weight_rows == 2 and rows == arch.array_size + 1 else rows
+
+
 def array_latency(arch: Arch) -> int:
     """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
     the bias; where columns share multipliers, a register in which their sums lie apart."""

@@ -70,7 +70,8 @@ def _gearbox(arch: Arch) -> float:
 
 
 def _clients(arch: Arch, *, writes: bool) -> int:
-    return len(clients(arch, Memory.LOCAL, writes=writes))
+    second_row = arch.weight_rows == 2 and not writes  # it has a port of its own
+    return len(clients(arch, Memory.LOCAL, writes=writes)) + second_row
 
 
 def _local_ports(arch: Arch) -> int:
@@ -150,13 +151,16 @@ TERMS: dict[str, Terms] = {
     "has registers": lambda arch: bool(arch.simd_registers_depth),
     "has scales": lambda arch: arch.numbers.has_scales,
     "residues": _residues,
+    "vector, two rows": lambda arch: _vector(arch) * (arch.weight_rows == 2),
+    "local address, two rows": lambda arch: arch.local_address_width * (arch.weight_rows == 2),
     "lanes, scales": lambda arch: arch.array_size * arch.numbers.has_scales,
 }
 """What a block's size can depend on, in terms of the architecture."""
 
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
-    "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues"),
+    "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues",
+              "vector, two rows"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "products in tables"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
@@ -166,7 +170,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "fetch": ("one", "stream", "instruction", "split instruction"),
     "interlock": ("one", "units", "places", "place bits", "comparisons"),
     "leave": ("one", "vector, points", "sums, points", "vector, every step", "has scales", "lanes, scales"),
-    "load_weight": ("one", "local address"),
+    "load_weight": ("one", "local address", "local address, two rows"),
     "local": ("one", "vector", "vector x readers", "vector x banks", "vector x writers x banks", "address x banks",
               "vector, slices"),
     "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales"),

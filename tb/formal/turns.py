@@ -8,17 +8,20 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import LOCAL_READ_LATENCY
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD
 from weft.hw.contract.units import depths
 from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, turns_layout
 from weft.hw.parts.ports import local_read_port
 from weft.hw.parts.walker import Walker
 from weft.tb.formal.archs import SMALL
-from weft.tb.formal.harness import Broken, Harness, Inside, toggles
-from weft.tb.formal.prove import Proof
+from weft.tb.formal.harness import Broken, Harness, Inside, ones, toggles
+from weft.tb.formal.prove import BOUNDED, Proof
+
+TWO_ROWS = SMALL.replace(weight_rows=2)
 
 
 class Pair(wiring.Component):
@@ -30,16 +33,20 @@ class Pair(wiring.Component):
             "load": In(stream.Signature(load_weight_layout(arch))),
             "mat_mul": In(stream.Signature(mat_mul_layout(arch))),
             "load_read": Out(local_read_port(arch)), "mat_mul_read": Out(local_read_port(arch)),
+            **({"lower_read": Out(local_read_port(arch))} if arch.weight_rows == 2 else {}),
             "crowded": In(1), "loads": Out(1), "swaps": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.load_weight = load = LoadWeightUnit(self._arch)
+        m.submodules.load_weight = load = (
+            LoadTwoRowsUnit if self._arch.weight_rows == 2 else LoadWeightUnit)(self._arch)
         m.submodules.mat_mul = mat_mul = MatMulUnit(self._arch)
         for unit, operation, read in ((load, self.load, self.load_read), (mat_mul, self.mat_mul, self.mat_mul_read)):
             connect(m, flipped(operation), unit.operation)
             connect(m, unit.local_read, flipped(read))
+        if self._arch.weight_rows == 2:
+            connect(m, load.lower_read, flipped(self.lower_read))
         m.d.comb += [
             load.swapped.eq(mat_mul.swapped), mat_mul.loaded.eq(load.done), mat_mul.crowded.eq(self.crowded),
             self.loads.eq(load.done), self.swaps.eq(mat_mul.swapped),
@@ -74,20 +81,63 @@ class Waiting:
             m.d.sync += before.eq(Mux(leaves, following, less[index]))
 
 
-def in_the_units(inside: Inside) -> tuple[Value, Value, Any, Any]:
-    """Whether LoadWeight works on an operation, whether MatMul on one whose weights are not taken over yet; both."""
-    units = {"load_weight": Walker.walked(load_weight_layout(SMALL), ("local",)),
-             "mat_mul": Walker.walked(data.StructLayout({**mat_mul_layout(SMALL).members, "enters": 1}),
-                                      ("local", "accumulator"))}
-    loading, multiplying = (inside(f"{unit}.walker.o__valid") for unit in units)
-    load, mat_mul = (data.View(layout, inside(f"{unit}.walker.at")) for unit, layout in units.items())
-    return loading, multiplying & mat_mul.first & mat_mul.operation.swap, load.operation, mat_mul.operation
+def load_at_work(inside: Inside) -> tuple[Value, Any]:
+    """Whether LoadWeight of one row a cycle works on an operation, and which."""
+    layout = Walker.walked(load_weight_layout(SMALL), ("local",))
+    return inside("load_weight.walker.o__valid"), data.View(layout, inside("load_weight.walker.at")).operation
+
+
+def swap_at_work(inside: Inside) -> tuple[Value, Any]:
+    """Whether MatMul works on an operation whose weights are not taken over yet, and which."""
+    operation = data.StructLayout({**mat_mul_layout(SMALL).members, "enters": 1})
+    at = data.View(Walker.walked(operation, ("local", "accumulator")), inside("mat_mul.walker.at"))
+    return inside("mat_mul.walker.o__valid") & at.first & at.operation.swap, at.operation
 
 
 def turns(broken: Broken | None = None) -> Harness:
-    """In front of both units a decoder that counts, and as many operations under way as the interlock lets be."""
+    """One row of weights a cycle."""
     harness, block = Harness(), Pair(SMALL)
     inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
+    loading, load = load_at_work(inside)
+    loads, loaded, swapped = decoded(harness, block, inside, loading)
+    harness.always(~inside("load_weight.taken") | (loads.there(0) & (loads.before[0] == 0)), "shifted_when_taken_over")
+    # what keeps it true
+    harness.always((inside("mat_mul.loads") == loaded) & (inside("load_weight.swaps") == swapped), "counted")
+    harness.always(~loading | (loads.there(0) & (load.swaps == (swapped + loads.before[0])[0])), "load")
+    return harness
+
+
+def turns_of_two_rows(broken: Broken | None = None) -> Harness:
+    """Two rows a cycle: the unit may hold several loads."""
+    harness, block = Harness(), Pair(TWO_ROWS)
+    inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
+    loading = harness.count(block.load.valid & block.load.ready, block.loads, depths(SMALL, "load_weight").outstanding,
+                            "loading")
+    loads, _, _ = decoded(harness, block, inside, loading)
+    harness.always(~inside("load_weight.shifts") | (loads.there(0) & (loads.before[0] == 0)), "shifted_when_taken_over")
+    return harness
+
+
+def rows_ahead(broken: Broken | None = None) -> Harness:
+    """Only the order of the rows can be full; all else has room for as many, and what leaves has arrived."""
+    harness, block = Harness(), LoadTwoRowsUnit(TWO_ROWS)
+    inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
+    order, leaving = inside("order.level"), inside("shifting")[::2]
+    harness.always(order <= ROWS_AHEAD, "order_holds_them")
+    for part in ("upper", "lower"):
+        sources, rows = (inside(f"{part}_{name}.level") for name in ("sources", "rows"))
+        ahead, coming = (inside(f"{part}_{name}") for name in ("ahead", "coming"))
+        harness.always(order == sources + ahead, f"{part}_in_order")
+        harness.always(rows + ones(coming) == ahead + ones(leaving), f"{part}_rows_are_counted")
+        harness.always((sources != ROWS_AHEAD) | (order == ROWS_AHEAD), f"{part}_room_to_ask")
+        harness.always(~coming[-1] | (rows != ROWS_AHEAD), f"{part}_room_to_arrive")
+        harness.always(~leaving[-1] | (rows != 0), f"{part}_there_to_leave")
+    return harness
+
+
+def decoded(harness: Harness, block: Pair, inside: Inside, loading: Value) -> tuple[Waiting, Signal, Signal]:
+    """In front of both units a decoder that counts, and as many operations under way as the interlock lets be; so many
+    loads are ``loading`` in their unit. The loads that wait; loads and swaps so far, modulo their widths."""
     m, most = harness.m, depths(SMALL, "load_weight").outstanding
     loads, swaps = Waiting(harness, "loads", most), Waiting(harness, "swaps", most)
     issue_load, issue_swap, fresh = Signal(name="issue_load"), Signal(name="issue_swap"), Signal(name="fresh", init=1)
@@ -101,7 +151,7 @@ def turns(broken: Broken | None = None) -> Harness:
     width = turns_layout(SMALL)["loads"].width
     loaded, swapped = Signal(width, name="loaded"), Signal(name="swapped_so_far")
     m.d.sync += [loaded.eq(loaded + block.loads), swapped.eq(swapped ^ block.swaps)]
-    loading, takes_over, load, mat_mul = in_the_units(inside)
+    takes_over, mat_mul = swap_at_work(inside)
     next_load, next_swap = block.load.payload, block.mat_mul.payload  # behind those that the units work on
     harness.assume(~block.load.valid | ((loads.count > loading)
                                         & (next_load.swaps == (swapped + loads.at(loading))[0])), "offered_load")
@@ -110,10 +160,7 @@ def turns(broken: Broken | None = None) -> Harness:
                       & (next_swap.loads == (loaded + swaps.at(takes_over))[:width])), "offered_swap")
     # what is promised
     harness.always(~block.swaps | (swaps.there(0) & (swaps.before[0] == 0)), "taken_over_when_loaded")
-    harness.always(~inside("load_weight.taken") | (loads.there(0) & (loads.before[0] == 0)), "shifted_when_taken_over")
     # what keeps it true
-    harness.always((inside("mat_mul.loads") == loaded) & (inside("load_weight.swaps") == swapped), "counted")
-    harness.always(~loading | (loads.there(0) & (load.swaps == (swapped + loads.before[0])[0])), "load")
     harness.always(~takes_over | (swaps.there(0) & (mat_mul.loads == (loaded + swaps.before[0])[:width])), "swap")
     newest = swaps.at((swaps.count - 1)[:len(swaps.count)])
     harness.always(~(fresh & swaps.there(0)) | (loads.count > newest), "a_load_behind_the_newest_swap")
@@ -127,11 +174,15 @@ def turns(broken: Broken | None = None) -> Harness:
         harness.always(~swaps.there(index) | (swaps.before[index] <= loads.count), f"swap{index}_bound")
         if index:
             harness.always(~swaps.there(index) | (swaps.before[index] > swaps.before[index - 1]), f"apart{index}")
-    return harness
+    return loads, loaded, swapped
 
 
 PROOFS = [
     Proof("turns", "LoadWeightUnit and MatMulUnit: weights are taken over when all loads before are done, and rows are "
           "shifted in when all weights before are taken over; both units' reads keep the stream rules",
           turns, {"mat_mul.loads": toggles}),
+    Proof("turns_two_rows", "LoadTwoRowsUnit and MatMulUnit: the same with two rows of weights a cycle",
+          turns_of_two_rows, {"load_weight.swaps": toggles}, 12, BOUNDED),
+    Proof("rows_ahead", "LoadTwoRowsUnit: there is room for every row that is asked for, and its order is known",
+          rows_ahead, {"order.level": toggles}, LOCAL_READ_LATENCY + 2),
 ]

@@ -5,6 +5,7 @@ from weft.tb.mutations import Break
 LOOPS = "tb/unit/simd/test_simd_loops.py"
 SIMD = "tb/unit/simd/test_simd_unit.py"
 ACCUMULATORS = "tb/unit/memory/test_accumulators.py"
+TWO_ROWS = "tb/unit/array/test_load_two_rows_unit.py"
 FIXED_POINT = "tb/unit/contract/test_fixed_point.py"
 
 BREAKS = [
@@ -65,6 +66,18 @@ BREAKS = [
           "zeroes.eq(at.operation.zeroes | bias_row)", "zeroes.eq(at.operation.zeroes)",
           "in the place of the row of zeros the last vector comes again",
           "tb/unit/array/test_load_weight_unit.py::test_rows_come_last_address_first"),
+    Break("two_rows_turn", "hw/array/load_two_rows_unit.py", " & (now.swaps == swaps)", "",
+          "rows enter before the weights before them are taken over",
+          f"{TWO_ROWS}::test_a_load_waits_until_the_weights_before_it_are_taken_over"),
+    Break("two_rows_apart", "hw/array/load_two_rows_unit.py", "(upper_ahead != 0) & (lower_ahead != 0)",
+          "(upper_ahead != 0)", "both parts shift when the lower one has no row yet",
+          f"{TWO_ROWS}::test_the_column_holds_what_the_definition_says"),
+    Break("two_rows_base", "hw/array/load_two_rows_unit.py", "below = Const(arch.array_size + 1 - places) <<",
+          "below = Const(places) <<", "the upper part's rows come from an address too low",
+          f"{TWO_ROWS}::test_the_column_holds_what_the_definition_says"),
+    Break("two_rows_wave", "hw/array/systolic_array.py", "self.lower_weight, j), r + j,", "self.lower_weight, j), r,",
+          "the lower part of a column takes rows before its wave",
+          "tb/unit/array/test_systolic_array.py::test_random_waves_of_two_rows_match_reference"),
     # -- memories --
     Break("leave_tables_order", "hw/memory/leave_tables.py", "~scalar[-1]", "scalar[-1]",
           "entries of negative bytes lie behind those of positive ones",

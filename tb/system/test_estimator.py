@@ -64,6 +64,43 @@ def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None
     agree(arch, [moves(seed) for seed in range(PROGRAMS)], 30)
 
 
+@pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_int8"])
+def test_two_rows_of_weights_a_cycle_take_the_same_cycles(name: str) -> None:
+    """Loads of the whole column, and of a part of it, beside MatMuls that keep banks of local memory busy."""
+    arch = ARCHS[name]
+    assert arch.weight_rows == 2
+    isa, lanes = Isa(arch), arch.array_size
+
+    def loads(seed: int) -> bytes:
+        random = np.random.default_rng(seed)
+        program: list[Instruction] = []
+        for _ in range(25):
+            zero_bias, stride = random.integers(2).item(), random.choice([1, 1, 2, 4]).item()
+            size = lanes + 1 - zero_bias if random.random() < 0.7 else random.integers(1, lanes + 2).item()
+            program += [isa.load_weight(random.integers(30).item(), size, zero_bias=bool(zero_bias),
+                                        zeroes=random.random() < 0.1, local_stride=stride)]
+            if random.random() < 0.8:
+                program += [isa.mat_mul(random.integers(20).item(), 0, random.integers(1, 3 * lanes).item(),
+                                        local_stride=random.choice([1, 1, 2]).item())]
+            if random.random() < 0.3:
+                program += [isa.data_move(DataFlow.LOCAL_TO_DRAM0, random.integers(20).item(), 0, 20)]
+        return isa.assemble(program)
+
+    agree(arch, [loads(seed) for seed in range(2 * PROGRAMS)], 30)
+
+
+def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
+    """12 lanes, whose MatMuls of 8 vectors each have new weights: 13 rows and a cycle, or 7, which are read ahead where
+    MatMul's banks are in the way."""
+    arch = ARCHS["lanes12_int8"]
+    isa = Isa(arch)
+    program = isa.assemble([each for number in range(40) for each in (
+        isa.load_weight(number, 12, zero_bias=True), isa.mat_mul(50 + number % 4, 0, 8))])
+    one, two = (estimate(program, arch.replace(weight_rows=rows)).cycles for rows in (1, 2))
+    assert 40 * 14 <= one <= 40 * 14 + 50
+    assert 40 * 8 <= two <= 40 * 8 + 50
+
+
 def agree(arch: Arch, programs: list[bytes], latency: int) -> None:
     for seed, (program, done) in enumerate(zip(programs, run(arch, programs, latency), strict=True)):
         found = estimate(program, arch, DramTiming(latency, latency))

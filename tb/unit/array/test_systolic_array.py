@@ -10,15 +10,16 @@ from amaranth.sim import Simulator
 from weft.hw.array.systolic_array import SystolicArray, SystolicArrayReference
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, bias_interval
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, bias_interval, load_weight_cycles
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
 
 
-def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once", dsp_packing: str = "none") -> Arch:
+def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once", dsp_packing: str = "none",
+            weight_rows: int = 1) -> Arch:
     return Arch.load("tiny").replace(array_size=size, data_type=data_type, mac_rounding=mac_rounding,
-                                     dsp_packing=dsp_packing)
+                                     dsp_packing=dsp_packing, weight_rows=weight_rows)
 
 
 def vectors(rng: np.random.Generator, arch: Arch, count: int, ends: tuple[int, int] | None = None) -> np.ndarray:
@@ -34,7 +35,8 @@ LARGEST_BYTE = 255
 
 
 class Schedule:
-    """What is given to the array in each cycle; all arrays are indexed by the cycle."""
+    """What is given to the array in each cycle; all arrays are indexed by the cycle. ``apart``: ``shift`` is not
+    ``through``, on machines of two rows of weights a cycle."""
 
     def __init__(self, arch: Arch, cycles: int, seed: int = 0) -> None:
         self.arch, rng = arch, np.random.default_rng(seed)
@@ -42,7 +44,8 @@ class Schedule:
         self.activation, self.weight = vectors(rng, arch, cycles, ends), vectors(rng, arch, cycles)
         self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.numbers.has_points else \
             np.full(cycles, arch.number.point)
-        self.valid, self.swap, self.shift, self.enter = np.zeros((4, cycles), bool)
+        self.lower_weight = vectors(rng, arch, cycles) if arch.weight_rows == 2 else None
+        self.valid, self.swap, self.shift, self.enter, self.apart = np.zeros((5, cycles), bool)
 
     def settle(self) -> None:
         """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
@@ -63,7 +66,9 @@ class Schedule:
             if self.valid[cycle]:
                 results[cycle + array_latency(self.arch)] = reference.compute(
                     self.activation[cycle], int(self.enter_shift[cycle]), swap=self.swap[cycle]).tolist()
-            if self.shift[cycle]:
+            if self.shift[cycle] and self.apart[cycle] and self.lower_weight is not None:
+                reference.shift_apart(self.weight[cycle], self.lower_weight[cycle])
+            elif self.shift[cycle]:
                 reference.shift(self.weight[cycle])
         return results
 
@@ -84,6 +89,9 @@ class Schedule:
                 ctx.set(dut.swap, int(live and self.swap[given]))
                 ctx.set(dut.enter_bias, int(live and self.enter[given]))
                 ctx.set(dut.shift, int(live and self.shift[given]))
+                if self.lower_weight is not None:
+                    ctx.set(dut.through, int(live and not self.apart[given]))
+                    ctx.set(dut.lower_weight, self.lower_weight[given].tolist())
                 if ctx.get(dut.result_coming):
                     coming.add(cycle + ACCUMULATE_DATA_LATENCY)
                 if cycle in coming:
@@ -160,6 +168,31 @@ def test_random_waves_of_bytes_match_reference(size: int, dsp_packing: str) -> N
     rng = np.random.default_rng(seed=size + 200)
     schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
     schedule.swap = rng.random(len(schedule.valid)) < 0.3
+    schedule.check()
+
+
+@pytest.mark.parametrize(("size", "keys"), [
+    *((size, {}) for size in (2, 3, 4, 8)), (5, {"mac_rounding": "every_step"}), (3, {"data_type": "INT8"}),
+    *((size, {"data_type": "INT8", "dsp_packing": block}) for size, block in PACKED)])
+def test_random_waves_of_two_rows_match_reference(size: int, keys: dict[str, str]) -> None:
+    """Rows for both parts and through both, at random in every cycle, with swaps among them."""
+    schedule = Schedule(machine(size, weight_rows=2, **keys), 100 + 30 * size, seed=size)
+    rng = np.random.default_rng(seed=size + 300)
+    schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
+    schedule.apart = np.repeat(rng.random(len(schedule.valid)) < 0.6, 4)[:len(schedule.valid)]
+    schedule.swap = rng.random(len(schedule.valid)) < 0.3
+    schedule.check()
+
+
+@pytest.mark.parametrize(("size", "dsp_packing"), [(3, "none"), (8, "none"), *PACKED])
+def test_two_rows_a_cycle_change_weights_without_a_bubble(size: int, dsp_packing: str) -> None:
+    """MatMul after MatMul of as many vectors as a load takes cycles."""
+    arch = machine(size, "INT8", dsp_packing=dsp_packing, weight_rows=2)
+    rows, matmuls = load_weight_cycles(arch, size + 1), 5
+    assert rows == -(-(size + 1) // 2)
+    schedule = Schedule(arch, rows * (matmuls + 1))
+    schedule.shift[:rows * matmuls] = schedule.apart[:] = True
+    schedule.swap[rows::rows] = schedule.valid[rows:] = True
     schedule.check()
 
 

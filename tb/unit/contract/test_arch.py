@@ -111,6 +111,7 @@ def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
         "dsp_packing", "with array_size 7", "an even array_size", "set array_size to 8"]),
     ({"leave_tables": 2}, ["leave_tables", "2, with data_type FP16BP8", "INT8", "leave_tables to 0"]),
     ({"leave_tables": 2, "data_type": "INT8", "local_depth": 255}, ["leave_tables", "local_depth 255", "256 or more"]),
+    ({"weight_rows": 3}, ["weight_rows", "found 3", "an integer, 1..2", "set weight_rows within 1..2"]),
     ({"data_type": "FP33BP8"}, ["data_type", "width 4..32"]), ({"data_type": "FP16BP15"}, ["point 1..width-2"]),
     ({"data_type": 16}, ["data_type", "found 16"]),
     ({"array_sise": 8}, ["architecture key array_sise: found an unknown key", "did you mean array_size?"]),
