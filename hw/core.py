@@ -21,7 +21,7 @@ from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units
+from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units, first_writer
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock
@@ -90,7 +90,7 @@ class Core(wiring.Component):
         if arch.weight_rows == 2:
             reads["lower_weights"] = units["load_weight"].lower_read
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
-        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), first="mat_mul")
+        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", first_writer(arch))
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
         m.submodules.leave, m.submodules.enter = leave, enter = Leave(arch, readers), Enter(arch, writers)

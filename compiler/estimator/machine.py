@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.compiler.estimator.state import NONE
 from weft.hw.contract import timing
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.units import UNIT_NAMES, first_writer
 
 MACHINE = np.dtype([(name, "i8") for name in (
     "local_banks", "accumulator_banks", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency", "weight_rows", "places", "upper_places",
+    "first_writer",
 )])
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
 read from ``timing.py`` where it is used.
@@ -22,7 +25,8 @@ read from ``timing.py`` where it is used.
 ``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
-1 where both windows share a port; ``places`` of the column of weights, and those of its upper part."""
+1 where both windows share a port; ``places`` of the column of weights, and those of its upper part;
+``first_writer``: a unit, or NONE."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class DramTiming:
 
 def machine_record(arch: Arch, dram: DramTiming) -> np.void:
     """A record of MACHINE."""
+    first = first_writer(arch)
     values = {
         "local_banks": arch.local_banks, "accumulator_banks": arch.accumulator_banks,
         "vector_bytes": arch.vector_bytes, "beat_bytes": arch.axi_data_width // 8, "max_burst": arch.axi_max_burst,
@@ -52,6 +57,7 @@ def machine_record(arch: Arch, dram: DramTiming) -> np.void:
         "decode_latency": timing.DECODE_LATENCY, "writer_vectors": timing.WRITER_VECTORS_AHEAD,
         "shared_dram": arch.shared_dram, "move_out_latency": timing.move_out_latency(arch),
         "weight_rows": arch.weight_rows, "places": arch.array_size + 1, "upper_places": timing.upper_places(arch),
+        "first_writer": NONE if first is None else UNIT_NAMES.index(first),
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

@@ -180,7 +180,7 @@ def ask(state, machine, now):
         writer.ask(state, state.writers[0], DRAM0_WRITE, machine)
         writer.ask(state, state.writers[1], DRAM1_WRITE, machine)
     grant_local(state.ports[LOCAL_READS], machine.local_banks, MAT_MUL)
-    grant_local(state.ports[LOCAL_WRITES], machine.local_banks, NONE)
+    grant_local(state.ports[LOCAL_WRITES], machine.local_banks, machine.first_writer)
     leaving = array.leaving_sum(state, now)
     sum_bank = leaving >> array.BANK_SHIFT if leaving != NONE else NONE
     sum_adds = leaving != NONE and leaving & array.ACCUMULATES != 0

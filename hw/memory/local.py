@@ -19,8 +19,9 @@ class LocalMemory(wiring.Component):
     """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
 
     Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
-    ``first`` never waits: if it took turns, a client at half its pace would meet it in bank after bank and slow it
-    down to half. ``crowded`` tells it that it kept another reader waiting in this cycle; it must leave a gap later.
+    ``first`` never waits, nor does the writer ``first_writer``: if it took turns, a client at half its pace would meet
+    it in bank after bank and slow it down to half. ``crowded`` tells the reader that it kept another one waiting in
+    this cycle; it must leave a gap later. Writers wait for the first one as long as its operation may stay in a bank.
 
     A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later
     cycle. With register slices that is from the second cycle on; the interlock lets no read begin before. Contents are
@@ -28,8 +29,9 @@ class LocalMemory(wiring.Component):
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],
-                 first: str | None = None) -> None:
-        self._arch, self._readers, self._writers, self._first = arch, readers, writers, first
+                 first: str | None = None, first_writer: str | None = None) -> None:
+        self._arch, self._readers, self._writers = arch, readers, writers
+        self._first, self._first_writer = first, first_writer
         super().__init__({
             **{name: In(local_read_port(arch)) for name in readers},
             **{name: In(local_write_port(arch)) for name in writers},
@@ -49,13 +51,15 @@ class LocalMemory(wiring.Component):
                    for name, port in zip(self._writers, writers, strict=True)]
         outputs, grants = [], []
         first = None if self._first is None else self._readers.index(self._first)
+        first_writer = None if self._first_writer is None else self._writers.index(self._first_writer)
         for bank in range(interleave.count):
             read, output, write = block_ram(m, f"bank{bank}", interleave.rows, width)
             grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers], first=first)
             take_read(m, read, interleave, grant, readers)
             grants.append(grant)
             outputs.append(output)
-            grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address")
+            grant = choose(m, f"write{bank}", interleave, bank, [port.request for port in writers], "address",
+                           first_writer)
             take_write(m, f"write{bank}", write, interleave, grant, writers, vectors, arch.register_slices)
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)

@@ -80,10 +80,11 @@ def one_bank_one_port(harness: Harness, name: str, ports: list, bank_of: Any) ->
 
 def local(broken: Broken | None = None) -> Harness:
     harness, arch = Harness(), CELLS
-    block = LocalMemory(arch, ("r0", "r1"), ("w0", "w1"), first="r0")
+    block = LocalMemory(arch, ("r0", "r1"), ("w0", "w1"), first="r0", first_writer="w1")
     harness.block(block, broken=broken)
     first, other = block.r0.request, block.r1.request
     harness.always(first.ready, "the_first_never_waits")
+    harness.always(block.w1.request.ready, "nor_does_the_first_writer")
     harness.always(block.crowded == (first.valid & other.valid & ~other.ready), "who_waits_for_it_is_seen")
     cell = Seen(harness, arch.local_address_width, arch.number.width * arch.array_size)
     reads, writes = [block.r0, block.r1], [block.w0, block.w1]

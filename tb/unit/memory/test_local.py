@@ -23,12 +23,12 @@ def machine(size: int = 2, depth: int = 32, banks: int = 4) -> Arch:
 
 
 @cache
-def bench(arch: Arch, first: str | None = None) -> Bench:
-    return Bench(LocalMemory(arch, READERS, WRITERS, first))
+def bench(arch: Arch, first: str | None = None, first_writer: str | None = None) -> Bench:
+    return Bench(LocalMemory(arch, READERS, WRITERS, first, first_writer))
 
 
 def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 1.0,
-        first: str | None = None) -> tuple[int, dict[str, Source]]:
+        first: str | None = None, first_writer: str | None = None) -> tuple[int, dict[str, Source]]:
     """Every client visits its addresses; the cycles it took, and the clients."""
     memory = SequentialMemory(arch.local_depth, arch.local_banks)
     width, row_bits = arch.local_address_width, arch.array_size * arch.number.width
@@ -40,7 +40,7 @@ def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 
         **{name: PortReader(name, memory, addresses.get(name, []), LOCAL_READ_LATENCY, rng, rate) for name in READERS},
         **{name: PortWriter(name, [address | rng.getrandbits(row_bits) << width for address in addresses.get(name, [])],
                             write, rng, rate) for name in WRITERS}}
-    return bench(arch, first).run(memory, *clients.values()), clients
+    return bench(arch, first, first_writer).run(memory, *clients.values()), clients
 
 
 @pytest.mark.parametrize(("size", "depth", "banks"),
@@ -110,6 +110,17 @@ def test_the_first_reader_never_waits(banks: int) -> None:
                      first="b")
     assert clients["b"].taken == list(range(count))
     assert len(clients["a"].taken) == len(clients["c"].taken) == count // 2
+
+
+@pytest.mark.parametrize("banks", (1, 2, 4))
+def test_the_first_writer_never_waits(banks: int) -> None:
+    """Whatever the others write; they are served as well, and every write is kept."""
+    count, (first, *others) = 60, WRITERS
+    slow = [k % 32 for k in range(count // 2)]
+    _, clients = run(machine(2, 32, banks), {first: [k % 32 for k in range(count)], **dict.fromkeys(others, slow)},
+                     Random(4), first_writer=first)
+    assert clients[first].taken == list(range(count))
+    assert {len(clients[name].taken) for name in others} == {count // 2}
 
 
 def test_contents_survive_a_reset() -> None:
