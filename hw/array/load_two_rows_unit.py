@@ -57,7 +57,8 @@ class LoadTwoRowsUnit(wiring.Component):
         swaps = Signal()  # so far, modulo 2
         m.d.sync += swaps.eq(swaps ^ self.swapped)
         # A row that was taken arrives in time: the turn of both parts' next rows is settled before.
-        shifts, now = Signal(), order.o.payload
+        shifts = Signal()
+        now = order.o.payload
         shifting = delayed(m, Cat(shifts, now.through), LOCAL_READ_LATENCY, name="shifting", reset=True)
         upper_ahead = self._part(m, "upper", sources[0], self.local_read, shifts, shifting[0], self.weight)
         lower_ahead = self._part(m, "lower", sources[1], self.lower_read, shifts, shifting[0], self.lower_weight)

@@ -182,7 +182,7 @@ PROOFS = [
           "shifted in when all weights before are taken over; both units' reads keep the stream rules",
           turns, {"mat_mul.loads": toggles}),
     Proof("turns_two_rows", "LoadTwoRowsUnit and MatMulUnit: the same with two rows of weights a cycle",
-          turns_of_two_rows, {"load_weight.swaps": toggles}, 12, BOUNDED),
+          turns_of_two_rows, {"load_weight.swaps": toggles}, 9, BOUNDED),
     Proof("rows_ahead", "LoadTwoRowsUnit: there is room for every row that is asked for, and its order is known",
           rows_ahead, {"order.level": toggles}, LOCAL_READ_LATENCY + 2),
 ]
