@@ -125,9 +125,12 @@ def scaler_takes(broken: Broken | None = None) -> Harness:
 
 
 # -- the unit ----------------------------------------------------------------------------------------------------------
-WALK = data.StructLayout({"accumulator": BYTES.accumulator_address_width, "local": BYTES.local_address_width,
-                          "first": 1, "last": 1, "operation": move_out_layout(BYTES)})
-"""What the unit's walker gives."""
+def walked_layout(arch: Arch) -> data.StructLayout:
+    """What the unit's walker gives."""
+    return data.StructLayout({"accumulator": arch.accumulator_address_width, "local": arch.local_address_width,
+                              "first": 1, "last": 1, "operation": move_out_layout(arch)})
+
+
 LATENCY = {"local_read": LOCAL_READ_LATENCY, "accumulator_read": ACCUMULATOR_READ_LATENCY}
 
 
@@ -138,11 +141,11 @@ class Moving:
     (``order_read_stream``). Asserted: everything else that says when all is written.
     """
 
-    def __init__(self, harness: Harness, block: ScaledMoveOutUnit, inside: Inside) -> None:
+    def __init__(self, harness: Harness, block: ScaledMoveOutUnit, inside: Inside, arch: Arch = BYTES) -> None:
         m, request, write = harness.m, block.accumulator_read.request, block.local_write.request
         in_memory = Cat(harness.under_way["accumulator_read_request"], inside("scaled"))
         read_stream_counts(harness, inside, "rows.", in_memory)
-        walks, at = inside("walker.o__valid"), data.View(WALK, inside("walker.at"))
+        walks, at = inside("walker.o__valid"), data.View(walked_layout(arch), inside("walker.at"))
         waiting, moving = inside("written.o__valid"), inside("moving")
         asked, written = request.valid & request.ready, write.valid & write.ready
         most = len(in_memory) + READ_STREAM_SPARE + 1
@@ -159,7 +162,8 @@ class Moving:
         harness.always(moving == ones(lasts), "a_last_row_each")
         harness.always((running == moving + walks) & (running <= OUTSTANDING), "operations_counted")
         whole = (rows == 0) | lasts.bit_select((rows - 1)[:len(rows)], 1)
-        harness.always(whole | (walks & ~at.operation.load_scale), "more_of_the_newest_comes")
+        loads = at.operation.load_scale | (at.operation.load_table if arch.leave_tables else 0)
+        harness.always(whole | (walks & ~loads), "more_of_the_newest_comes")
 
 
 def scales_in_order(broken: Broken | None = None) -> Harness:

@@ -18,7 +18,7 @@ from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, turns_l
 from weft.hw.parts.ports import local_read_port
 from weft.hw.parts.walker import Walker
 from weft.tb.formal.archs import SMALL
-from weft.tb.formal.harness import Broken, Harness, Inside, ones, toggles
+from weft.tb.formal.harness import Broken, Harness, Inside, is_zero, ones, toggles
 from weft.tb.formal.prove import BOUNDED, Proof
 
 TWO_ROWS = SMALL.replace(weight_rows=2)
@@ -184,5 +184,5 @@ PROOFS = [
     Proof("turns_two_rows", "LoadTwoRowsUnit and MatMulUnit: the same with two rows of weights a cycle",
           turns_of_two_rows, {"load_weight.swaps": toggles}, 9, BOUNDED),
     Proof("rows_ahead", "LoadTwoRowsUnit: there is room for every row that is asked for, and its order is known",
-          rows_ahead, {"order.level": toggles}, LOCAL_READ_LATENCY + 2),
+          rows_ahead, {"upper_ahead": is_zero}, LOCAL_READ_LATENCY + 2),
 ]
