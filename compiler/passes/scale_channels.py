@@ -28,7 +28,9 @@ SCALE_CHANNELS = "ScaleChannels"
 """The canonical node: input 0 times pixel (0, 0) of each channel of input 1, [1, channels, 1, SCALE_VECTORS]."""
 
 NEVER_NEGATIVE = frozenset({"Abs", "Exp", "HardSigmoid", "Relu", "Sigmoid", "Softplus", "Sqrt"})
-POSITIVE: tuple[Step, ...] = (("Max", (0, 0.0), ()),)
+COPIED: tuple[Step, ...] = (("Identity", (0,), ()),)
+"""The real numbers stay. Where a scale of the file ends at 0, they may be below it in a graph that does not round: the
+bytes end there too."""
 
 
 class Gate(NamedTuple):
@@ -134,4 +136,4 @@ def _row(node: Node, gate: Gate, name: str, shapes: dict[str, tuple[int, ...]],
         constants |= {names[0]: np.ones((channels, 1, 1, 1), np.float32), names[1]: np.zeros(channels, np.float32)}
     shapes |= dict.fromkeys((row, name), (1, channels, 1, SCALE_VECTORS))
     return [Node(node.name, "Conv", (gate.source, *names), (row,), {"group": group, **attributes}),
-            Node(node.name, FUNCTION, (row,), (name,), dict(of_steps(POSITIVE, "keeps_zero")), node.origin)]
+            Node(node.name, FUNCTION, (row,), (name,), dict(of_steps(COPIED, "keeps_zero")), node.origin)]

@@ -11,7 +11,8 @@ from weft.tb.random.byte_networks import judge_quantised
 FOUND = {1: "an output is the input", 4: "a tensor is rounded for one reader only", 20: "an output is rounded nowhere",
          48: "a Pad of bytes", 53: "a Resize of bytes", 58: "PRelu is rounded once",
          63: "an input lies in another tensor", 87: "a Clip that became a narrower scale", 107: "PRelu and Relu",
-         145: "two scales behind each other", 293: "an input that saturates for one reader only"}
+         145: "two scales behind each other", 206: "a gate that its scale alone keeps from below 0",
+         293: "an input that saturates for one reader only"}
 """Seeds that found a fault."""
 
 QUICK, CHUNK, LAST = 40 - len(FOUND), 50, 500

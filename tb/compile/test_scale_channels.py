@@ -81,6 +81,14 @@ def test_a_gate_of_two_tensors_in_either_place(tmp_path: Path) -> None:
     assert sum("scale_channels" in kind for kind in kinds) == 2 and sum("lookup" in kind for kind in kinds) == 2
 
 
+def test_a_gate_that_its_scale_alone_keeps_from_below_0(tmp_path: Path) -> None:
+    """As quantisers leave a ReLU out: means below 0 are bytes of 0. Graphs that do not round have them as they are."""
+    maker = Maker()
+    inner = maker.rounded(maker.conv(maker.x, CHANNELS, INNER, pads=(1, 1, 1, 1)), SCALE)
+    gate = maker.rounded(maker.node("GlobalAveragePool", inner), 0.0017, -128)
+    judge(maker.save(tmp_path / "model.onnx", maker.rounded(maker.node("Mul", inner, gate), SCALE, -3)), ROOMY)
+
+
 @pytest.mark.parametrize("repeated", [True, False])
 def test_a_gate_that_is_rounded_again(repeated: bool, tmp_path: Path) -> None:
     """To a second scale, while others read it in its first: none of the two roundings is left out. Where nothing is
