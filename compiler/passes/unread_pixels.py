@@ -226,11 +226,14 @@ def _inside(grid: Grid, other: Grid) -> Grid:
 
 def _attributes(node: Node, grid: Grid, have: Grid) -> dict[str, Any] | None:
     """Attributes of a window over the pixels ``have`` of its input that makes ``grid``; None where these begin before
-    the first window, or go on so far behind the last one that there would be another."""
+    the first window, or go on so far behind the last one that there would be another, or where windows or taps do not
+    lie whole steps apart, as those in the padding need not."""
     window = _window(node, grid)
     strides, pads, ends, dilations = [], [], [], []
     for axis in range(2):
         step, outputs, taps = have[axis].step, grid[axis].length, window.kernel[axis]
+        if (taps > 1 and window.dilations[axis] % step) or (outputs > 1 and window.strides[axis] % step):
+            return None
         dilations.append(window.dilations[axis] // step if taps > 1 else 1)
         pads.append((window.pads[axis] + have[axis].start) // step)
         beyond = have[axis].length + pads[axis] - (taps - 1) * dilations[axis] - 1  # of the first window

@@ -73,6 +73,21 @@ def pool_behind_a_crop(maker: ModelMaker) -> None:
     maker.conv(cut, 8, 4, (1, 1), strides=(1, 9))
 
 
+def taps_in_the_padding(maker: ModelMaker) -> None:
+    """Of one reader's two taps, a row apart, one is always in the padding; every other row is read."""
+    made = maker.conv("x", 6, 5, (1, 1))
+    few = maker.conv(made, 5, 4, (2, 1), strides=(20, 2), pads=(1, 0, 0, 0))
+    many = maker.conv(made, 5, 4, (1, 1), strides=(2, 2))
+    maker.node("Add", few, many)
+
+
+def windows_in_the_padding(maker: ModelMaker) -> None:
+    """The second of one reader's windows is in the padding, 11 rows behind the first; every fourth row is read."""
+    made = maker.conv("x", 6, 5, (1, 1))
+    few = maker.conv(made, 5, 4, (1, 1), strides=(11, 4), pads=(0, 0, 2, 0))
+    maker.node("Concat", few, maker.conv(made, 5, 4, (1, 1), strides=(4, 4)), axis=2)
+
+
 NETWORKS: dict[Network, dict[str, tuple[int, int]]] = {
     residual: {"add": (5, 6), "mul": (5, 6), "conv2": (5, 6)},
     crop: {"conv": (4, 5)},
@@ -81,6 +96,8 @@ NETWORKS: dict[Network, dict[str, tuple[int, int]]] = {
     pooled: {"conv": (9, 9), "maxpool": (8, 8)},
     pool_behind_a_crop: {"conv": (7, 11), "maxpool": (3, 2)},
     different_readers: {"conv": (5, 5)},
+    taps_in_the_padding: {"conv": (5, 6)},
+    windows_in_the_padding: {"conv": (3, 3)},
 }
 """Each with tensors that become smaller, by the start of their name, and their rows and columns."""
 
