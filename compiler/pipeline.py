@@ -54,7 +54,7 @@ STEPS: tuple[Step, ...] = checked((Request, Arch), (
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
     Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
-    Step("settle_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file
+    Step("settle_quantizers", steps.settled_where_measured),        # -> Graph, Quantization: scales of the file
     Step("drop_unread_pixels", drop_unread_pixels),
     Step("join_sums", steps.join_sums_where_measured),
     Step("split_functions", steps.split_functions_where_measured),

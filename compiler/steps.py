@@ -77,7 +77,7 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
     """A canonical graph as layers are built of it."""
-    return scale_channels(*settled(graph), arch)
+    return scale_channels(*settle_quantizers(graph), arch)
 
 
 def _lowered(graph: Graph, arch: Arch) -> Graph:
@@ -116,9 +116,9 @@ def limits_of_quantizers(graph: Graph, given: Samples, arch: Arch) -> Graph:
     return graph if arch.numbers.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
-def settled(graph: Graph) -> tuple[Graph, Quantization]:
+def settled_where_measured(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
     """Scales of tensors instead of FakeQuantize, of which only machines of eight-bit numbers still have some."""
-    return settle_quantizers(graph)
+    return settle_quantizers(graph, partial(tensor_ranges, graph, given))
 
 
 def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:

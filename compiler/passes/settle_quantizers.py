@@ -3,11 +3,16 @@
 What is rounded twice in the same way is rounded once. Where a tensor has a scale already and another is wanted a copy
 of it is made: an Enlarge that repeats nothing. Maxima, copies and views keep the scale that they read, so a scale
 wanted of them is wanted of their input. Tensors that lie in one share its scale.
+
+A tensor that other readers take as it is, or round otherwise, gets the scale that one wants only where that holds all
+its values: a file rounds a slice to the slice's own range, and what it has no Relu for to a range from 0 on.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +20,7 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.passes.functions import FUNCTION, of_steps
+from weft.compiler.passes.lower_quantize import Ranges
 from weft.compiler.passes.quantization import Quantization
 from weft.runtime.scales import TensorScale
 
@@ -23,9 +29,24 @@ COPY = {"factors": (1, 1)}
 """Of an Enlarge that repeats nothing."""
 
 
-def settle_quantizers(graph: Graph) -> tuple[Graph, Quantization]:
-    """The graph without FakeQuantize, and the scales that its tensors keep."""
-    return _Settler(graph).run()
+def settle_quantizers(graph: Graph, measure: Callable[[Sequence[str]], Ranges] | None = None,
+                      ) -> tuple[Graph, Quantization]:
+    """The graph without FakeQuantize, and the scales that its tensors keep. ``measure`` runs the graph; without it
+    every scale is taken to hold what others read."""
+    contested = [name for name, scales in _wanted(graph).items() if len(scales) > 1]
+    return _Settler(graph, measure(contested) if measure and contested else {}).run()
+
+
+def _wanted(graph: Graph) -> dict[str, set[TensorScale | None]]:
+    """By tensor the scales that readers round it to, or copies of it; None among them for who takes it as it is."""
+    wanted: dict[str, set[TensorScale | None]] = {name: {None} for name in graph.output_tensors()}
+    for node in reversed(graph.nodes):
+        found: set[TensorScale | None] = {scale_of(node) if node.op == FAKE_QUANTIZE else None}
+        if node.op in KEEPS_SCALE or node.op == "Assemble":
+            found = wanted.get(node.output, set())
+        for name in filter(graph.shapes.__contains__, node.inputs):
+            wanted.setdefault(name, set()).update(found)
+    return wanted
 
 
 def only_copies(graph: Graph, node: Node, factor: int = 1) -> bool:
@@ -45,16 +66,19 @@ def multiplies(graph: Graph, node: Node) -> bool:
 
 @dataclass
 class _Settler:
-    """``scales`` of tensors, ``names``: what a tensor is called now; ``makers`` of the nodes so far; ``lying``: parts
-    of assembled tensors."""
+    """``ranges`` of tensors that readers want in several ways; ``scales`` of tensors, ``names``: what a tensor is
+    called now; ``makers`` of the nodes so far; ``lying``: parts of assembled tensors, ``apart``: parts that the scale
+    of the whole does not hold."""
 
     graph: Graph
+    ranges: Ranges
     scales: dict[str, TensorScale] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     makers: dict[str, Node] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)
 
     def run(self) -> tuple[Graph, Quantization]:
         self.shapes = dict(self.graph.shapes)
@@ -123,7 +147,9 @@ class _Settler:
 
     def _claim(self, name: str, wanted: TensorScale) -> bool:
         """Gives a tensor, and those that it has its numbers from, a scale; False where one of these has another, or
-        has other readers."""
+        has other readers, or where other readers of the tensor need more than the scale holds."""
+        if not self._holds(wanted, name):
+            return False
         maker = self.makers.get(name)
         if maker is not None and maker.op in KEEPS_SCALE:
             source = maker.input(0)
@@ -132,10 +158,15 @@ class _Settler:
                 return False
         if maker is not None and maker.op == "Assemble":
             for part in maker.inputs:
-                if part not in self.scales:
-                    self._claim(part, wanted)
+                if part not in self.scales and not self._claim(part, wanted):
+                    self.apart.add(part)
         self.scales |= dict.fromkeys((name, *self._halves(name)), wanted)
         return True
+
+    def _holds(self, scale: TensorScale, name: str) -> bool:
+        """Whether a scale is enough for all readers of a tensor. Infinite values saturate in any."""
+        low, high = (value if math.isfinite(value) else 0.0 for value in self.ranges.get(name, (0.0, 0.0)))
+        return scale.holds(low, high)
 
     def _with_copies(self, node: Node) -> list[Node]:
         """Parts of an assembled tensor that have another scale than it, or that cannot lie in it, are copied into it.
@@ -148,7 +179,7 @@ class _Settler:
             whole = self.scales[node.output] = found.pop()  # type: ignore[assignment]
         nodes, parts = [], []
         for part, place in zip(node.inputs, node.attributes["places"], strict=True):
-            if self.scales.get(part, whole) == whole and self._can_lie(part, place, node):
+            if self.scales.get(part, whole) == whole and part not in self.apart and self._can_lie(part, place, node):
                 self.lying.add(part)
                 parts.append(part)
                 continue

@@ -195,6 +195,34 @@ def test_operators(network: Callable[[Maker], str], scale: float, per_channel: b
     judge(maker.save(tmp_path / "model.onnx", maker.rounded(network(maker), scale)))
 
 
+def slice_of_a_wide_tensor(maker: Maker) -> str:
+    """Rounded to its own range, that of the whole goes further."""
+    wide = maker.conv(maker.x, 5, 6)
+    part = maker.node("Slice", wide, *(maker.value(np.array([entry])) for entry in (1, 3, 1)))
+    return maker.node("Concat", maker.rounded(part, 0.01), maker.rounded(maker.node("Relu", wide), 0.05, -128), axis=1)
+
+
+def part_that_others_need_below_0(maker: Maker) -> str:
+    """Rounded from 0 on with what it lies beside, which is a ReLU; whole in a sum."""
+    part = maker.conv(maker.x, 5, 5, 1)
+    positive = maker.rounded(maker.node("Concat", part, maker.x, axis=1), 0.03, -128)
+    return maker.node("Concat", positive, maker.rounded(maker.node("Add", part, maker.x), 0.05), axis=1)
+
+
+@pytest.mark.parametrize("network", [slice_of_a_wide_tensor, part_that_others_need_below_0])
+def test_a_scale_that_is_too_narrow_for_other_readers(network: Callable[[Maker], str], tmp_path: Path) -> None:
+    """It is rounded twice then, but nothing saturates."""
+    maker, checked = Maker(), Checked()
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(network(maker), 0.05))
+    report = compile_model(path, ARCH, tmp_path, calibration={"x": SAMPLES}, watch=checked.after)
+    checked.checker.insist()
+    session = Session(Network.load(report.model_path))
+    for sample in SAMPLES:
+        wanted, = run_float(path, {"x": sample[None]}).values()
+        made, = session.run({"x": sample}).outputs.values()
+        assert np.abs(made - wanted).max() <= 2.1 * 0.05
+
+
 def hard_swish(maker: Maker) -> str:
     """Of nodes, each of which is rounded; in two orders."""
     inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.0713)
