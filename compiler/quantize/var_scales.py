@@ -6,6 +6,7 @@ LoadScale reads has the steps of what it is made of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -19,12 +20,12 @@ STEPS = MOST_STEPS
 """The largest difference of two bytes."""
 
 
-def tensor_scale(low: float, high: float) -> TensorScale:
-    """The scale that holds low..high and 0."""
+def tensor_scale(low: float, high: float, limit: float = math.inf) -> TensorScale:
+    """The scale that holds low..high and 0; where that is nothing, one that goes no further than ``limit``."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / STEPS))
     if not scale > np.finfo(np.float32).tiny:
-        return TensorScale(1.0, 0)
+        return TensorScale(1.0, HIGHEST - int(min(limit, HIGHEST)))
     return TensorScale(scale, int(np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST)))
 
 
@@ -95,7 +96,8 @@ class _Groups:
 
     def _of_ranges(self, names: Sequence[str]) -> TensorScale:
         return tensor_scale(min(self._ranges[name].low for name in names),
-                            max(self._ranges[name].high for name in names))
+                            max(self._ranges[name].high for name in names),
+                            min(self._limits.get(name, math.inf) for name in names))
 
 
 def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:

@@ -135,6 +135,17 @@ def test_the_scale_of_a_range_holds_it_and_zero() -> None:
         assert scale.low <= min(low, 0) + scale.scale / 2 and scale.high >= max(high, 0) - scale.scale / 2
         assert scale.dequantize(np.array(scale.zero)) == 0
     assert tensor_scale(0.0, 0.0) == (1.0, 0)
+    assert [tensor_scale(0.0, 0.0, limit).high for limit in (0.0, 0.75, 6.0, 300.0)] == [0, 0, 6, 127]
+
+
+def test_a_limit_that_no_value_comes_near(tmp_path: Path) -> None:
+    """Calibration saw nothing but 0 there: a scale of any steps that ends at the limit."""
+    maker = ModelMaker((1, 3, 4, 4))
+    below = maker.node("Conv", "x", maker.normal(2, 3, 1, 1), maker.constant(np.full(2, -100, np.float32)))
+    maker.node("Clip", below, maker.constant(np.float32(0)), maker.constant(np.float32(0.75)))
+    samples = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    made = built(maker.save(tmp_path / "model.onnx"), {"x": samples})
+    assert not run_layers(made.parts[1], {"x": samples[0]}).any()
 
 
 def test_weights_on_a_grid_keep_it() -> None:

@@ -195,6 +195,14 @@ def test_operators(network: Callable[[Maker], str], scale: float, per_channel: b
     judge(maker.save(tmp_path / "model.onnx", maker.rounded(network(maker), scale)))
 
 
+def test_a_pixel_of_nothing_but_its_bias_is_not_rounded_twice(tmp_path: Path) -> None:
+    """Nearly halves of the result's steps, in three of four pixels."""
+    maker = Maker()
+    bias = maker.value(np.array([5.4994, -2.5005, 7.5002, 0.4996], np.float32) * np.float32(0.06))
+    made = maker.node("ConvTranspose", maker.x, maker.of_weights(1, 5, 4, 1, 1), bias, strides=(2, 2))
+    judge(maker.save(tmp_path / "model.onnx", maker.rounded(made, 0.06)))
+
+
 def slice_of_a_wide_tensor(maker: Maker) -> str:
     """Rounded to its own range, that of the whole goes further."""
     wide = maker.conv(maker.x, 5, 6)
