@@ -1,8 +1,11 @@
-"""Layers in bytes against onnxruntime, which does not fuse what files round: each layer reads what onnxruntime made."""
+"""Layers in bytes against onnxruntime, which does not fuse what files round: each layer reads what onnxruntime made.
+
+Where a file has weights as real numbers onnxruntime computes with those that the machine holds in their place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from weft.compiler.quantize.scales import Enter, LayerScales, Scales, bytes_leav
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.onnx_engine import runner
+from weft.runtime.scales import TensorScale
 
 LEAST_EQUAL = 0.999
 """Of all bytes that a network's layers make, given equal inputs; no other may be off by more than one."""
@@ -35,6 +39,9 @@ STILL_ROUNDS = "fold_forward"
 """The last step behind which graphs round as the network's file does."""
 
 COPIES = KEEPS_SCALE | {"Assemble"}
+
+NEAR = 1e-3
+"""Of a step: so near a whole number of them is what single precision has of one."""
 
 Differences = dict[str, np.ndarray]
 """By layer, of all bytes that it makes and the file rounds: by how many steps they are off."""
@@ -88,11 +95,13 @@ def scales_of(products: Products) -> Scales:
 
 def run_layer(products: Products, number: int, tensors: Tensors) -> None:
     """One layer, on ``tensors``."""
-    _run(products, products[Layers][number], scales_of(products).layers[number], tensors)
+    layer, scales = products[Layers][number], scales_of(products)
+    _run(products, layer, scales.layers[number], scales.tables.get(layer.output.name), tensors)
 
 
-def _run(products: Products, layer: Layer, numbers: LayerScales, tensors: Tensors) -> None:
-    alone = replace(scales_of(products), layers=(numbers,))
+def _run(products: Products, layer: Layer, numbers: LayerScales, table: tuple[int, ...] | None,
+         tensors: Tensors) -> None:
+    alone = replace(scales_of(products), layers=(numbers,), tables={layer.output.name: table} if table else {})
     own = alone.integers(0, layer, products[Graph].constants, products[Arch])
     Scaled(products[Arch], alone, [own]).run([layer], tensors)
 
@@ -117,25 +126,31 @@ def tensors_of(products: Products, sample: Mapping[str, np.ndarray]) -> Tensors:
 
 
 def differences(products: Products, rounding: Graph, sample: Mapping[str, np.ndarray]) -> Differences:
-    """Of layers that read what the file rounds, and rounds for all."""
+    """Of layers that read what the file rounds, and rounds for all; and of tensors that it does not round for all, by
+    how many steps they end below what others read."""
     graph, settled = products[Graph], products[Quantization].tensors
     names = [name for name in settled if rounding.shapes.get(name) == graph.shapes.get(name)]
-    given = feed(rounding, sample)
-    run = runner(to_onnx(rounding, [name for name in names if name not in given] or [rounding.outputs[0].tensor]))
+    given, held = feed(rounding, sample), _with_held_weights(rounding, products)
+    run = runner(to_onnx(held, [name for name in names if name not in given] or [rounding.outputs[0].tensor]))
     values = {**run(given), **feed(graph, sample)}
     expected = {name: settled[name].quantize(values[name])[0] for name in settled
                 if name in values and values[name].shape == graph.shapes[name]}
-    found: Differences = {}
-    both = _read_both(rounding)
+    wanted = _wanted(rounding)
+    """What is as in the file: rounded for all readers alike, or of values that rounding leaves as they are."""
+    fair = {name for name in expected if wanted(name) == {settled[name]}
+            or np.allclose(settled[name].dequantize(expected[name]), values[name][0], 0, NEAR * settled[name].scale)}
+    found = {f"{name} as it is": _beyond(settled[name], values[name][0])
+             for name in expected if len(wanted(name)) > 1}
     factors = {layer.factors.name for layer in products[Layers] if layer.factors is not None}
     pairs = zip(products[Layers], scales_of(products).layers, strict=True)
     for number, pair in enumerate(pairs):
         for layer, numbers in _where_rounded(*pair, expected):
-            if all(var.name in expected and var.root not in both for var in layer.inputs):
-                made = _made(products, layer, numbers, expected)
+            if all(var.name in fair for var in layer.inputs):
+                made = _made(products, layer, numbers, scales_of(products).tables.get(pair[0].output.name), expected)
                 found |= {f"{number} {layer.name} {name}": np.abs(value - expected[name])
                           for name, value in made.items() if name in expected}
                 expected |= {name: value for name, value in made.items() if name in factors}  # which no file has
+                fair |= made.keys() & factors
     return found
 
 
@@ -161,26 +176,47 @@ def _where_rounded(layer: Layer, numbers: LayerScales,
             (behind, replace(numbers, enters=numbers.enters[loaded:], leaves=numbers.leaves[1:], rounded=False))]
 
 
-def _read_both(graph: Graph) -> set[str]:
-    """Tensors that one node rounds and another computes on as they are, or as they are copied, or rounds otherwise."""
+def _beyond(scale: TensorScale, values: np.ndarray) -> np.ndarray:
+    """By how many steps a scale is too narrow, rounded, for each value for which it is by one or more."""
+    steps = np.rint(np.abs(np.clip(values, scale.low, scale.high) - values) / scale.scale).astype(np.int64)
+    return steps[steps > 0]
+
+
+def _wanted(graph: Graph) -> Callable[[str], set[TensorScale | None]]:
+    """Of a tensor the scales that readers round it to, or copies of it; None among them for who computes on it."""
     consumers = graph.consumers()
 
-    def rounds(name: str) -> set[object]:
-        found: list[set[object]] = [
-            rounds(node.output) if node.op in COPIES else {scale_of(node) if node.op == FAKE_QUANTIZE else None}
+    def wanted(name: str) -> set[TensorScale | None]:
+        found: list[set[TensorScale | None]] = [
+            wanted(node.output) if node.op in COPIES else {scale_of(node) if node.op == FAKE_QUANTIZE else None}
             for node in consumers.get(name, [])]
         return set().union(*found)
 
-    return {name for name in consumers if len(rounds(name)) > 1}
+    return wanted
 
 
-def _made(products: Products, layer: Layer, numbers: LayerScales,
+def _with_held_weights(graph: Graph, products: Products) -> Graph:
+    """The graph with the machine's weights, the nearest of their scale, where the file has real numbers."""
+    constants = {}
+    for layer, numbers in zip(products[Layers], scales_of(products).layers, strict=True):
+        if not isinstance(layer.core, Convolution) or numbers.again is not None:
+            continue
+        name, weights = layer.core.weights, products[Graph].constants[layer.core.weights]
+        steps = numbers.weight_scales.reshape(-1, 1, 1, 1)
+        held = numbers.weights(weights) * steps
+        off = (np.abs(held - weights) / steps).max()
+        if name in graph.constants and NEAR < off <= 0.5 + NEAR:
+            constants[name] = held.astype(np.float32)
+    return graph.with_nodes(graph.nodes, constants)
+
+
+def _made(products: Products, layer: Layer, numbers: LayerScales, table: tuple[int, ...] | None,
           expected: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a layer that reads what is expected."""
     tensors = Tensors(products[Graph], products[Arch], np.int64)
     for var in layer.inputs:
         tensors.write(var, expected[var.name])
-    _run(products, layer, numbers, tensors)
+    _run(products, layer, numbers, table, tensors)
     return {var.name: tensors.read(var) for var in layer.outputs}
 
 
