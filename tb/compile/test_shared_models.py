@@ -1,5 +1,9 @@
 """Every trained float model of ../shared/models on the golden machine: 45 dB on every image, top-1 that of float.
 
+A Softmax is judged by what it makes of the machine's own logits, and these by float. Of two classes of probabilities p
+and q an error d of the difference of their logits moves each by p q d: by d / 4 at a tie, by next to nothing where the
+answer is sure. Logits of 71 dB, off by up to 0.004, leave 48 dB at a tie, however exact the Softmax is.
+
 ``make test`` runs an image or two of each, ``make test-all`` all of them.
 """
 
@@ -26,7 +30,8 @@ LEAST_DECIBELS = 45
 
 @dataclass(frozen=True)
 class Network:
-    """``classes``: top-1 counts. ``decibels`` that it reaches on every image; ``macs`` as published."""
+    """``classes``: top-1 counts. ``decibels`` that it reaches on every image; ``macs`` as published. ``logits``: what
+    the Softmax at its end reads."""
 
     macs: int
     decibels: float
@@ -35,11 +40,12 @@ class Network:
     classes: bool = True
     input: str = "input"
     samples: str = "input"
+    logits: str = ""
 
 
 NETWORKS = {
     "mnist_cntk_cnn": Network(786_560, 60, 100, 10),
-    "mlperf_tiny_resnet8": Network(12_501_632, 60, 10),
+    "mlperf_tiny_resnet8": Network(12_501_632, 60, 10, logits="model/dense/MatMul_Gemm__7:0"),
     "mlperf_tiny_vww_mobilenetv1_025": Network(7_489_664, 45, 15),
     "resnet20_cifar10": Network(40_813_184, 62, 10),
     "fsrcnn_x2": Network(33_390_592, 67, 4, 1, classes=False),
@@ -59,8 +65,9 @@ def images_of(path: Path, network: Network) -> np.ndarray:
 @cache
 def compiled(name: str, folder: Path) -> TModel:
     path, network = shared(f"models/{name}.onnx"), NETWORKS[name]
+    ends = (network.logits, *(output.name for output in onnx.load(path).graph.output)) if network.logits else ()
     report = compile_model(path, Arch.load("zcu104"), folder, calibration={network.input: images_of(path, network)},
-                           host_fallback=True)
+                           host_fallback=True, outputs=ends)
     assert not report.warnings
     assert report.macs == pytest.approx(network.macs, rel=0.002)
     return TModel.load(report.model_path)
@@ -94,8 +101,12 @@ def test_answers_like_float(name: str, image: int, folder: Path) -> None:
     sample = images_of(path, network)[image:image + 1]
     made = run_golden(model, {network.input: sample})
     expected, finals = float_outputs(path, tuple(made), {network.input: sample})
+    nearest = dict(expected)
+    if network.logits:
+        powers = np.exp(made[network.logits] - made[network.logits].max())
+        nearest |= dict.fromkeys(finals, powers / powers.sum())
     for key, value in made.items():
-        assert signal_to_noise(expected[key], value) >= max(network.decibels, LEAST_DECIBELS), key
+        assert signal_to_noise(nearest[key], value) >= max(network.decibels, LEAST_DECIBELS), key
     final = model.run_host(made)
     if network.classes:
         assert all(final[key].argmax() == expected[key].argmax() for key in finals)
