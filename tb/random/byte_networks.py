@@ -41,8 +41,8 @@ SCALED = "points"
 """The step that chooses scales."""
 
 LEAST_EQUAL, FEW = 0.92, 6
-"""Of the bytes of a quantised network so small, in which halves of pools and resizes are common, and weights of real
-numbers. No other may be off by more than one; so many may always be off."""
+"""Of the bytes of a quantised network so small, in which halves of pools and resizes are common. No other may be off by
+more than one; so many may always be off."""
 
 BYTES8 = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS: dict[str, Arch] = {
