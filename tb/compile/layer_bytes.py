@@ -170,10 +170,12 @@ def _where_rounded(layer: Layer, numbers: LayerScales,
         return [(layer, numbers)]
     place, (target, tensor) = layer.operations.index(layer.rounding), (layer.rounding.target, layer.rounding.tensor)
     before = Layer(layer.name, (*layer.operations[:place], Save(target, tensor)))
-    behind = Layer(layer.name, (Load(tensor, target), *layer.operations[place + 1:]))
+    saved = int(layer.operations[place + 1] == before.operations[-1])  # for others too: none reads what it makes
+    behind = Layer(layer.name, (Load(tensor, target), *layer.operations[place + 1 + saved:]))
     loaded = int(isinstance(layer.core, Load))
     return [(before, replace(numbers, enters=numbers.enters[:loaded], leaves=numbers.leaves[:1], rounded=False)),
-            (behind, replace(numbers, enters=numbers.enters[loaded:], leaves=numbers.leaves[1:], rounded=False))]
+            (behind, replace(numbers, enters=numbers.enters[loaded:], leaves=numbers.leaves[1 + saved:],
+                             rounded=False))]
 
 
 def _beyond(scale: TensorScale, values: np.ndarray) -> np.ndarray:
