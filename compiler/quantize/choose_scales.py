@@ -127,7 +127,7 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
     """What is taken off its activations, the scales of its weights, and how its result leaves as ``out``."""
     weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
     source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
-    # A channel without weights is one byte everywhere, which may be nearly a half: none is made by rounding twice.
+    # A channel without weights is one byte everywhere: where it is nearly a half, rounding it twice would move it.
     bias = np.where(flat.any(1), bias, np.rint(bias.astype(np.float32) / np.float32(out.scale)) * out.scale)
     own = weight_scales(flat, bias, source.scale, out.scale, most, room)
     if core.input.name in means:
