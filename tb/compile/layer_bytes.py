@@ -15,7 +15,7 @@ from weft.cli.check.checker import Checker
 from weft.cli.check.evaluate import Tensors
 from weft.cli.check.integers import quantised
 from weft.cli.check.scaled import Scaled
-from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Save
@@ -135,7 +135,7 @@ def differences(products: Products, rounding: Graph, sample: Mapping[str, np.nda
     values = {**run(given), **feed(graph, sample)}
     expected = {name: settled[name].quantize(values[name])[0] for name in settled
                 if name in values and values[name].shape == graph.shapes[name]}
-    wanted = _wanted(rounding)
+    wanted = _wanted(rounding, values)
     """What is as in the file: rounded for all readers alike, or of values that rounding leaves as they are."""
     fair = {name for name in expected if wanted(name) == {settled[name]}
             or np.allclose(settled[name].dequantize(expected[name]), values[name][0], 0, NEAR * settled[name].scale)}
@@ -184,14 +184,20 @@ def _beyond(scale: TensorScale, values: np.ndarray) -> np.ndarray:
     return steps[steps > 0]
 
 
-def _wanted(graph: Graph) -> Callable[[str], set[TensorScale | None]]:
-    """Of a tensor the scales that readers round it to, or copies of it; None among them for who computes on it."""
+def _wanted(graph: Graph, values: Mapping[str, np.ndarray]) -> Callable[[str], set[TensorScale | None]]:
+    """Of a tensor the scales that readers round it to, or what is made of it that rounding before it leaves the same;
+    None among them for who computes on it."""
     consumers = graph.consumers()
+
+    def is_half(node: Node) -> bool:
+        """Whether a sum has but one term in every element, as a PRelu's: above 0 or below."""
+        return (node.op == "Add" and all(name in values for name in node.inputs)
+                and not np.logical_and(*(values[name] for name in node.inputs)).any())
 
     def wanted(name: str) -> set[TensorScale | None]:
         found: list[set[TensorScale | None]] = [
-            wanted(node.output) if node.op in COPIES else {scale_of(node) if node.op == FAKE_QUANTIZE else None}
-            for node in consumers.get(name, [])]
+            wanted(node.output) if node.op in (*COPIES, "Relu") or is_half(node) else
+            {scale_of(node) if node.op == FAKE_QUANTIZE else None} for node in consumers.get(name, [])]
         return set().union(*found)
 
     return wanted
