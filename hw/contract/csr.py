@@ -97,13 +97,13 @@ INVISIBLE = frozenset({
     "stream_width", "sample_block_size", "register_slices", "dram_ports", "deep_queues", "sampler",
     "dsp_packing", "decoder_multipliers", "weight_rows"})
 """Keys that change how fast a machine is and how it is joined to the world, but no program."""
-UNSEEN_AT_0 = frozenset({"leave_tables"})
-"""Keys that came later: machines without what they bring keep their hash."""
+CAME_LATER = {"leave_tables": 0, "weight_rows": 1}
+"""Keys that came later, of a machine without what they bring: it is the machine that it was."""
 
 
 def identity(arch: Arch) -> dict[str, Any]:
     """What tells machines apart: every key, but for those that came later and are not used."""
-    return {key: value for key, value in arch.to_dict().items() if value or key not in UNSEEN_AT_0}
+    return {key: value for key, value in arch.to_dict().items() if (key, value) not in CAME_LATER.items()}
 
 
 def arch_hash(arch: Arch) -> int:
