@@ -23,6 +23,7 @@ from rich.console import Console
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.csr import identity
+from weft.hw.contract.packing import NO_PACKING
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.synthesis import DEFAULT_PARTS, USUAL, BlockText, block_texts, digest_of_block, synthesize_blocks
@@ -37,12 +38,15 @@ BATCH = 4
 RIDGE = 1e-4
 """Keeps a number small that the machines do not tell from others."""
 
+PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, leave_tables=0)
+PACKED8 = Arch.load("pynq_int8").replace(array_size=8, leave_tables=0)
 SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED)
 FITTED: dict[str, Arch] = {
     "tiny": Arch.load("tiny"),
     "lanes2_deep": SMALL.replace(array_size=2, deep_queues=1, sampler=0, local_depth=512, accumulator_depth=256),
     "lanes2": SMALL.replace(array_size=2, dram_ports=SEPARATE, accumulator_banks=1, simd_registers_depth=0),
     "lanes3_every_step": SMALL.replace(array_size=3, mac_rounding="every_step", local_banks=1, stream_width=32),
+    "lanes3_rows": SMALL.replace(array_size=3, local_depth=512, weight_rows=2),
     "lanes4": SMALL,
     "lanes4_tables": SMALL.replace(decoder_multipliers=0),
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
@@ -58,9 +62,10 @@ FITTED: dict[str, Arch] = {
                                        accumulator_banks=1),
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
-    "lanes6_packed": Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024,
-                                                       leave_tables=0),
-    "lanes8_packed": Arch.load("pynq_int8").replace(array_size=8, leave_tables=0),
+    "lanes6_packed": PACKED6,
+    "lanes6_packed_rows": PACKED6.replace(leave_tables=8, weight_rows=2),
+    "lanes8_packed": PACKED8,
+    "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, leave_tables=2, weight_rows=2),
     "arty": Arch.load("arty"),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
