@@ -156,11 +156,12 @@ def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Consol
 
 
 def commit() -> str:
-    """That of the sources, with "-dirty" behind it where they differ from it; the counts themselves are none."""
+    """That of the sources, with "-dirty" behind it where they differ from it; counts and their fit are none."""
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){COUNTED.relative_to(ROOT)}")
+    made = [f":(exclude){path.resolve().relative_to(ROOT)}" for path in (COUNTED, resources.MODEL)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *made)
     return git("describe", "--always", "--exclude=*") + ("-dirty" if changed else "")
 
 

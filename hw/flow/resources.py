@@ -60,6 +60,11 @@ def _points(arch: Arch) -> bool:
     return arch.numbers.has_points
 
 
+def _two_rows(arch: Arch) -> bool:
+    """Whether two rows of weights are loaded a cycle."""
+    return arch.weight_rows == 2
+
+
 def _gearbox(arch: Arch) -> float:
     """Bits that a gearbox moves: units times their positions."""
     geometry = Geometry(arch)
@@ -70,7 +75,7 @@ def _gearbox(arch: Arch) -> float:
 
 
 def _clients(arch: Arch, *, writes: bool) -> int:
-    second_row = arch.weight_rows == 2 and not writes  # it has a port of its own
+    second_row = _two_rows(arch) and not writes  # it has a port of its own
     return len(clients(arch, Memory.LOCAL, writes=writes)) + second_row
 
 
@@ -151,9 +156,12 @@ TERMS: dict[str, Terms] = {
     "has registers": lambda arch: bool(arch.simd_registers_depth),
     "has scales": lambda arch: arch.numbers.has_scales,
     "residues": _residues,
-    "vector, two rows": lambda arch: _vector(arch) * (arch.weight_rows == 2),
-    "local address, two rows": lambda arch: arch.local_address_width * (arch.weight_rows == 2),
+    "two rows": _two_rows,
+    "vector, two rows": lambda arch: _vector(arch) * _two_rows(arch),
+    "local address, two rows": lambda arch: arch.local_address_width * _two_rows(arch),
     "lanes, scales": lambda arch: arch.array_size * arch.numbers.has_scales,
+    "has leave tables": lambda arch: bool(arch.leave_tables),
+    "lanes, leave tables": lambda arch: arch.array_size * bool(arch.leave_tables),
 }
 """What a block's size can depend on, in terms of the architecture."""
 
@@ -162,7 +170,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues",
               "vector, two rows"),
     "csr": ("one",),
-    "decoder": ("one", "far address", "products", "has scales", "products in tables"),
+    "decoder": ("one", "far address", "products", "has scales", "has leave tables", "products in tables"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "enter": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
@@ -170,12 +178,13 @@ BLOCKS: dict[str, Sequence[str]] = {
     "fetch": ("one", "stream", "instruction", "split instruction"),
     "interlock": ("one", "units", "places", "place bits", "comparisons"),
     "leave": ("one", "vector, points", "sums, points", "vector, every step", "has scales", "lanes, scales"),
-    "load_weight": ("one", "local address", "local address, two rows"),
+    "load_weight": ("one", "local address", "two rows", "vector, two rows", "local address, two rows"),
     "local": ("one", "vector", "vector x readers", "vector x banks", "vector x writers x banks", "address x banks",
               "vector, slices"),
     "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales"),
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
-    "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales"),
+    "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
+                 "has leave tables", "lanes, leave tables"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
