@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from weft.simulate.make import BUILD_FAST
 from weft.tb import progress, shared, wide
@@ -21,6 +22,8 @@ FIRST = ("e2e", "system")
 def pytest_configure() -> None:
     gc.set_threshold(50_000, 20, 100)  # elaboration makes many objects and few circles: a twentieth of the suite's time
     os.environ.setdefault("WEFT_SIMULATOR_FLAGS", BUILD_FAST)
+    settings.register_profile("weft", deadline=None)  # a busy machine is no fault of an example
+    settings.load_profile("weft")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -126,7 +126,7 @@ def test_any_bits_decode_and_encode_to_themselves(isa: Isa, data: st.DataObject)
 
 
 @given(machines(), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_legal_instructions_round_trip_use_only_named_bits_and_have_a_text(isa: Isa, seed: int) -> None:
     program = random_program(isa.arch, seed, 30)
     assert list(isa.disassemble(isa.assemble(program))) == program
