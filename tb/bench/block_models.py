@@ -187,3 +187,28 @@ class Pulses(Model):
     def watch(self, ports: Ports) -> None:
         if ports[self.name]:
             self.cycles.append(ports.cycle)
+
+
+class Turns(Model):
+    """A MatMul unit: it takes weights over when the loads before that are done, ``delay`` cycles later at most.
+
+    ``before``: of each load, how many swaps it waits for."""
+
+    def __init__(self, before: list[int], rng: Random, delay: int) -> None:
+        self.before, self.rng, self.delay = before, rng, delay
+        self.swaps: list[int] = []
+        """Cycles of those so far."""
+        self.done = 0
+        self._next: int | None = None
+
+    def drive(self, ports: Ports) -> None:
+        number = len(self.swaps) + 1
+        if self._next is None and number <= max(self.before) and sum(b < number for b in self.before) <= self.done:
+            self._next = ports.cycle + self.rng.randrange(self.delay)
+        ports["swapped"] = ports.cycle == self._next
+        if ports["swapped"]:
+            self.swaps.append(ports.cycle)
+            self._next = None
+
+    def watch(self, ports: Ports) -> None:
+        self.done += bool(ports["done"])

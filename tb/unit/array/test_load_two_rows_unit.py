@@ -13,7 +13,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD, upper_places
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.block_bench import simulate
-from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source
+from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source, Turns
 from weft.tb.bench.block_ports import Ports, to_bits
 from weft.tb.random.random_operations import random_tile
 
@@ -57,29 +57,6 @@ class Column(Model):
         return len(self.seen) >= self.count and not self._now_busy
 
 
-class Swaps(Model):
-    """A MatMul unit: it takes weights over when the loads before that are done, ``delay`` cycles later at most.
-    ``before``: of each load, how many swaps it waits for."""
-
-    def __init__(self, before: list[int], rng: Random, delay: int) -> None:
-        self.before, self.rng, self.delay = before, rng, delay
-        self.cycles: list[int] = []
-        self.done = 0
-        self._next: int | None = None
-
-    def drive(self, ports: Ports) -> None:
-        number = len(self.cycles) + 1
-        if self._next is None and number <= max(self.before) and sum(b < number for b in self.before) <= self.done:
-            self._next = ports.cycle + self.rng.randrange(self.delay)
-        ports["swapped"] = ports.cycle == self._next
-        if ports["swapped"]:
-            self.cycles.append(ports.cycle)
-            self._next = None
-
-    def watch(self, ports: Ports) -> None:
-        self.done += bool(ports["done"])
-
-
 def machine(size: int) -> Arch:
     return Arch.load("tiny").replace(array_size=size, local_depth=90, weight_rows=2)
 
@@ -116,7 +93,7 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
     source = Source("operation", [to_bits(dut.operation.payload.shape(), each) for each in operations], rng, ask)
     upper, lower = (ReadServer(name, raw, LOCAL_READ_LATENCY, rng, rate)
                     for name, rate in zip(("local_read", "lower_read"), serve, strict=True))
-    column, done, turns = Column(arch, len(operations)), Pulses("done"), Swaps(before, rng, delay)
+    column, done, turns = Column(arch, len(operations)), Pulses("done"), Turns(before, rng, delay)
     simulate(dut, source, upper, lower, column, done, turns)
     assert column.seen == contents(arch, operations, rows)
     asked = sorted(address for server in (upper, lower) for _, address in server.requests)
@@ -128,7 +105,7 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
     ends = [0, *done.cycles]
     for index, swaps in enumerate(before):
         first = min(cycle for cycle in shifts if cycle - LOCAL_READ_LATENCY > ends[index] or not index)
-        assert not swaps or first - LOCAL_READ_LATENCY > turns.cycles[swaps - 1], "after the weights were taken over"
+        assert not swaps or first - LOCAL_READ_LATENCY > turns.swaps[swaps - 1], "after the weights were taken over"
     return source, column, done.cycles
 
 

@@ -13,7 +13,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.block_bench import simulate
-from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source
+from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source, Turns
 from weft.tb.bench.block_ports import Ports, to_bits
 from weft.tb.random.random_operations import random_tile
 
@@ -38,31 +38,6 @@ class Shifts(Model):
     @property
     def finished(self) -> bool:
         return len(self.rows) >= self.count and not self.now_busy
-
-
-class Turns(Model):
-    """A MatMul unit: it takes weights over when the loads before that are done, ``delay`` cycles later at most.
-
-    ``before``: of each load, how many swaps it waits for."""
-
-    def __init__(self, before: list[int], rng: Random, delay: int) -> None:
-        self.before, self.rng, self.delay = before, rng, delay
-        self.swaps: list[int] = []
-        """Cycles of those so far."""
-        self.done = 0
-        self._next: int | None = None
-
-    def drive(self, ports: Ports) -> None:
-        number = len(self.swaps) + 1
-        if self._next is None and number <= max(self.before) and sum(b < number for b in self.before) <= self.done:
-            self._next = ports.cycle + self.rng.randrange(self.delay)
-        ports["swapped"] = ports.cycle == self._next
-        if ports["swapped"]:
-            self.swaps.append(ports.cycle)
-            self._next = None
-
-    def watch(self, ports: Ports) -> None:
-        self.done += bool(ports["done"])
 
 
 def machine(size: int) -> Arch:
