@@ -108,7 +108,7 @@ def table(rows: list[tuple[Proof, Outcome]]) -> str:
     """Markdown: one line a proof."""
     lines = ["| proof | what it says | how | fast | CPU s |", "|---|---|---|---|---|"]
     for proof, outcome in rows:
-        how = proof.mode_text if outcome.proved else f"**not proved** ({outcome.failed}, {outcome.trace})"
+        how = proof.mode_text if outcome.proved else f"**not proved** ({outcome.failed})"
         lines.append(f"| {proof.name} | {proof.says} | {how} | {'yes' if proof.fast else 'no'} "
                      f"| {outcome.cpu_seconds:.0f} |")
     return "\n".join(lines) + "\n"

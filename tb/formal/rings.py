@@ -194,12 +194,8 @@ def tracker(unit: str, arch: Arch) -> Any:
             harness.always(~mark.inside | ~kept.local0, "kept_reads_no_tables")
         with harness.m.If(~harness.past(block.push, "push")):
             waits_end(harness, block, places)
-        others = set(waits_for(unit, tables=False, shared=arch.shared_dram))
-        others |= {"mat_mul"} if unit == "load_weight" else set()
-        for name in sorted(others):
-            asked = block.new_unit[name]
-            if (unit, name) != ("load_weight", "mat_mul"):  # a MatMul waits for all loads
-                asked = asked & shares(unit, kept, name, block.new, address)
+        for name in sorted(waits_for(unit, tables=False, shared=arch.shared_dram)):
+            asked = block.new_unit[name] & shares(unit, kept, name, block.new, address)
             waits_for_marked(harness, block, places, mark, asked, name)
         return harness
     return build
@@ -296,12 +292,11 @@ PROOFS = [
           unit_queue_streams, {"queue0.waits0": toggles}),
     Proof("order_unit_queue", "UnitQueue, OperationMemory: order, and an operation is offered when it has seen its "
           "events, not before; fetches", unit_queue, {"queue0.room": is_one}),
-    Proof("ring_swap", "interlock: whoever comes waits for the swaps outstanding; places", ring(8),
+    Proof("ring", "interlock: whoever comes waits for the newest of what it hits; places", ring(8),
           {"newest": is_zero}),
     Proof("ring_odd", "interlock: the same in a ring of three places", ring(3), {"wait": is_zero}),
     *(Proof(f"tracker_{unit}", f"interlock: a new operation waits for every {unit} operation that it conflicts with; "
-            "places", tracker(unit, machine_of(unit)), {"ring.wait": is_zero}, 2,
-            fast=unit in ("mat_mul", "simd", "dram0_read")) for unit in UNIT_NAMES),
+            "places", tracker(unit, machine_of(unit)), {"ring.wait": is_zero}, 2) for unit in UNIT_NAMES),
     Proof("tracker_move_out_bytes", "interlock of an INT8 machine: as tracker_move_out, for a LoadScale too",
           tracker("move_out", BYTES_ARCH), {"ring.wait": is_zero}, 2, fast=False),
 ]
