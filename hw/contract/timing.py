@@ -44,9 +44,9 @@ def upper_places(arch: Arch) -> int:
 
 
 ROWS_AHEAD = 32
-"""With two rows of weights a cycle: rows of either part of the column that are read before their turn, at most. With 8
-the array of 48 lanes waits 3 % of a layer of 6 x 6 pixels, for banks that its own vectors use, with 16 and more
-nothing; 32 rows are as large as 16 in the distributed RAM of Xilinx parts."""
+"""With two rows of weights a cycle: rows of either part of the column that are read before their turn, at most. By a
+model of 4 banks the array of 48 lanes waits 3 % of a layer of 6 x 6 pixels with 8 rows, for banks that its own vectors
+use, and no more than 0.5 % with 16. 32 take as much distributed RAM as 16 on Xilinx parts."""
 
 
 def load_weight_cycles(arch: Arch, rows: int) -> int:
