@@ -24,7 +24,7 @@ LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 def ask(state, machine, now):
     """Both units' requests of this cycle."""
     ports = state.ports[LOCAL_READS]
-    for number in range(MAT_MUL if machine.weight_rows == 2 else LOAD_WEIGHT, MAT_MUL + 1):
+    for number in (LOAD_WEIGHT, MAT_MUL):
         unit = state.units[number]
         operation = state.queued[number, unit.work]
         reads = unit.work != NONE and not unit.bias_row and not operation.zeroes and in_turn(state, number, operation)

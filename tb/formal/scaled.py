@@ -15,6 +15,7 @@ from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.memory.scaler import CLIPPED, PRODUCT, SATURATED, Scaler
 from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.walker import Walker
 from weft.tb.bench.apart import Apart
 from weft.tb.formal.archs import BYTES
 from weft.tb.formal.harness import Broken, Harness, Inside, is_one, is_zero, ones, toggles
@@ -125,12 +126,6 @@ def scaler_takes(broken: Broken | None = None) -> Harness:
 
 
 # -- the unit ----------------------------------------------------------------------------------------------------------
-def walked_layout(arch: Arch) -> data.StructLayout:
-    """What the unit's walker gives."""
-    return data.StructLayout({"accumulator": arch.accumulator_address_width, "local": arch.local_address_width,
-                              "first": 1, "last": 1, "operation": move_out_layout(arch)})
-
-
 LATENCY = {"local_read": LOCAL_READ_LATENCY, "accumulator_read": ACCUMULATOR_READ_LATENCY}
 
 
@@ -145,7 +140,8 @@ class Moving:
         m, request, write = harness.m, block.accumulator_read.request, block.local_write.request
         in_memory = Cat(harness.under_way["accumulator_read_request"], inside("scaled"))
         read_stream_counts(harness, inside, "rows.", in_memory)
-        walks, at = inside("walker.o__valid"), data.View(walked_layout(arch), inside("walker.at"))
+        walked = Walker.walked(move_out_layout(arch), ("accumulator", "local"))
+        walks, at = inside("walker.o__valid"), data.View(walked, inside("walker.at"))
         waiting, moving = inside("written.o__valid"), inside("moving")
         asked, written = request.valid & request.ready, write.valid & write.ready
         most = len(in_memory) + READ_STREAM_SPARE + 1
