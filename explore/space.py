@@ -7,10 +7,10 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from weft.hw.contract.arch import LIMITS, SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import KEYS, SEPARATE, SHARED, Arch
 from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.hw.contract.keys import Affects
 from weft.hw.flow.parts import Part
 from weft.hw.flow.resources import COLUMNS, SHELL, check_counted, counted, fits, room
 
@@ -33,12 +33,9 @@ resources are not known on the chip are left out."""
 SETTLED: dict[str, Value] = {"sampler": 0}
 """Keys that cost look-up tables and never a cycle."""
 MOST_MACHINES = 200_000
-FREE_OF_CONSTANTS = ("local_depth", "accumulator_depth", "local_banks", "accumulator_banks", "deep_queues", "sampler",
-                     "thread_queue_depth", "dram_ports", "register_slices", "axi_max_burst", "stream_width",
-                     "sample_block_size", "simd_loop_depth", "decoder_multipliers", "weight_rows")
+FREE_OF_CONSTANTS = tuple(name for name, row in KEYS.items() if row.affects < Affects.CONSTANTS)
 """Keys on which nothing depends that the compiler makes up to a network's constants."""
-FREE_OF_PROGRAM = ("local_banks", "accumulator_banks", "deep_queues", "sampler", "thread_queue_depth",
-                   "register_slices", "axi_max_burst", "stream_width", "sample_block_size", "decoder_multipliers")
+FREE_OF_PROGRAM = tuple(name for name, row in KEYS.items() if row.affects < Affects.PROGRAM)
 """Keys on which no program depends, only how long it takes."""
 
 
@@ -105,16 +102,8 @@ def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL
 
 
 def without(arch: Arch, keys: Sequence[str]) -> Arch:
-    """The machine that stands for all that differ from it in ``keys`` alone."""
-    return arch.replace(**{key: STANDS[key] for key in keys}, axi_data_width=_bus(arch))
-
-
-STANDS: dict[str, Any] = {
-    "local_depth": LIMITS["local_depth"][1], "accumulator_depth": LIMITS["accumulator_depth"][1], "local_banks": 1,
-    "accumulator_banks": 1, "deep_queues": 0, "sampler": 0, "thread_queue_depth": 8, "dram_ports": SEPARATE,
-    "register_slices": 0, "axi_max_burst": 1, "stream_width": 64, "sample_block_size": 1024, "simd_loop_depth": 0,
-    "decoder_multipliers": 1, "weight_rows": 1,
-}
+    """Return the machine that stands for all that differ from it in ``keys`` alone."""
+    return arch.replace(**{key: KEYS[key].neutral for key in keys}, axi_data_width=_bus(arch))
 
 
 def _bus(arch: Arch) -> int:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.keys import Compatibility
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
 from weft.runtime.errors import Mismatch
@@ -256,10 +257,9 @@ def _insist(programs: list[Done], checked: bool) -> None:
 
 
 def _check_same_programs(compiled: Arch, arch: Arch) -> None:
-    """An override must not change what the program's bytes or the packed vectors mean."""
-    fixed = ("data_type", "array_size", "dram0_depth", "dram1_depth", "local_depth", "accumulator_depth",
-             "simd_registers_depth", "stride0_depth", "stride1_depth", "lut_count", "lut_depth")
-    changed = [key for key in fixed if getattr(compiled, key) != getattr(arch, key)]
+    """Raise WeftError where an override changes what the program's bytes or the packed vectors mean."""
+    changed = [name for name, row in KEYS.items() if row.compatibility is Compatibility.REFUSED
+               and getattr(compiled, name) != getattr(arch, name)]
     if changed:
         raise WeftError(explain(f"architecture key {changed[0]}", f"{getattr(arch, changed[0])}",
                                 f"{getattr(compiled, changed[0])}, which the model was compiled for",

@@ -12,53 +12,15 @@ from typing import Any
 from tables import table
 
 from weft.hw.contract import timing
-from weft.hw.contract.arch import LIMITS, POWERS_OF_TWO, Arch, presets
-from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.arch import KEYS, Arch, presets
 from weft.hw.contract.instructions import OPERATIONS, DataFlow, Kind, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.keys import Key
 from weft.hw.contract.units import UNITS
 from weft.hw.flow.reports import summary
 
 EXAMPLE = "pynq"
 """The machine whose widths the tables show."""
-
-MEANINGS = {
-    "data_type": "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32, or `INT8`",
-    "array_size": "lanes: rows and columns of the array, scalars in a vector",
-    "dram0_depth": "window of DRAM0: tensors between layers",
-    "dram1_depth": "window of DRAM1: constants, and odd channel tiles of tensors",
-    "local_depth": "local memory",
-    "accumulator_depth": "accumulators",
-    "simd_registers_depth": "registers of the SIMD unit, for each lane",
-    "stride0_depth": "strides of operand 0: 1, 2, 4, ... so many of them",
-    "stride1_depth": "strides of operand 1",
-    "number_of_threads": "instruction streams; only one exists",
-    "thread_queue_depth": "instructions that the fetch queue holds",
-    "mac_rounding": "`once`: exact sums, rounded as they leave the accumulators; `every_step`: as the original machine",
-    "accumulator_width": "bits of an accumulator; default twice the data type's, with `every_step` the data type's, "
-                         "with `INT8` 32",
-    "lut_count": "value tables of the SIMD unit; 0 leaves Lookup out",
-    "lut_depth": "entries of each value table",
-    "simd_loop_depth": "longest body of a SIMDLoop; 0 leaves the loop out",
-    "local_banks": "interleaved banks of local memory",
-    "accumulator_banks": "interleaved banks of the accumulators",
-    "axi_data_width": "bits of each DRAM port",
-    "axi_max_burst": "longest burst, in beats",
-    "axi_address_width": "bits of a byte address",
-    "stream_width": "bits of the instruction stream",
-    "sample_block_size": "performance samples between two `TLAST`",
-    "register_slices": "1 cuts the handshakes between blocks: a faster clock for some cycles of latency",
-    "dram_ports": "`separate`: an AXI port for each DRAM window; `shared`: one for both, for less logic",
-    "deep_queues": "1 lets each unit have 4 operations outstanding, not 2 (MatMul and SIMD 8, not 4)",
-    "sampler": "0 leaves performance samples out: `m_axis_sample` stays silent",
-    "dsp_packing": "`none`, or the DSP block of a Xilinx chip that makes two products of `INT8`: `DSP48E1` (7 series), "
-                   "`DSP48E2` (UltraScale)",
-    "decoder_multipliers": "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
-    "leave_tables": "tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves them out",
-    "weight_rows": "2 lets LoadWeight take two rows a cycle where they replace the whole column",
-}
-"""What each architecture key says."""
-
 
 @cache
 def example() -> dict[str, Any]:
@@ -67,32 +29,26 @@ def example() -> dict[str, Any]:
 
 
 def parameters() -> str:
-    fields = {field.name: field for field in dataclasses.fields(Arch)}
-    if set(fields) != set(MEANINGS):
-        wrong = ", ".join(sorted(set(fields) ^ set(MEANINGS)))
-        raise WeftError(explain("MEANINGS of scripts/contract_tables.py", wrong,
-                                "one line for each key of Arch", "say what the key means there"))
-    return table(("key", "default", "allowed", "meaning"),
-                 [(f"`{name}`", default_of(field), allowed_of(name), MEANINGS[name]) for name, field in fields.items()])
+    return table(("key", "default", "allowed", "what depends on it", "meaning"),
+                 [(f"`{row.name}`", default_of(row), allowed_of(row), row.affects.name.lower(), row.meaning)
+                  for row in KEYS.values()])
 
 
-def default_of(field: dataclasses.Field) -> str:
-    if field.default is dataclasses.MISSING:
+def default_of(row: Key) -> str:
+    if row.default is dataclasses.MISSING:
         return "none: must be given"
-    return "see right" if field.default is None else f"`{field.default}`"
+    return "see right" if row.default is None else f"`{row.default}`"
 
 
-def allowed_of(name: str) -> str:
-    if name not in LIMITS:
+def allowed_of(row: Key) -> str:
+    if row.low is None:
         return "see right"
-    low, high = LIMITS[name]
-    return f"{low}..{high}" + (", a power of two" if name in POWERS_OF_TWO else "")
+    return f"{row.low}..{row.high}" + (", a power of two" if row.power_of_two else "")
 
 
 def preset_table() -> str:
     machines = {name: Arch.load(path) for name, path in presets().items()}
-    keys = [field.name for field in dataclasses.fields(Arch)
-            if len({getattr(arch, field.name) for arch in machines.values()}) > 1]
+    keys = [name for name in KEYS if len({getattr(arch, name) for arch in machines.values()}) > 1]
     rows = [[f"`{key}`", *(getattr(arch, key) for arch in machines.values())] for key in keys]
     rows.append(["bytes of an instruction", *(Isa(arch).instruction_bytes for arch in machines.values())])
     return table(("", *(f"`{name}`" for name in machines)), rows)

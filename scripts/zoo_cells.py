@@ -29,7 +29,7 @@ from weft.compiler.quantize.calibrate import random_inputs
 from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, without
-from weft.hw.contract.arch import LIMITS, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
@@ -69,8 +69,7 @@ class Family:
 
     def _constants(self, arch: Arch) -> tuple[list[Products], float | None]:
         """Each part with its constants, and how exact the outputs are."""
-        roomy = without(arch, FREE_OF_CONSTANTS).replace(
-            axi_address_width=LIMITS["axi_address_width"][1], dram0_depth=ROOM, dram1_depth=ROOM)
+        roomy = without(arch, FREE_OF_CONSTANTS).replace(dram0_depth=ROOM, dram1_depth=ROOM)
         narrow = roomy.replace(dram0_depth=arch.dram0_depth)  # images are packed as they fit into DRAM0
         layers = self._once(narrow, lambda: run_parts(self.request, narrow, last="layers")[1])
 

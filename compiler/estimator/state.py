@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.estimator.program import NO_MEMORY, WORK
-from weft.hw.contract.arch import LIMITS, Arch
+from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
     DECODE_LATENCY,
     LOCAL_READ_LATENCY,
@@ -91,8 +91,8 @@ WRITER = np.dtype([
 data the DRAM has, ``put``: when it answers each. ``walked``: operations whose local addresses are made or were;
 ``words``: beats for the bus."""
 
-REGISTERS = LIMITS["simd_registers_depth"][1] + 1
-LOOP = LIMITS["simd_loop_depth"][1]
+REGISTERS = largest("simd_registers_depth") + 1
+LOOP = largest("simd_loop_depth")
 MICRO = np.dtype([(name, "i8") for name in (
     "valid", "reads", "read", "writes", "write", "accumulates", "done", "left", "right", "left_slot", "right_slot",
     "first_destination", "last_destination", "slot")])
@@ -116,12 +116,12 @@ GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "
 """In front of the accumulators: the unit that lets the other one read first, the one that was let to write last; how
 many writes are held, and whose each is."""
 
-BANKS = max(LIMITS["local_banks"][1], LIMITS["accumulator_banks"][1])
+BANKS = max(largest("local_banks"), largest("accumulator_banks"))
 PORTS = np.dtype([("bank", "i8", CLIENT_COUNT), ("accumulates", "i8", CLIENT_COUNT), ("grant", "i8", CLIENT_COUNT),
                   *((name, "i8", BANKS) for name in ("last", "held", "winner"))])
 """The clients of one kind of port: which ``bank`` each asks for (NONE: no request), who was served last."""
 
-STAGES = DECODE_LATENCY + LIMITS["register_slices"][1]
+STAGES = DECODE_LATENCY + largest("register_slices")
 """Instructions that the decoder holds at most."""
 
 CONTROL = np.dtype([

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
 from weft.hw.contract.numbers import (
     SYSTEMS,
     TABLE_ENTRIES,
@@ -42,120 +43,102 @@ def bits_to_count(count: int) -> int:
     return (count - 1).bit_length()
 
 
-LIMITS: dict[str, tuple[int, int]] = {
-    "array_size": (2, 256),
-    "dram0_depth": (2, 1 << 32),
-    "dram1_depth": (2, 1 << 32),
-    "local_depth": (2, 1 << 16),
-    "accumulator_depth": (2, 1 << 16),
-    "simd_registers_depth": (0, 16),
-    "stride0_depth": (1, 16),
-    "stride1_depth": (1, 16),
-    "number_of_threads": (1, 1),
-    "thread_queue_depth": (1, 64),
-    "accumulator_width": (4, 96),
-    "lut_count": (0, 16),
-    "lut_depth": (2, 1 << 12),
-    "leave_tables": (0, 8),
-    "simd_loop_depth": (0, 64),
-    "local_banks": (1, 16),
-    "accumulator_banks": (1, 16),
-    "axi_data_width": (32, 1024),
-    "axi_max_burst": (1, 256),
-    "axi_address_width": (16, 64),
-    "stream_width": (32, 1024),
-    "sample_block_size": (1, 1 << 16),
-    "register_slices": (0, 1),
-    "deep_queues": (0, 1),
-    "sampler": (0, 1),
-    "decoder_multipliers": (0, 1),
-    "weight_rows": (1, 2),
-}
-"""Allowed integer range of each key, both ends included."""
-
-POWERS_OF_TWO = ("local_banks", "accumulator_banks", "axi_data_width", "axi_max_burst", "stream_width")
+_SAME, _OTHER_NUMBERS, _REFUSED = Compatibility.SAME, Compatibility.OTHER_NUMBERS, Compatibility.REFUSED
+_NOTHING, _TIMING, _PROGRAM, _CONSTANTS = Affects.NOTHING, Affects.TIMING, Affects.PROGRAM, Affects.CONSTANTS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arch:
-    """A machine. Depths count vectors, widths bits; ``accumulator_width`` None takes its default.
+    """A machine: its fields are the table of architecture keys, a row each. Depths count vectors, widths bits."""
 
-    ``register_slices`` 1 cuts the handshakes between blocks by registers: a faster clock, for a few cycles more for an
-    operation that waits for another one. ``dram_ports`` "shared": one AXI port, with one read and one write engine, for
-    both DRAM windows. ``deep_queues`` 1 lets each unit have twice as many operations outstanding.
-    ``sampler`` 0 leaves performance samples out. ``dsp_packing``: the DSP block that makes two products.
-    ``decoder_multipliers`` 0: the decoder's two products, rows x pitch, are look-up tables and no DSP blocks.
-    ``leave_tables``: so many tables of 256 bytes, in which a DataMove out of the accumulators may look its bytes up.
-    ``weight_rows`` 2: a load of the whole column of weights takes two rows a cycle.
-    """
-
-    data_type: str
-    array_size: int
-    dram0_depth: int
-    dram1_depth: int
-    local_depth: int
-    accumulator_depth: int
-    simd_registers_depth: int
-    stride0_depth: int
-    stride1_depth: int
-    number_of_threads: int = 1
-    thread_queue_depth: int = 8
-    mac_rounding: str = ONCE
-    accumulator_width: int | None = None
-    lut_count: int = 0
-    lut_depth: int = 64
-    simd_loop_depth: int = 16
-    local_banks: int = 4
-    accumulator_banks: int = 2
-    axi_data_width: int = 64
-    axi_max_burst: int = 16
-    axi_address_width: int = 32
-    stream_width: int = 64
-    sample_block_size: int = 1024
-    register_slices: int = 0
-    dram_ports: str = SEPARATE
-    deep_queues: int = 0
-    sampler: int = 1
-    dsp_packing: str = NO_PACKING
-    decoder_multipliers: int = 1
-    leave_tables: int = 0
-    weight_rows: int = 1
+    data_type: str = key(
+        "type of every scalar in local memory and DRAM: `FP<width>BP<point>`, width 4..32, or `INT8`",
+        _CONSTANTS, _REFUSED)
+    array_size: int = key("lanes: rows and columns of the array, scalars in a vector",
+                          _CONSTANTS, _REFUSED, integers=(2, 256))
+    dram0_depth: int = key("window of DRAM0: tensors between layers", _CONSTANTS, _REFUSED, integers=(2, 1 << 32))
+    dram1_depth: int = key("window of DRAM1: constants, and odd channel tiles of tensors",
+                           _CONSTANTS, _REFUSED, integers=(2, 1 << 32))
+    local_depth: int = key("local memory", _PROGRAM, _REFUSED, integers=(2, 1 << 16), neutral=1 << 16)
+    accumulator_depth: int = key("accumulators", _PROGRAM, _REFUSED, integers=(2, 1 << 16), neutral=1 << 16)
+    simd_registers_depth: int = key("registers of the SIMD unit, for each lane",
+                                    _CONSTANTS, _REFUSED, integers=(0, 16))
+    stride0_depth: int = key("strides of operand 0: 1, 2, 4, ... so many of them",
+                             _CONSTANTS, _REFUSED, integers=(1, 16))
+    stride1_depth: int = key("strides of operand 1", _CONSTANTS, _REFUSED, integers=(1, 16))
+    number_of_threads: int = key("accepted as the original tools write it, without effect: there is one stream of "
+                                 "instructions", _NOTHING, _SAME, default=1, integers=(1, 1))
+    thread_queue_depth: int = key("accepted as the original tools write it, without effect: each unit has a queue of "
+                                  "its own (`deep_queues`)", _NOTHING, _SAME, default=8, integers=(1, 64))
+    mac_rounding: str = key(
+        "`once`: exact sums, rounded as they leave the accumulators; `every_step`: as the original machine",
+        _CONSTANTS, _OTHER_NUMBERS, default=ONCE, choices=tuple(SYSTEMS),
+        choice_hint="use once, unless results of the original are to be matched")
+    accumulator_width: int | None = key(
+        "bits of an accumulator; default twice the data type's, with `every_step` the data type's, with `INT8` 32",
+        _CONSTANTS, _OTHER_NUMBERS, default=None, integers=(4, 96))
+    lut_count: int = key("lookup tables of the SIMD unit; 0 leaves Lookup out",
+                         _CONSTANTS, _REFUSED, default=0, integers=(0, 16))
+    lut_depth: int = key("entries of each lookup table", _CONSTANTS, _REFUSED, default=64, integers=(2, 1 << 12))
+    simd_loop_depth: int = key("longest body of a SIMDLoop; 0 leaves the loop out",
+                               _PROGRAM, _REFUSED, default=16, integers=(0, 64), neutral=0)
+    local_banks: int = key("interleaved banks of local memory",
+                           _TIMING, _SAME, default=4, integers=(1, 16), power_of_two=True, neutral=1)
+    accumulator_banks: int = key("interleaved banks of the accumulators",
+                                 _TIMING, _SAME, default=2, integers=(1, 16), power_of_two=True, neutral=1)
+    axi_data_width: int = key("bits of each DRAM port",
+                              _CONSTANTS, _SAME, default=64, integers=(32, 1024), power_of_two=True)
+    axi_max_burst: int = key("longest burst, in beats",
+                             _TIMING, _SAME, default=16, integers=(1, 256), power_of_two=True, neutral=1)
+    axi_address_width: int = key("bits of a byte address",
+                                 _NOTHING, _REFUSED, default=32, integers=(16, 64), neutral=64)
+    stream_width: int = key("bits of the instruction stream",
+                            _TIMING, _SAME, default=64, integers=(32, 1024), power_of_two=True)
+    sample_block_size: int = key("performance samples between two `TLAST`",
+                                 _NOTHING, _SAME, default=1024, integers=(1, 1 << 16))
+    register_slices: int = key("1 cuts the handshakes between blocks: a faster clock for some cycles of latency",
+                               _TIMING, _SAME, default=0, integers=(0, 1))
+    dram_ports: str = key("`separate`: an AXI port for each DRAM window; `shared`: one for both, for less logic",
+                          _PROGRAM, _SAME, default=SEPARATE, choices=(SEPARATE, SHARED),
+                          choice_hint=f"use {SHARED} where the board has one port, else {SEPARATE}")
+    deep_queues: int = key("1 lets each unit have 4 operations outstanding, not 2 (MatMul and SIMD 8, not 4)",
+                           _TIMING, _SAME, default=0, integers=(0, 1))
+    sampler: int = key("0 leaves performance samples out: `m_axis_sample` stays silent",
+                       _NOTHING, _SAME, default=1, integers=(0, 1), neutral=0)
+    dsp_packing: str = key("`none`, or the DSP block of a Xilinx chip that makes two products of `INT8`: `DSP48E1` "
+                           "(7 series), `DSP48E2` (UltraScale)",
+                           _PROGRAM, _SAME, default=NO_PACKING, choices=tuple(PACKINGS),
+                           choice_hint=f"use the block of the chip, or {NO_PACKING}")
+    decoder_multipliers: int = key(
+        "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
+        _TIMING, _SAME, default=1, integers=(0, 1))
+    leave_tables: int = key("tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves them out",
+                            _CONSTANTS, _REFUSED, default=0, integers=(0, 8), since=2)
+    weight_rows: int = key("2 lets LoadWeight take two rows a cycle where they replace the whole column",
+                           _PROGRAM, _SAME, default=1, integers=(1, 2), since=2)
 
     def __post_init__(self) -> None:
-        if self.mac_rounding not in tuple(SYSTEMS):  # a list from a file cannot be looked up
-            raise ArchError("mac_rounding", self.mac_rounding, " or ".join(SYSTEMS),
-                            "use once, unless results of the original are to be matched")
-        if self.dram_ports not in (SEPARATE, SHARED):
-            raise ArchError("dram_ports", self.dram_ports, f"{SEPARATE} or {SHARED}",
-                            f"use {SHARED} where the board has one port, else {SEPARATE}")
-        if self.dsp_packing not in tuple(PACKINGS):
-            raise ArchError("dsp_packing", self.dsp_packing, " or ".join(PACKINGS),
-                            f"use the block of the chip, or {NO_PACKING}")
+        rows = KEYS.values()
+        for row in rows:
+            if row.choices:  # first: the default of accumulator_width asks what they say
+                row.check(getattr(self, row.name))
         if self.accumulator_width is None:
             width = system_of(self.number, self.mac_rounding).default_accumulator_width(self.number)
             object.__setattr__(self, "accumulator_width", width)
-        for key, (low, high) in LIMITS.items():
-            self._check_integer(key, low, high)
+        for row in rows:
+            row.check(getattr(self, row.name))
         self._check_together()
-
-    def _check_integer(self, key: str, low: int, high: int) -> None:
-        value = getattr(self, key)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise ArchError(key, value, f"an integer, {low}..{high}", f"set {key} within {low}..{high}")
-        if key in POWERS_OF_TWO and value & (value - 1):
-            near = 1 << (value.bit_length() - 1)
-            raise ArchError(key, value, "a power of two", f"set {key} to {near} or {2 * near}")
 
     def _check_together(self) -> None:
         """What two keys allow each other."""
         self.numbers.check()
-        for key in ("dram0_depth", "dram1_depth"):
-            needed = getattr(self, key) * self.vector_bytes
+        for name in ("dram0_depth", "dram1_depth"):
+            needed = getattr(self, name) * self.vector_bytes
             if needed > 1 << self.axi_address_width:
                 most = (1 << self.axi_address_width) // self.vector_bytes
-                raise ArchError(key, f"{getattr(self, key)} vectors of {self.vector_bytes} bytes",
+                raise ArchError(name, f"{getattr(self, name)} vectors of {self.vector_bytes} bytes",
                                 f"at most {most} vectors behind {self.axi_address_width} address bits",
-                                f"lower {key} or raise axi_address_width")
+                                f"lower {name} or raise axi_address_width")
         self._check_windows_fit()
         self._check_packing()
         self._check_leave_tables()
@@ -271,14 +254,12 @@ class Arch:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Arch:
         """From the object of a ``.tarch`` (or of a ``.tmodel``'s ``arch``). Raises ArchError."""
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        for key in values:
-            if key not in fields:
-                near = difflib.get_close_matches(key, fields, 1)
-                raise ArchError(key, "an unknown key", ", ".join(fields),
+        for name in values:
+            if name not in KEYS:
+                near = difflib.get_close_matches(name, KEYS, 1)
+                raise ArchError(name, "an unknown key", ", ".join(KEYS),
                                 f"did you mean {near[0]}?" if near else "remove it")
-        missing = [name for name, field in fields.items()
-                   if field.default is dataclasses.MISSING and name not in values]
+        missing = [name for name, row in KEYS.items() if row.default is dataclasses.MISSING and name not in values]
         if missing:
             raise ArchError(missing[0], "nothing", "a value: the key has no default", f"add {', '.join(missing)}")
         return cls(**values)
@@ -299,6 +280,17 @@ class Arch:
         """A preset's name (``pynq``) or the path of a ``.tarch`` file. Raises ArchError."""
         return cls.from_dict(read_object(find(name_or_path), "architecture file",
                                          "a JSON object of architecture keys", "start from a preset of arch/"))
+
+
+KEYS: dict[str, Key] = rows_of(Arch)
+"""The table of architecture keys: name -> row."""
+
+
+def largest(name: str) -> int:
+    """Return the largest value that an integer key may have."""
+    high = KEYS[name].high
+    assert high is not None, f"{name} is no integer"
+    return high
 
 
 PRESETS = Path(__file__).parents[2] / "presets"

@@ -12,7 +12,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.keys import Compatibility
 
 IDENTITY = 0x5745_4654
 """ASCII "WEFT"."""
@@ -92,23 +93,16 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
     "BOARD": ControlRegister(0x0A4, Access.READ_ONLY, "CRC-32 of the name of the bitstream's board, 0 for none"),
 }
 
-INVISIBLE = frozenset({
-    "number_of_threads", "thread_queue_depth", "local_banks", "accumulator_banks", "axi_data_width", "axi_max_burst",
-    "stream_width", "sample_block_size", "register_slices", "dram_ports", "deep_queues", "sampler",
-    "dsp_packing", "decoder_multipliers", "weight_rows"})
-"""Keys that change how fast a machine is and how it is joined to the world, but no program."""
-CAME_LATER = {"leave_tables": 0, "weight_rows": 1}
-"""Keys that came later, of a machine without what they bring: it is the machine that it was."""
-
-
 def identity(arch: Arch) -> dict[str, Any]:
-    """What tells machines apart: every key, but for those that came later and are not used."""
-    return {key: value for key, value in arch.to_dict().items() if (key, value) not in CAME_LATER.items()}
+    """Return every key with its value, without later keys at their default: machines older than these keep it."""
+    return {name: value for name, value in arch.to_dict().items()
+            if KEYS[name].since == 1 or value != KEYS[name].default}
 
 
 def arch_hash(arch: Arch) -> int:
-    """ARCH_HASH: equal for machines that run the same programs."""
-    seen = {key: value for key, value in identity(arch).items() if key not in INVISIBLE}
+    """Return ARCH_HASH, equal for machines on which every program means the same."""
+    seen = {name: value for name, value in identity(arch).items()
+            if KEYS[name].compatibility is not Compatibility.SAME}
     return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
 
 

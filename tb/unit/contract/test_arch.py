@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.hw.contract.arch import EVERY_STEP, LIMITS, ONCE, POWERS_OF_TWO, Arch, bits_to_count, find, presets
+from weft.hw.contract.arch import EVERY_STEP, KEYS, ONCE, Arch, bits_to_count, find, presets
 from weft.hw.contract.errors import ArchError, WeftError
 
 SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,
@@ -74,17 +74,19 @@ def refusal(**keys: object) -> str:
     return text
 
 
-@pytest.mark.parametrize("key", LIMITS)
+@pytest.mark.parametrize("key", [name for name, row in KEYS.items() if row.low is not None])
 def test_each_limit_is_refused_outside_and_named(key: str) -> None:
-    low, high = LIMITS[key]
+    low, high = KEYS[key].low, KEYS[key].high
+    assert low is not None and high is not None
     for value in (low - 1, high + 1, str(low), True, float(low), None if key != "accumulator_width" else "8"):
         text = refusal(**{key: value})
         assert f"architecture key {key}: found {value}; allowed: an integer, {low}..{high}" in text
 
 
-@pytest.mark.parametrize("key", POWERS_OF_TWO)
+@pytest.mark.parametrize("key", [name for name, row in KEYS.items() if row.power_of_two])
 def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
-    high = LIMITS[key][1]
+    high = KEYS[key].high
+    assert high is not None
     assert f"set {key} to {high // 2} or {high}" in refusal(**{key: high - 1})
 
 

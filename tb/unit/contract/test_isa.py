@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.hw.contract.arch import LIMITS, Arch, presets
+from weft.hw.contract.arch import KEYS, Arch, presets
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
 from weft.hw.contract.errors import ArchError, IsaError
 from weft.hw.contract.instructions import (
@@ -40,13 +40,16 @@ def machines(draw: st.DrawFn) -> Isa:
     def depth(most: int) -> int:
         return draw(st.integers(2, most) | st.sampled_from([2, 3, 255, 256, 257, most]))
 
-    registers = draw(st.integers(*LIMITS["simd_registers_depth"]))
+    def allowed(key: str) -> int:
+        return draw(st.integers(KEYS[key].low, KEYS[key].high))
+
+    registers = allowed("simd_registers_depth")
     keys = {"data_type": draw(st.sampled_from(["FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16", "INT8"])),
-            "array_size": draw(st.integers(*LIMITS["array_size"])), "dram0_depth": depth(1 << 32),
+            "array_size": allowed("array_size"), "dram0_depth": depth(1 << 32),
             "dram1_depth": depth(1 << 32), "local_depth": depth(1 << 16), "accumulator_depth": depth(1 << 16),
             "local_banks": 1, "accumulator_banks": 1, "axi_address_width": 64,
             "simd_registers_depth": registers, "lut_count": draw(st.integers(0, max(registers - 1, 0))),
-            **{key: draw(st.integers(*LIMITS[key])) for key in ("stride0_depth", "stride1_depth", "simd_loop_depth")}}
+            **{key: allowed(key) for key in ("stride0_depth", "stride1_depth", "simd_loop_depth")}}
     return Isa(Arch.from_dict(keys))
 
 

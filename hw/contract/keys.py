@@ -1,0 +1,95 @@
+"""What one row of the table of architecture keys says. The table itself is the fields of ``Arch`` (arch.py).
+
+Whatever has to know the keys reads their rows: limits and refusals, ARCH_HASH, what a model may be run with, what the
+explorer shares between machines, and the documentation.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from weft.hw.contract.errors import ArchError
+
+ROW = "row"
+"""Name of a field's row in its metadata."""
+
+
+class Affects(enum.IntEnum):
+    """The last thing that depends on a key, of what is made one after another: each includes those below it."""
+
+    NOTHING = 0
+    """Accepted, without effect on any program or its time."""
+    TIMING = 1
+    """How long a program takes."""
+    PROGRAM = 2
+    """Which program the compiler writes."""
+    CONSTANTS = 3
+    """Which constants the compiler writes: weights, biases and tables, and how they are cut into tiles."""
+
+
+class Compatibility(enum.Enum):
+    """What becomes of a program on a machine with another value of a key. All but SAME are part of ARCH_HASH."""
+
+    SAME = "the same results"
+    OTHER_NUMBERS = "other results of the same program"
+    REFUSED = "another instruction set or other memories: it must be compiled again"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One row. ``low``..``high``: the integers allowed, None for a key of another type; ``choices``: the words allowed.
+
+    ``default``: MISSING for a key that must be given. ``since``: the version of the file format that brought it; a key
+    of a later version than 1 is left out of ARCH_HASH at its default, so that older machines keep theirs.
+    ``neutral``: the value that stands for all others where machines that differ in this key share what they do not
+    depend on; None takes the default.
+    """
+
+    name: str
+    meaning: str
+    affects: Affects
+    compatibility: Compatibility
+    default: Any
+    low: int | None
+    high: int | None
+    power_of_two: bool
+    choices: tuple[str, ...]
+    choice_hint: str
+    since: int
+    neutral: Any
+
+    def check(self, value: object) -> None:
+        """Raises ArchError for a value that is not allowed whatever the other keys are."""
+        if self.choices and value not in self.choices:
+            raise ArchError(self.name, value, " or ".join(self.choices), self.choice_hint)
+        if self.low is not None and self.high is not None:
+            self._check_integer(value, self.low, self.high)
+
+    def _check_integer(self, value: object, low: int, high: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ArchError(self.name, value, f"an integer, {low}..{high}", f"set {self.name} within {low}..{high}")
+        if self.power_of_two and value & (value - 1):
+            near = 1 << (value.bit_length() - 1)
+            raise ArchError(self.name, value, "a power of two", f"set {self.name} to {near} or {2 * near}")
+
+
+def key(meaning: str, affects: Affects, compatibility: Compatibility, *, default: Any = MISSING,
+        integers: tuple[int, int] | None = None, power_of_two: bool = False, choices: tuple[str, ...] = (),
+        choice_hint: str = "", since: int = 1, neutral: Any = None) -> Any:
+    """Return the dataclass field of a key with its row; parameters as :class:`Key` has them."""
+    low, high = integers or (None, None)
+
+    def row(name: str) -> Key:
+        return Key(name, meaning, affects, compatibility, default, low, high, power_of_two, choices, choice_hint, since,
+                   default if neutral is None else neutral)
+
+    return field(default=default, metadata={ROW: row})
+
+
+def rows_of(record: type) -> dict[str, Key]:
+    """Return the rows of a dataclass whose fields were made by :func:`key`: name -> row, in their order."""
+    made: dict[str, Callable[[str], Key]] = {each.name: each.metadata[ROW] for each in fields(record)}
+    return {name: row(name) for name, row in made.items()}
