@@ -13,8 +13,8 @@ from weft.compiler.lir import Address, Space
 from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
@@ -47,11 +47,11 @@ class _Checker:
         self.valid[Space.DRAM1][:const_size] = True
         for place in written:
             self.valid[Space.DRAM0][place.base:place.base + place.size] = True
-        self.allowed = SETTINGS[arch.numbers.has_scales]
+        self.allowed = SETTINGS[arch.scheme.has_scales]
         if arch.leave_tables:
             self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.LEAVE_TABLE.name)}
         self.leave_tables = {0}
-        self.scaled = not arch.numbers.has_scales
+        self.scaled = not arch.scheme.has_scales
         self.registers = {0}
         self.before_loop = frozenset(self.registers)
         self.loop = 0

@@ -82,7 +82,7 @@ def _ready(graph: Graph, arch: Arch) -> Graph:
 
 def _lowered(graph: Graph, arch: Arch) -> Graph:
     """In canonical form; of eight-bit numbers only functions as one table can do without products of tensors."""
-    return canonical(fuse_functions(graph, arch) if arch.numbers.has_scales else graph, arch)
+    return canonical(fuse_functions(graph, arch) if arch.scheme.has_scales else graph, arch)
 
 
 def parts(front: Products) -> list[Products]:
@@ -96,7 +96,7 @@ def parts(front: Products) -> list[Products]:
 def supported(graph: Graph, arch: Arch) -> Graph:
     """The same graph, all of whose tensors and operators the machine can hold and compute."""
     found = check_supported(check_sizes(graph, arch))
-    return check_bytes(found) if arch.numbers.has_scales else found
+    return check_bytes(found) if arch.scheme.has_scales else found
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
@@ -105,7 +105,7 @@ def canonical(graph: Graph, arch: Arch) -> Graph:
 
 def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not where every tensor has the type's own point: there is no room for offsets."""
-    if request.plain or not arch.numbers.has_points:
+    if request.plain or not arch.scheme.has_points:
         return graph
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
@@ -113,7 +113,7 @@ def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, 
 def limits_of_quantizers(graph: Graph, given: Samples, arch: Arch) -> Graph:
     """What a quantised file says is kept on machines of eight-bit numbers; others compute the network of real numbers
     within its limits."""
-    return graph if arch.numbers.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
+    return graph if arch.scheme.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
 def settled_where_measured(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
@@ -123,28 +123,28 @@ def settled_where_measured(graph: Graph, given: Samples) -> tuple[Graph, Quantiz
 
 def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not of eight-bit numbers: what lies in one tensor has one scale."""
-    if arch.numbers.has_scales:
+    if arch.scheme.has_scales:
         return graph
     return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
 def split_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not where every tensor has the type's own point: then no part has a better one."""
-    if request.plain or not arch.numbers.has_points:
+    if request.plain or not arch.scheme.has_points:
         return graph
     return split_functions(graph, lambda graph, names: channel_ranges(graph, given, names))
 
 
 def scale_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not of bytes, whose tables hold every value."""
-    if request.plain or not arch.numbers.has_points:
+    if request.plain or not arch.scheme.has_points:
         return graph
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 
 def fuse_gates_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Not where every tensor has the type's own point: then the parts of a product have it too."""
-    if request.plain or not arch.numbers.has_points:
+    if request.plain or not arch.scheme.has_points:
         return graph
     return fuse_gates(graph, arch, lambda graph, names: tensor_sizes(graph, given, names))
 
@@ -165,7 +165,7 @@ def calibrated(request: Request, graph: Graph, given: Samples, quantization: Qua
     """Ranges of eight-bit numbers may be narrower than what was seen; points have room beyond that."""
     graph = with_rounding(graph, quantization)
     seen = calibrate(graph, given)
-    if arch.numbers.has_scales:
+    if arch.scheme.has_scales:
         return narrowed(graph, given, seen, request.ranges)
     if request.ranges != Request.ranges:
         raise refuse("ranges by " + request.ranges, f"an architecture with data_type {arch.data_type}, of fixed point",
@@ -176,7 +176,7 @@ def calibrated(request: Request, graph: Graph, given: Samples, quantization: Qua
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
            arch: Arch) -> Numbers:
     """Points of fixed point, scales of bytes."""
-    if arch.numbers.has_scales:
+    if arch.scheme.has_scales:
         if request.plain:
             raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
                          "one of fixed point", "leave --plain out")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, operand_of
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
 

@@ -16,8 +16,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, flag_bit, simd_argument_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
 OPCODES = 16
@@ -175,8 +175,8 @@ class _Table:
         high: np.ndarray = np.full(max(Register) + 1, -1, np.int64)
         for known, spec in self.isa.registers.items():
             high[known] = spec.maximum
-            if self.arch.numbers.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
-                low[known] = high[known] = self.arch.numbers.fixed_shift
+            if self.arch.scheme.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+                low[known] = high[known] = self.arch.scheme.fixed_shift
         number = np.minimum(register, max(Register))
         legal = (register <= max(Register)) & (value >= low[number]) & (value <= high[number])
         return (self.opcode == Opcode.CONFIGURE) & ~legal

@@ -34,9 +34,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES, Entering, Leaving
 from weft.hw.contract.numerics import integer_dtype
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, Entering, Leaving
 from weft.hw.contract.walk import Walk
 
 PROGRESS_INSTRUCTIONS = 1000
@@ -116,19 +116,19 @@ class Machine:
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
     def leave(self, values: np.ndarray) -> np.ndarray:
         """Accumulators -> int64 scalars, as the SIMD unit reads them."""
-        return self.arch.numbers.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
+        return self.arch.scheme.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
 
     def count_saturated(self, values: np.ndarray, scalars: np.ndarray) -> None:
         """Counts the accumulator values that lost by leaving as ``scalars``, which may be cut to 0 from below since."""
         number = self.arch.number
         if scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum:
             return
-        cut = self.arch.numbers.is_cut(values, self.registers[Register.LEAVE_SHIFT])
+        cut = self.arch.scheme.is_cut(values, self.registers[Register.LEAVE_SHIFT])
         self.counters["saturated"] += int((cut & ((scalars == number.maximum) | (scalars == number.minimum))).sum())
 
     def enter(self, scalars: np.ndarray) -> np.ndarray:
         """Scalars -> accumulator values, as the SIMD unit writes them."""
-        return self.arch.numbers.enter(scalars, self._register(Register.ENTER_SHIFT))
+        return self.arch.scheme.enter(scalars, self._register(Register.ENTER_SHIFT))
 
     def _register(self, register: Register, absent: int = 0) -> int:
         """``absent``: what a machine without this register works with."""
@@ -136,7 +136,7 @@ class Machine:
 
     def store(self, where: slice | int | np.ndarray, values: np.ndarray, accumulate: bool) -> None:
         """Overwrite or add, with one saturation; no address may come twice in ``where``."""
-        numbers = self.arch.numbers
+        numbers = self.arch.scheme
         self.accumulators[where] = (numbers.accumulate(self.accumulators[where], values) if accumulate
                                     else numbers.store(values))
 
@@ -153,7 +153,7 @@ class Machine:
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Bias plus input times weights for each vector; the bias alone for zero input."""
-        numbers = self.arch.numbers
+        numbers = self.arch.scheme
         bias = numbers.enter_bias(self.weights[0], self._register(Register.ENTER_SHIFT))
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
@@ -186,14 +186,14 @@ class Machine:
                           self.leave_tables[table - 1] if table else None)
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
         values = self.accumulators[far]
-        scalars = self.arch.numbers.move_out(values, leaving, relu)
+        scalars = self.arch.scheme.move_out(values, leaving, relu)
         self.count_saturated(values, scalars)
         self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
         entering = Entering(self._register(Register.ENTER_SHIFT), self._register(Register.ENTER_ZERO),
                             self._register(Register.ENTER_FACTOR, 1))
-        values = self.arch.numbers.move_in(self.local[local], entering)
+        values = self.arch.scheme.move_in(self.local[local], entering)
         self.store(far, values, flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
 
     def load_weight(self, operation: LoadWeight) -> None:

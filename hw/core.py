@@ -79,7 +79,7 @@ class Core(wiring.Component):
         units = {
             "load_weight": (LoadTwoRowsUnit if arch.weight_rows == 2 else LoadWeightUnit)(arch),
             "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
-            "move_out": (ScaledMoveOutUnit if arch.numbers.has_scales else MoveOutUnit)(arch),
+            "move_out": (ScaledMoveOutUnit if arch.scheme.has_scales else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
         }
@@ -173,7 +173,7 @@ class Core(wiring.Component):
         if self._arch.shared_dram:
             m.d.comb += supervisor.blamed_dram1.eq(interlock.blamed_dram1)
         waves_busy = units["load_weight"].busy
-        if self._arch.numbers.has_scales:
+        if self._arch.scheme.has_scales:
             waves_busy = waves_busy | units["move_out"].busy
         m.d.comb += [
             supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),

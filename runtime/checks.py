@@ -208,9 +208,9 @@ def _port(what: str, port: PortEntry, arch: Arch) -> int:
 def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
     if port.scale is None and port.zero:
         raise ValueError(f"{what} with a zero, without a scale")
-    if port.scale is not None and (port.point is not None or not arch.numbers.has_scales):
+    if port.scale is not None and (port.point is not None or not arch.scheme.has_scales):
         raise ValueError(f"{what} with a scale, and {'a point' if port.point is not None else arch.data_type}")
-    if port.scale is None and port.shape is not None and arch.numbers.has_scales:
+    if port.scale is None and port.shape is not None and arch.scheme.has_scales:
         raise ValueError(f"{what} without a scale, of {arch.data_type}")
 
 

@@ -25,7 +25,7 @@ from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import FixedPointEveryStep
+from weft.hw.contract.schemes import FixedPointEveryStep
 from weft.hw.contract.timing import ALU_LATENCY, EXPECTED_DRAM_LATENCY, execute_latency
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session

@@ -41,7 +41,7 @@ from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.memory.scaler import Scaler
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.numbers.once import BiasEnterer
+from weft.hw.parts.schemes.once import BiasEnterer
 from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
 from weft.hw.parts.walker import Walker
 from weft.hw.simd.alu import Alu

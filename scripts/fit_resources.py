@@ -263,7 +263,7 @@ def main(
             own = len(machines) >= ENOUGH
             model["families"][each] = (fit(machines, counts) if own else
                                        scaled(model["families"]["xc7"], machines, counts))
-            model["numbers"][each] = sorted({arch.numbers.name for arch in machines.values()})
+            model["numbers"][each] = sorted({arch.scheme.name for arch in machines.values()})
             model["fitted"][each], model["left_out"][each] = list(counts), left_out(each, counts) if own else {}
         seen = {name: found for name, arch in on(each, CHECKED).items() if (found := counted.of(name, arch, each))}
         model["error"][each] = {name: error for name, found in seen.items()

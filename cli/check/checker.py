@@ -156,7 +156,7 @@ class Checker:
         enough = DECIBELS_A_BIT * arch.number.width
         if any(layer.lookup for layer in products[Layers]):
             enough = min(enough, TABLE_DECIBELS)
-        numbers = arch.numbers
+        numbers = arch.scheme
         if not RUNNERS[self._kind].exact:
             if numbers.has_scales:
                 return BYTE_DECIBELS

@@ -195,7 +195,7 @@ class Fixed:
         assert weights is not None
         bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
         sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
-        return self._clip(self.arch.numbers.round_sums(sums) + self._enter(bias, numbers.core_shift)[:, None, None])
+        return self._clip(self.arch.scheme.round_sums(sums) + self._enter(bias, numbers.core_shift)[:, None, None])
 
     def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
               own: LayerIntegers) -> np.ndarray:
@@ -220,13 +220,13 @@ class Fixed:
         raise TypeError(f"no meaning for {operation}")
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
-        return np.asarray(self.arch.numbers.store(value))
+        return np.asarray(self.arch.scheme.store(value))
 
     def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(self.arch.numbers.enter(scalars, shift))
+        return np.asarray(self.arch.scheme.enter(scalars, shift))
 
     def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(self.arch.numbers.leave(value, shift)).astype(np.int64)
+        return np.asarray(self.arch.scheme.leave(value, shift)).astype(np.int64)
 
 
 def enlarged(image: np.ndarray, load: Load) -> np.ndarray:

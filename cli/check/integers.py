@@ -10,7 +10,7 @@ from weft.compiler.layers.hir import Convolution, Layer
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3
 """Of the bytes that LoadScale reads in a lane, the first; the others are the bias."""

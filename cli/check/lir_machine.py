@@ -8,7 +8,7 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
 from weft.golden.machine import EXECUTE, Machine
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
 

@@ -26,8 +26,8 @@ from weft.compiler.layers.hir import (
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import Int8
 from weft.hw.contract.numerics import round_half_even, saturate
+from weft.hw.contract.schemes import Int8
 from weft.runtime.scales import LOWEST
 
 BYTE, WITH_BIAS = 8, 25
@@ -38,8 +38,8 @@ class Scaled:
     """Layers in bytes; a Temp holds accumulators [channels, height, width]."""
 
     def __init__(self, arch: Arch, scales: Scales, integers: Sequence[LayerIntegers]) -> None:
-        assert isinstance(arch.numbers, Int8)
-        self.width, self.numbers, self.scales, self.integers = arch.accumulator_bits, arch.numbers, scales, integers
+        assert isinstance(arch.scheme, Int8)
+        self.width, self.numbers, self.scales, self.integers = arch.accumulator_bits, arch.scheme, scales, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """All layers, in order, on ``tensors``: bit for bit what the machine computes."""

@@ -11,8 +11,8 @@ from weft.compiler.errors import refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
 

@@ -137,7 +137,7 @@ def _no_tables(arch: Arch, node: Node) -> CompileError:
     """Names all keys at once, and the presets of the same numbers that have tables."""
     keys = [f"{key} {getattr(arch, key)}" for key in TABLE_KEYS]
     alike = {name: preset for name in presets()
-             if (preset := Arch.load(name)).numbers.has_scales == arch.numbers.has_scales}
+             if (preset := Arch.load(name)).scheme.has_scales == arch.scheme.has_scales}
     having = [name for name, preset in alike.items() if preset.lut_count >= TABLE_KEYS["lut_count"]]
     return refuse_node(node.replace(op=node.origin or node.op), "architecture keys", ", ".join(keys),
                        ", ".join(f"{key} at least {least}" for key, least in TABLE_KEYS.items()),
@@ -167,7 +167,7 @@ def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | N
     """
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
                       scales or {})
-    handlers = SCALED_HANDLERS if arch.numbers.has_scales else HANDLERS
+    handlers = SCALED_HANDLERS if arch.scheme.has_scales else HANDLERS
     for position, node in enumerate(graph.nodes):
         if node.op in ("Assemble", "View"):
             continue

@@ -20,7 +20,7 @@ from weft.compiler.layers.hir import (
     Translate,
     Var,
 )
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.runtime.window import Size
 
 Temp = tuple[int | None, Size]

@@ -45,7 +45,7 @@ class Variance(NamedTuple):
 
 def centre_variances(graph: Graph, arch: Arch) -> Graph:
     """The same graph on machines of eight-bit numbers, which have too few bits for squares in any form."""
-    if arch.numbers.has_scales:
+    if arch.scheme.has_scales:
         return graph
     search = _Search(graph)
     found = {node.output: entry for node in graph.nodes if (entry := search.variance(node)) is not None}

@@ -36,7 +36,7 @@ BYTE_TABLE_DEPTH = 256
 
 def fuse_functions(graph: Graph, arch: Arch) -> Graph:
     """The same graph where the machine has no value tables."""
-    bytewise = arch.numbers.has_scales
+    bytewise = arch.scheme.has_scales
     if not bytewise and (arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED):
         return graph
     makers = {node.output: node for node in graph.nodes if node.outputs}

@@ -22,7 +22,7 @@ from weft.compiler.passes.rewrite import NO_WINDOW
 from weft.compiler.passes.rules import Step
 from weft.compiler.passes.settle_quantizers import only_copies
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.schemes import SCALE_VECTORS
 
 SCALE_CHANNELS = "ScaleChannels"
 """The canonical node: input 0 times pixel (0, 0) of each channel of input 1, [1, channels, 1, SCALE_VECTORS]."""
@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
 def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Graph:
     """The same graph where the machine has no table for every byte."""
-    if not (arch.numbers.has_scales and has_byte_tables(arch)):
+    if not (arch.scheme.has_scales and has_byte_tables(arch)):
         return graph
     makers = {node.output: node for node in graph.nodes}
     constants, shapes = dict(graph.constants), dict(graph.shapes)

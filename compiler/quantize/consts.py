@@ -22,7 +22,7 @@ from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.scales import weight_parts
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers.int8 import SCALE_VECTORS, Int8
+from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
 
 
@@ -173,13 +173,13 @@ def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.
     gives."""
     if own.multipliers is None:
         return [], ()
-    assert isinstance(arch.numbers, Int8) and own.bias is not None
+    assert isinstance(arch.scheme, Int8) and own.bias is not None
     beyond = (0, 0), (0, tiles * arch.array_size - own.multipliers.shape[1])
     multipliers, biases = np.pad(own.multipliers, beyond, mode="edge"), np.pad(own.bias, beyond)
     blocks: list[np.ndarray] = []
     places = []
     for lanes in np.arange(tiles * arch.array_size).reshape(tiles, -1):
-        block = np.concatenate([arch.numbers.scale_vectors(*way)
+        block = np.concatenate([arch.scheme.scale_vectors(*way)
                                 for way in zip(multipliers[:, lanes], biases[:, lanes], strict=True)])
         if not blocks or (blocks[-1] != block).any():
             blocks.append(block)

@@ -21,7 +21,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]

@@ -18,7 +18,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
     EXPECTED_DRAM_LATENCY,
@@ -79,7 +79,7 @@ class _Rows:
         self.arch = arch
         self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
-        scaled = arch.numbers.has_scales
+        scaled = arch.scheme.has_scales
         self.leave = ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY + ISSUE_LATENCY if scaled else 0)
         self.leave += LEAVE_TABLE_LATENCY if arch.leave_tables else 0
         self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if scaled else 0)

@@ -19,7 +19,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
 RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"

@@ -16,7 +16,7 @@ from weft.compiler.layers.hir import Product, Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.schemes import SCALE_VECTORS
 
 FINISH_VECTORS = 64
 """Output tiles leave the accumulators together up to this size."""

@@ -74,7 +74,7 @@ class MatMulUnit(wiring.Component):
 
     def _zero(self, operation) -> list[Value]:
         """The zero point that activations lose; none of zeroes."""
-        return [Mux(operation.zeroes, 0, operation.activation_zero)] if self._arch.numbers.has_scales else []
+        return [Mux(operation.zeroes, 0, operation.activation_zero)] if self._arch.scheme.has_scales else []
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
@@ -101,7 +101,7 @@ class MatMulUnit(wiring.Component):
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""
         row = self.local_read.response.payload  # zeros when nothing was requested
-        if self._arch.numbers.has_scales:
+        if self._arch.scheme.has_scales:
             m.d.comb += [activation.eq(scalar - arriving.activation_zero)
                          for activation, scalar in zip(self.activation, row, strict=True)]
         else:

@@ -31,7 +31,7 @@ class PairedElement(wiring.Component):
         assert arch.packing is not None
         self._arch, self._packing = arch, arch.packing
         self._ends = {"first": row == 0, "last": row == arch.array_size - 1}
-        width, factor = arch.number.width, arch.numbers.activation_width
+        width, factor = arch.number.width, arch.scheme.activation_width
         super().__init__({
             "activation_i": In(signed(factor)), "activation_o": Out(signed(factor)),
             "partial_sum_i": In(paired_sums(arch)), "partial_sum_o": Out(paired_sums(arch)),
@@ -44,7 +44,7 @@ class PairedElement(wiring.Component):
         width, bits = self._arch.number.width, self._arch.residue_bits
         m.submodules.weights = weights = ShadowWeight(PAIR * width)
         m.submodules.paired_multiplier = block = PairedMultiplier(
-            self._packing, width, self._arch.numbers.activation_width, **self._ends)
+            self._packing, width, self._arch.scheme.activation_width, **self._ends)
         activation = Signal.like(self.activation_i, reset_less=True)  # the block's own first register has it too
         lowest, residue = (Signal(bits, reset_less=True, name=name) for name in ("lowest", "residue"))
         m.d.sync += [activation.eq(self.activation_i),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.multiplier import Multiplier
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.numbers import circuits
+from weft.hw.parts.schemes import circuits
 
 
 class ShadowWeight(wiring.Component):
@@ -44,7 +44,7 @@ class ProcessingElement(wiring.Component):
     activation_i at cycle t appears at ``activation_o`` at t + ACTIVATION_LATENCY; its product is added to the
     ``partial_sum_i`` of cycle t + PARTIAL_SUM_OFFSET, and the sum is ``partial_sum_o`` at t + LATENCY. A ``swap`` at
     cycle t makes the shadow the weight, for the activation_i of cycle t already; with a shift in the same cycle it is
-    the old shadow. Free running, one operand a cycle. Sums have the bits that the number system gives them and
+    the old shadow. Free running, one operand a cycle. Sums have the bits that the number scheme gives them and
     are rounded as it says; where the bias is added below the column, row 0's partial_sum_i is left at zero.
     Weights: :class:`ShadowWeight`.
     """
@@ -55,8 +55,8 @@ class ProcessingElement(wiring.Component):
 
     def __init__(self, arch: Arch, row: int) -> None:
         self._arch = arch
-        width, factor = arch.number.width, arch.numbers.activation_width
-        sum_in, sum_out = (arch.numbers.row_sum_width(each) for each in (max(row - 1, 0), row))
+        width, factor = arch.number.width, arch.scheme.activation_width
+        sum_in, sum_out = (arch.scheme.row_sum_width(each) for each in (max(row - 1, 0), row))
         super().__init__({
             "activation_i": In(signed(factor)), "activation_o": Out(signed(factor)),
             "partial_sum_i": In(signed(sum_in)), "partial_sum_o": Out(signed(sum_out)),
@@ -65,12 +65,12 @@ class ProcessingElement(wiring.Component):
 
     @staticmethod
     def reference(arch: Arch, weight: int, activation: int, partial_sum: int) -> int:
-        return arch.numbers.add_product(partial_sum, weight, activation)
+        return arch.scheme.add_product(partial_sum, weight, activation)
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         width = self._arch.number.width
-        factor = self._arch.numbers.activation_width
+        factor = self._arch.scheme.activation_width
         m.submodules.weights = weights = ShadowWeight(width)
         m.submodules.multiplier = multiplier = Multiplier(factor, width)
         activation = Signal(signed(factor), reset_less=True)  # the multiplier's own first register has it too

@@ -15,9 +15,9 @@ from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, column_groups, upper_places
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.numbers import circuits
 from weft.hw.parts.operations import shift_width
 from weft.hw.parts.ports import activation_layout, sum_layout, vector_layout
+from weft.hw.parts.schemes import circuits
 
 
 class SystolicArray(wiring.Component):
@@ -133,5 +133,5 @@ class SystolicArrayReference:
         """The sums of one vector."""
         if swap:
             self.active = self.shadow
-        numbers = self._arch.numbers
+        numbers = self._arch.scheme
         return numbers.mac(activation[None], self.active[1:], numbers.enter_bias(self.active[0], enter_shift))[0]

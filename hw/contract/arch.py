@@ -15,23 +15,23 @@ from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
 from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
-from weft.hw.contract.numbers import (
-    SYSTEMS,
+from weft.hw.contract.numerics import DataType
+from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
+from weft.hw.contract.schemes import (
+    FIXED_POINT_SCHEMES,
     TABLE_ENTRIES,
     FixedPointEveryStep,
     FixedPointOnce,
-    NumberSystem,
-    system_of,
+    Scheme,
+    scheme_of,
 )
-from weft.hw.contract.numerics import DataType
-from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.strict_json import read_object
 
 SEPARATE, SHARED = "separate", "shared"
 """Values of ``dram_ports``."""
 
 ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
-"""Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.numbers``."""
+"""Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.scheme``."""
 
 
 DRAM_OFFSET_BYTES = 1 << 16
@@ -72,7 +72,7 @@ class Arch:
                                   "its own (`deep_queues`)", _NOTHING, _SAME, default=8, integers=(1, 64))
     mac_rounding: str = key(
         "`once`: exact sums, rounded as they leave the accumulators; `every_step`: as the original machine",
-        _CONSTANTS, _OTHER_NUMBERS, default=ONCE, choices=tuple(SYSTEMS),
+        _CONSTANTS, _OTHER_NUMBERS, default=ONCE, choices=tuple(FIXED_POINT_SCHEMES),
         choice_hint="use once, unless results of the original are to be matched")
     accumulator_width: int | None = key(
         "bits of an accumulator; default twice the data type's, with `every_step` the data type's, with `INT8` 32",
@@ -123,7 +123,7 @@ class Arch:
             if row.choices:  # first: the default of accumulator_width asks what they say
                 row.check(getattr(self, row.name))
         if self.accumulator_width is None:
-            width = system_of(self.number, self.mac_rounding).default_accumulator_width(self.number)
+            width = scheme_of(self.number, self.mac_rounding).default_accumulator_width(self.number)
             object.__setattr__(self, "accumulator_width", width)
         for row in rows:
             row.check(getattr(self, row.name))
@@ -131,7 +131,7 @@ class Arch:
 
     def _check_together(self) -> None:
         """What two keys allow each other."""
-        self.numbers.check()
+        self.scheme.check()
         for name in ("dram0_depth", "dram1_depth"):
             needed = getattr(self, name) * self.vector_bytes
             if needed > 1 << self.axi_address_width:
@@ -169,7 +169,7 @@ class Arch:
     def _check_packing(self) -> None:
         if self.packing is None:
             return
-        if self.numbers.largest_product is None:
+        if self.scheme.largest_product is None:
             raise ArchError("dsp_packing", f"{self.dsp_packing}, with data_type {self.data_type}",
                             "a data_type of which two weights fit one DSP block: INT8",
                             f"set data_type to INT8 or dsp_packing to {NO_PACKING}")
@@ -181,7 +181,7 @@ class Arch:
     def _check_leave_tables(self) -> None:
         if not self.leave_tables:
             return
-        if not self.numbers.has_scales:
+        if not self.scheme.has_scales:
             raise ArchError("leave_tables", f"{self.leave_tables}, with data_type {self.data_type}",
                             "a data_type whose scalars are bytes: INT8",
                             "set data_type to INT8 or leave_tables to 0")
@@ -197,9 +197,9 @@ class Arch:
         return DataType.parse(self.data_type)
 
     @cached_property
-    def numbers(self) -> NumberSystem:
+    def scheme(self) -> Scheme:
         """The arithmetic: scalars, sums and accumulators."""
-        return system_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
+        return scheme_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
 
     @property
     def packing(self) -> Packing | None:
@@ -209,8 +209,8 @@ class Arch:
     @property
     def residue_bits(self) -> int:
         """Low bits of the high column's sum that packed columns carry beside the cascade."""
-        assert self.packing is not None and self.numbers.largest_product is not None
-        return self.packing.residue_bits(self.array_size * self.numbers.largest_product)
+        assert self.packing is not None and self.scheme.largest_product is not None
+        return self.packing.residue_bits(self.array_size * self.scheme.largest_product)
 
     @property
     def accumulator_bits(self) -> int:

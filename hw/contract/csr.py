@@ -126,7 +126,7 @@ def parameter_values(arch: Arch) -> dict[str, int]:
         "VERSION": VERSION,
         "ARRAY_SIZE": arch.array_size,
         "DATA_TYPE": number.width | number.point << 8 | arch.accumulator_bits << 16
-                     | arch.numbers.code << 24,
+                     | arch.scheme.code << 24,
         "LOCAL_DEPTH": arch.local_depth,
         "ACCUMULATOR_DEPTH": arch.accumulator_depth,
         "DRAM0_DEPTH_M1": arch.dram0_depth - 1,

@@ -58,7 +58,7 @@ class Isa:
 
     def _scale_width(self) -> int:
         """Bits that the registers of a machine with scales ask of a Configure, whose value is operand 1."""
-        return max(spec.width for spec in scale_registers(self.arch).values()) if self.arch.numbers.has_scales else 0
+        return max(spec.width for spec in scale_registers(self.arch).values()) if self.arch.scheme.has_scales else 0
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -89,7 +89,7 @@ class Isa:
         """The opcodes that this machine has."""
         absent = {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
-        absent |= {Opcode.LOAD_SCALE} if not self.arch.numbers.has_scales else set()
+        absent |= {Opcode.LOAD_SCALE} if not self.arch.scheme.has_scales else set()
         absent |= {Opcode.LOAD_LEAVE_TABLE} if not self.arch.leave_tables else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
-from weft.hw.contract.numbers.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
+from weft.hw.contract.schemes.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
 
 
 class Register(enum.IntEnum):
@@ -79,7 +79,7 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
-        **(scale_registers(arch) if arch.numbers.has_scales else _shift_registers(arch)),
+        **(scale_registers(arch) if arch.scheme.has_scales else _shift_registers(arch)),
     }
 
 
@@ -114,6 +114,6 @@ def scale_registers(arch: Arch) -> dict[Register, RegisterSpec]:
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
     """Whether Configure must refuse the value. Where numbers have no points of their own, the two shifts are fixed."""
-    if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+    if arch.scheme.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
         return value != arch.number.point
     return value > register_table(arch)[register].maximum

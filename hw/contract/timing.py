@@ -57,7 +57,7 @@ def load_weight_cycles(arch: Arch, rows: int) -> int:
 def array_latency(arch: Arch) -> int:
     """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
     the bias; where columns share multipliers, a register in which their sums lie apart."""
-    return arch.array_size + column_groups(arch) + arch.numbers.bias_cycles + bool(arch.packing)
+    return arch.array_size + column_groups(arch) + arch.scheme.bias_cycles + bool(arch.packing)
 
 
 def product_latency(arch: Arch) -> int:
@@ -68,7 +68,7 @@ def product_latency(arch: Arch) -> int:
 def bias_interval(arch: Arch) -> int:
     """From a vector that enters the bias anew (swapped weights, or another enter shift) to the next one that may: one
     unit enters column after column. 1 where scalars need no entering."""
-    return arch.array_size if arch.numbers.has_points else 1
+    return arch.array_size if arch.scheme.has_points else 1
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ LEAVE_TABLE_LATENCY = 2
 def move_out_latency(arch: Arch) -> int:
     """From a move-out's accumulator read request taken to its row of scalars."""
     lookup = LEAVE_TABLE_LATENCY if arch.leave_tables else 0
-    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.numbers.has_scales else LEAVE_LATENCY) + lookup
+    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.scheme.has_scales else LEAVE_LATENCY) + lookup
 
 
 READ_STREAM_LATENCY = 2

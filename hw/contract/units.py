@@ -109,14 +109,14 @@ def clients(arch: Arch, memory: Memory, *, writes: bool) -> tuple[str, ...]:
     """The units of this machine that read a memory, or those that write it."""
     return tuple(unit for unit in unit_names(arch)
                  if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit))
-                 or (arch.numbers.has_scales and (unit, memory, writes) == LOADS_SCALES))
+                 or (arch.scheme.has_scales and (unit, memory, writes) == LOADS_SCALES))
 
 
 def first_writer(arch: Arch) -> str | None:
     """Whose writes local memory serves before all others. With bytes the array makes as many results as a move-out
     takes, and a DRAM read at half its pace would slow it down. With other types that is worth 0.03 % at most, and
     clients take turns."""
-    return "move_out" if arch.numbers.has_scales else None
+    return "move_out" if arch.scheme.has_scales else None
 
 
 UNIT_OF_FLOW = {

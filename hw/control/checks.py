@@ -117,8 +117,8 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
     number, value = view.field(Opcode.CONFIGURE, "register"), view.field(Opcode.CONFIGURE, "value")
     fault = Const(0, 1)
     for register, spec in isa.registers.items():
-        if arch.numbers.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
-            bad = value != arch.numbers.fixed_shift
+        if arch.scheme.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+            bad = value != arch.scheme.fixed_shift
         elif spec.maximum >= (1 << len(value)) - 1:
             continue
         else:

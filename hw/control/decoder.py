@@ -18,8 +18,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import CAUSE_WIDTH, Cause
 from weft.hw.contract.instructions import DataFlow, Opcode, operand_of
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
@@ -171,7 +171,7 @@ class Decoder(wiring.Component):
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
         reads_vectors = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
-        if self._arch.numbers.has_scales:
+        if self._arch.scheme.has_scales:
             reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_SCALE)
         if self._arch.leave_tables:
             reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_LEAVE_TABLE)
@@ -211,7 +211,7 @@ class Decoder(wiring.Component):
 
     def _one_size(self, view: InstructionView):
         """Vectors - 1 of what has no size of its own."""
-        size = Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.numbers.has_scales else 0
+        size = Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.scheme.has_scales else 0
         if not self._arch.leave_tables:
             return size
         return Mux(view.opcode_is(Opcode.LOAD_LEAVE_TABLE), TABLE_ENTRIES - 1, size)
@@ -234,7 +234,7 @@ class Decoder(wiring.Component):
 
     def _numbers(self, view: InstructionView, registers, issue) -> list:
         """What the Configure registers say about numbers."""
-        if not self._arch.numbers.has_scales:
+        if not self._arch.scheme.has_scales:
             return [issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift)]
         return [issue.load_scale.eq(view.opcode_is(Opcode.LOAD_SCALE)), *self._leave_table(view, registers, issue),
                 *(issue[field].eq(getattr(registers, register.name.lower()))
@@ -316,7 +316,7 @@ class Decoder(wiring.Component):
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
-    absent = {*([] if arch.numbers.has_scales else [Opcode.LOAD_SCALE]),
+    absent = {*([] if arch.scheme.has_scales else [Opcode.LOAD_SCALE]),
               *([] if arch.leave_tables else [Opcode.LOAD_LEAVE_TABLE])}
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items() if opcode not in absent),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]

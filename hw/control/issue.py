@@ -73,7 +73,7 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
                 for name in OPERANDS}
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
-    if arch.numbers.has_scales and not simd:
+    if arch.scheme.has_scales and not simd:
         others = (*others, *load_fields(arch), *scale_fields(arch))
     fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})

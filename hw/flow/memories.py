@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import TABLE_ENTRIES
+from weft.hw.contract.schemes import TABLE_ENTRIES
 from weft.hw.flow.parts import Part
 
 

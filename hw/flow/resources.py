@@ -20,8 +20,8 @@ from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch, bits_to_count
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
 from weft.hw.contract.packing import PAIR
+from weft.hw.contract.schemes.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
 from weft.hw.contract.timing import column_groups
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
@@ -57,7 +57,7 @@ def _residues(arch: Arch) -> int:
 
 def _points(arch: Arch) -> bool:
     """Whether numbers are shifted where they enter and leave."""
-    return arch.numbers.has_points
+    return arch.scheme.has_points
 
 
 def _two_rows(arch: Arch) -> bool:
@@ -118,10 +118,10 @@ TERMS: dict[str, Terms] = {
     "slices": lambda arch: arch.register_slices,
     "lanes": lambda arch: arch.array_size,
     "element bits": lambda arch: arch.array_size * _vector(arch),
-    "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.numbers.order_matters,
+    "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.scheme.order_matters,
     "vector": _vector,
     "vector, slices": lambda arch: _vector(arch) * arch.register_slices,
-    "vector, every step": lambda arch: _vector(arch) * arch.numbers.order_matters,
+    "vector, every step": lambda arch: _vector(arch) * arch.scheme.order_matters,
     "vector, points": lambda arch: _vector(arch) * _points(arch),
     "sums": _sums,
     "sums, points": lambda arch: _sums(arch) * _points(arch),
@@ -154,12 +154,12 @@ TERMS: dict[str, Terms] = {
     "has tables": lambda arch: bool(arch.lut_count),
     "has loops": lambda arch: bool(arch.simd_loop_depth),
     "has registers": lambda arch: bool(arch.simd_registers_depth),
-    "has scales": lambda arch: arch.numbers.has_scales,
+    "has scales": lambda arch: arch.scheme.has_scales,
     "residues": _residues,
     "two rows": _two_rows,
     "vector, two rows": lambda arch: _vector(arch) * _two_rows(arch),
     "local address, two rows": lambda arch: arch.local_address_width * _two_rows(arch),
-    "lanes, scales": lambda arch: arch.array_size * arch.numbers.has_scales,
+    "lanes, scales": lambda arch: arch.array_size * arch.scheme.has_scales,
     "has leave tables": lambda arch: bool(arch.leave_tables),
     "lanes, leave tables": lambda arch: arch.array_size * bool(arch.leave_tables),
 }
@@ -213,7 +213,7 @@ def values(arch: Arch, kind: str) -> np.ndarray:
 @cache
 def model() -> dict[str, Any]:
     """The committed fit, by family: ``families`` -> column -> kind of block -> a number for each of its terms, None
-    where no machine had it; ``numbers``: the number systems of the machines ``fitted``; ``error`` -> machine that was
+    where no machine had it; ``numbers``: the number schemes of the machines ``fitted``; ``error`` -> machine that was
     not fitted -> column -> percent of the whole machine; ``left_out``: the same of those fitted, each without it."""
     found: dict[str, Any] = json.loads(MODEL.read_text())
     return found
@@ -241,7 +241,7 @@ def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> li
 
 def counted(arch: Arch, family: str) -> bool:
     """Whether a machine of such numbers was."""
-    return arch.numbers.name in model()["numbers"].get(family, ())
+    return arch.scheme.name in model()["numbers"].get(family, ())
 
 
 def check_counted(arch: Arch, family: str) -> None:
@@ -270,13 +270,13 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
 def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     """Kind of block -> its DSP blocks."""
     width, lanes = arch.number.width, arch.array_size
-    wide = width + arch.numbers.has_scales  # an activation less its zero point
+    wide = width + arch.scheme.has_scales  # an activation less its zero point
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
              # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
              "decoder": 2 * arch.decoder_multipliers * multiplier_blocks(arch.local_address_width,
                                                                          arch.local_address_width, family)}
-    if arch.numbers.has_scales:
+    if arch.scheme.has_scales:
         found |= {"enter": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
     return found

@@ -14,8 +14,8 @@ from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.parts import fixed_point
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.numbers import circuits
 from weft.hw.parts.ports import EnterPort, accumulator_write_port
+from weft.hw.parts.schemes import circuits
 from weft.hw.parts.select import select
 from weft.hw.parts.slices import stage
 
@@ -58,7 +58,7 @@ class Enter(wiring.Component):
         ]
         for index, port in enumerate(ports):
             m.d.comb += [port.written.eq(leaves & leaving.whose[index]), port.written_last.eq(leaving.last)]
-        if self._arch.numbers.has_scales:
+        if self._arch.scheme.has_scales:
             self._multiply(m, held.o.payload)
         else:
             self._enter(m, held.o.payload.enter_shift, held.o.payload.data)

@@ -14,8 +14,8 @@ from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATEN
 from weft.hw.parts import fixed_point
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.numbers import circuits
 from weft.hw.parts.ports import LeavePort, accumulator_read_port, leave_port
+from weft.hw.parts.schemes import circuits
 from weft.hw.parts.select import select
 
 

@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.numbers import TABLE_ENTRIES
+from weft.hw.contract.schemes import TABLE_ENTRIES
 from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.operations import scale_fields

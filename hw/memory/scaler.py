@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers.int8 import (
+from weft.hw.contract.schemes.int8 import (
     BIAS_WIDTH,
     MOST_LEAVE_SHIFT,
     MULTIPLIER_BYTES,

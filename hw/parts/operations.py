@@ -18,7 +18,7 @@ CACHE_WIDTH = 4
 
 def shift_width(arch: Arch) -> int:
     """Bits of an enter or leave shift; none where moves multiply instead, and SIMD does neither."""
-    return 0 if arch.numbers.has_scales else bits_to_count(arch.accumulator_bits)
+    return 0 if arch.scheme.has_scales else bits_to_count(arch.accumulator_bits)
 
 
 SCALE_FIELDS = {"activation_zero": Register.ACTIVATION_ZERO, "enter_zero": Register.ENTER_ZERO,
@@ -29,7 +29,7 @@ SCALE_FIELDS = {"activation_zero": Register.ACTIVATION_ZERO, "enter_zero": Regis
 
 def scale_fields(arch: Arch, *names: str) -> dict[str, object]:
     """Some of ``SCALE_FIELDS``, or all, that this machine has: name -> shape."""
-    if not arch.numbers.has_scales:
+    if not arch.scheme.has_scales:
         return {}
     table = register_table(arch)
     specs = {name: table[SCALE_FIELDS[name]] for name in names or SCALE_FIELDS if SCALE_FIELDS[name] in table}
@@ -38,7 +38,7 @@ def scale_fields(arch: Arch, *names: str) -> dict[str, object]:
 
 def load_fields(arch: Arch) -> dict[str, int]:
     """Fields that tell what the move-out unit loads, of this machine."""
-    return {**({"load_scale": 1} if arch.numbers.has_scales else {}),
+    return {**({"load_scale": 1} if arch.scheme.has_scales else {}),
             **({"load_table": 1} if arch.leave_tables else {})}
 
 

@@ -23,7 +23,7 @@ def vector_layout(arch: Arch) -> data.ArrayLayout:
 
 def activation_layout(arch: Arch) -> data.ArrayLayout:
     """A row as the systolic array multiplies it: scalars, where they have zero points minus these."""
-    return data.ArrayLayout(signed(arch.numbers.activation_width), arch.array_size)
+    return data.ArrayLayout(signed(arch.scheme.activation_width), arch.array_size)
 
 
 def accumulator_layout(arch: Arch) -> data.ArrayLayout:
@@ -33,7 +33,7 @@ def accumulator_layout(arch: Arch) -> data.ArrayLayout:
 
 def partial_sum_width(arch: Arch) -> int:
     """Bits of what leaves a column of the array."""
-    return arch.numbers.partial_sum_width(arch.array_size)
+    return arch.scheme.partial_sum_width(arch.array_size)
 
 
 def sum_layout(arch: Arch) -> data.ArrayLayout:
@@ -85,7 +85,7 @@ class LeavePort(wiring.Signature):
 
 def leave_port(arch: Arch, unit: str) -> LeavePort | ReadPort:
     """A unit's reads of the accumulators. Where numbers have scales, the move-out unit takes rows as they are."""
-    return accumulator_read_port(arch) if arch.numbers.has_scales and unit == "move_out" else LeavePort(arch)
+    return accumulator_read_port(arch) if arch.scheme.has_scales and unit == "move_out" else LeavePort(arch)
 
 
 class EnterPort(wiring.Signature):

@@ -139,7 +139,7 @@ class SimdReference:
                 self._run(item)
 
     def _run(self, operation: SimdOperation, iteration: int = 0) -> None:
-        numbers, registers = self._arch.numbers, self.registers
+        numbers, registers = self._arch.scheme, self.registers
         registers[0] = 0
         if operation.read is not None:
             address = operation.read + (0 if operation.hold else iteration << operation.read_stride_log2)

@@ -143,6 +143,6 @@ class SimdUnit(wiring.Component):
             passing.o.ready.eq(~passing.o.payload.write | enter.written),
             self.done.eq(leaves & passing.o.payload.done),
         ]
-        if self._arch.numbers.has_scales:
+        if self._arch.scheme.has_scales:
             m.d.comb += enter.request.payload.enter_factor.eq(1)  # bytes as they are
         return leaves

@@ -9,7 +9,7 @@ from amaranth.hdl import Mux, Signal, Value
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import Opcode
-from weft.hw.contract.numbers import SCALE_VECTORS
+from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.hw.contract.units import UNITS, Memory, unit_names
 from weft.hw.control.checks import InstructionView
 from weft.hw.control.decoder import Decoder

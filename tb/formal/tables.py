@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Signal, signed
 
-from weft.hw.contract.numbers import TABLE_ENTRIES
+from weft.hw.contract.schemes import TABLE_ENTRIES
 from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
 from weft.hw.memory.leave_tables import WRITTEN, LeaveTables
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit

@@ -109,7 +109,7 @@ BREAKS = [
     Break("move_done", "hw/memory/enter.py", "port.written.eq(leaves & leaving.whose[index])",
           "port.written.eq(held.o.valid & leaving.whose[index])", "done is told before the last vector was written",
           "tb/unit/memory/test_moves.py::test_moves_what_the_golden_machine_moves"),
-    Break("bias_column", "hw/parts/numbers/once.py", "passes.tap(size + k + 1)", "passes.tap(size + k)",
+    Break("bias_column", "hw/parts/schemes/once.py", "passes.tap(size + k + 1)", "passes.tap(size + k)",
           "a column takes the bias of the one before it",
           "tb/unit/array/test_processing_element.py::test_biases_enter_one_after_another"),
     Break("bias_interval", "hw/array/mat_mul_unit.py", "bias_interval(arch) - 1,", "bias_interval(arch) - 2,",

@@ -46,7 +46,7 @@ BREAKS = [
     Break("numerics_quantize", "hw/contract/numerics.py", "scaled = np.rint(", "scaled = np.floor(0.5 + ",
           "ties of real numbers are rounded up",
           "tb/unit/contract/test_numerics.py::test_quantize_rounds_half_to_even_and_saturates"),
-    Break("numerics_half_way", "hw/contract/numbers/every_step.py",
+    Break("numerics_half_way", "hw/contract/schemes/every_step.py",
           "total += total & half_way[lane]", "total += half_way[lane]",
           "every_step rounds ties up",
           "tb/unit/contract/test_numerics.py::test_mac_every_step_rounds_and_saturates_each_step"),

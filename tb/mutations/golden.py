@@ -9,7 +9,7 @@ SIMD = "tb/unit/golden/test_simd.py"
 LEGALITY = "tb/unit/golden/test_legality.py"
 
 BREAKS = [
-    Break("golden_store", "hw/contract/numbers/base.py", "return self.store(old + values)",
+    Break("golden_store", "hw/contract/schemes/base.py", "return self.store(old + values)",
           "return self.store(saturate(old, self.scalar.width) + values)",
           "what is accumulated to is cut to a scalar", f"{INSTRUCTIONS}::test_each_repeated_addition_saturates"),
     Break("golden_weights", "golden/machine.py", "np.concatenate([bias, rows, self.weights])",
@@ -18,13 +18,13 @@ BREAKS = [
     Break("golden_window", "golden/machine.py", 'if flow.far_memory == "dram0" else Register.DRAM1_OFFSET',
           "if flow is DataFlow.DRAM0_TO_LOCAL else Register.DRAM1_OFFSET", "writes to DRAM0 use DRAM1's window",
           f"{INSTRUCTIONS}::test_moves_to_and_from_dram_use_their_window_offset"),
-    Break("golden_relu", "hw/contract/numbers/base.py", "np.maximum(scalars, 0) if relu", "np.abs(scalars) if relu",
+    Break("golden_relu", "hw/contract/schemes/base.py", "np.maximum(scalars, 0) if relu", "np.abs(scalars) if relu",
           "a ReLU makes negative numbers positive",
           f"{INSTRUCTIONS}::test_relu_on_the_way_out_clips_below_zero"),
-    Break("golden_scale", "hw/contract/numbers/int8.py", "saturate(values + biases, SCALED_WIDTH)", "(values + biases)",
+    Break("golden_scale", "hw/contract/schemes/int8.py", "saturate(values + biases, SCALED_WIDTH)", "(values + biases)",
           "a sum with its bias is not saturated before it is multiplied",
           "tb/unit/golden/test_int8.py::test_a_move_out_is_bias_saturation_product_rounding_zero_and_saturation"),
-    Break("golden_weight", "hw/contract/numbers/int8.py", "np.maximum(weights, -LARGEST_WEIGHT)", "weights",
+    Break("golden_weight", "hw/contract/schemes/int8.py", "np.maximum(weights, -LARGEST_WEIGHT)", "weights",
           "a weight of -128 counts as such",
           "tb/unit/golden/test_int8.py::test_a_weight_of_minus_128_counts_as_minus_127"),
     Break("golden_reset", "golden/machine.py", "        self.simd_registers[...] = 0\n", "",

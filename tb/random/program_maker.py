@@ -7,8 +7,8 @@ import random
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub, simd_argument_count
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
 """golden/dram.py cuts its address space here."""
@@ -156,7 +156,7 @@ class ProgramMaker:
         self.emit(self.isa.load_lut(self.base("local", (depth - 1) * stride + 1), table, local_stride=stride))
 
     def load_scale(self) -> None:
-        if not self.arch.numbers.has_scales or self.depths["local"] < SCALE_VECTORS:
+        if not self.arch.scheme.has_scales or self.depths["local"] < SCALE_VECTORS:
             return
         stride = self.stride(0, SCALE_VECTORS, self.depths["local"])
         self.emit(self.isa.load_scale(self.base("local", (SCALE_VECTORS - 1) * stride + 1), local_stride=stride))
@@ -196,12 +196,12 @@ class ProgramMaker:
 
     def shifts(self) -> None:
         """A register of the ways into the accumulators and out of them."""
-        if self.arch.numbers.has_scales:
+        if self.arch.scheme.has_scales:
             self.scales()
             return
         register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
         values = [self.arch.number.point]
-        if self.arch.numbers.has_points:
+        if self.arch.scheme.has_points:
             values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 
@@ -253,7 +253,7 @@ class ProgramMaker:
     """Action -> relative frequency."""
 
     def action(self) -> None:
-        actions = self.ACTIONS_WITH_SCALES if self.arch.numbers.has_scales else self.ACTIONS
+        actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.has_scales else self.ACTIONS
         actions = self.ACTIONS_WITH_LEAVE_TABLES if self.arch.leave_tables else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()

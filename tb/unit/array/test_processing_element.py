@@ -9,7 +9,7 @@ from amaranth.sim import Simulator
 from weft.hw.array.processing_element import ProcessingElement
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.numbers.once import BiasEnterer
+from weft.hw.parts.schemes.once import BiasEnterer
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
@@ -41,7 +41,7 @@ def test_element_matches_reference(data_type: str, mac_rounding: str, row: int) 
     dut, rng = ProcessingElement(arch, row), np.random.default_rng(seed=1)
     width = arch.number.width
     if mac_rounding == "once":  # what can stand above this row: a product for each
-        sums = [extremes(rng, arch.numbers.row_sum_width(row - 1)) if row else 0 for _ in range(300)]
+        sums = [extremes(rng, arch.scheme.row_sum_width(row - 1)) if row else 0 for _ in range(300)]
         sums = [max(-row * 4 ** (width - 1), min(row * 4 ** (width - 1), each)) for each in sums]
     else:
         sums = [extremes(rng, width) for _ in range(300)]

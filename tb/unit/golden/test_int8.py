@@ -12,8 +12,8 @@ from weft.golden.machine import Machine
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import SCALE_VECTORS, Int8
 from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import SCALE_VECTORS, Int8
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 ARCH = make_arch("INT8", 2, 60, 16, 2, lut_count=1, lut_depth=4)
@@ -25,8 +25,8 @@ def machine() -> Machine:
 
 
 def numbers() -> Int8:
-    assert isinstance(ARCH.numbers, Int8)
-    return ARCH.numbers
+    assert isinstance(ARCH.scheme, Int8)
+    return ARCH.scheme
 
 
 def with_scales(multipliers: list[int], biases: list[int]) -> Machine:

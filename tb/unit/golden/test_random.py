@@ -12,7 +12,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Instruction, Opcode
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.numbers import Int8
+from weft.hw.contract.schemes import Int8
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program, random_vectors
 from weft.tb.unit.golden.machines import MACHINES
 from weft.tb.unit.golden.slow_machine import Refused, SlowMachine
@@ -43,8 +43,8 @@ def assert_same_state(fast: Machine, slow: SlowMachine) -> None:
     assert fast.weights.tolist() == slow.weights
     assert fast.simd_registers.tolist() == slow.simd_registers
     assert fast.luts.tolist() == slow.luts
-    if isinstance(fast.arch.numbers, Int8):
-        multipliers, biases = fast.arch.numbers.scales(fast.scales)
+    if isinstance(fast.arch.scheme, Int8):
+        multipliers, biases = fast.arch.scheme.scales(fast.scales)
         assert list(zip(multipliers.tolist(), biases.tolist(), strict=True)) == slow.scale
     assert fast.program_counter == slow.pc
     for port, dram in enumerate((fast.dram0, fast.dram1)):

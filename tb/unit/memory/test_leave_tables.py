@@ -7,7 +7,7 @@ import pytest
 from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import TABLE_ENTRIES
+from weft.hw.contract.schemes import TABLE_ENTRIES
 from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
 from weft.hw.memory.leave_tables import LeaveTables
 

@@ -41,7 +41,7 @@ def scalars(rng: Random, width: int, count: int) -> list[int]:
 
 
 def shift(rng: Random, arch: Arch) -> int:
-    fixed = arch.numbers.fixed_shift
+    fixed = arch.scheme.fixed_shift
     return rng.randrange(arch.accumulator_bits) if fixed is None else fixed
 
 
@@ -93,8 +93,8 @@ class Move:
 
     def value(self, operation: dict[str, Any], scalar: int) -> int:
         if self.kind is INWARD:
-            return self.arch.numbers.enter(scalar, operation["enter_shift"])
-        left = self.arch.numbers.leave(scalar, operation["leave_shift"])
+            return self.arch.scheme.enter(scalar, operation["enter_shift"])
+        left = self.arch.scheme.leave(scalar, operation["leave_shift"])
         return max(left, 0) if operation["relu"] else left
 
     def expected(self, operation: dict[str, Any]) -> list[dict[str, Any]]:

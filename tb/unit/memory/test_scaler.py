@@ -7,8 +7,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import SCALE_VECTORS, Int8, Leaving
-from weft.hw.contract.numbers.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
+from weft.hw.contract.schemes import SCALE_VECTORS, Int8, Leaving
+from weft.hw.contract.schemes.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
 from weft.hw.contract.timing import SCALE_LATENCY
 from weft.hw.memory.scaler import Scaler
 
@@ -30,7 +30,7 @@ def ties(rng: np.random.Generator, shift: int) -> int:
 def test_rows_leave_as_the_law_says(width: int) -> None:
     """Each block of rows comes behind its own scales, without a gap, and is scaled while the next ones come in."""
     arch = Arch.load("tiny").replace(data_type="INT8", array_size=3, accumulator_width=width)
-    numbers, rng = arch.numbers, np.random.default_rng(width)
+    numbers, rng = arch.scheme, np.random.default_rng(width)
     assert isinstance(numbers, Int8)
     dut, expected, found = Scaler(arch), [], []
     blocks = []

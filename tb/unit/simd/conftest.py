@@ -181,7 +181,7 @@ def random_operation(arch: Arch, rng: np.random.Generator, addresses: int) -> Si
     destination = int(rng.integers(depth + 1 - (arch.lut_count if opcode == Op.LOOKUP else 0)))
     read, write = (int(rng.integers(addresses)) if rng.random() < 0.6 else None for _ in range(2))
     point = arch.number.point
-    enter, leave = (point, point) if arch.numbers.fixed_shift is not None else (
+    enter, leave = (point, point) if arch.scheme.fixed_shift is not None else (
         int(rng.choice([point, 0, int(rng.integers(arch.accumulator_bits))])) for _ in range(2))
     return SimdOperation(opcode=opcode, left=left, right=right, destination=destination, read=read, write=write,
                          accumulate=bool(rng.random() < 0.4), enter_shift=enter, leave_shift=leave)

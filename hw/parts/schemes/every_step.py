@@ -6,9 +6,9 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
 
-from weft.hw.contract.numbers import FixedPointEveryStep
+from weft.hw.contract.schemes import FixedPointEveryStep
 from weft.hw.parts import fixed_point
-from weft.hw.parts.numbers.base import Circuits
+from weft.hw.parts.schemes.base import Circuits
 
 
 class EveryStepCircuits(Circuits):

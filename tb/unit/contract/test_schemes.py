@@ -1,4 +1,4 @@
-"""The number systems: one object a machine, chosen in one place, the circuits beside it."""
+"""The number schemes: one object a machine, chosen in one place, the circuits beside it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import INTEGER_SYSTEMS, SYSTEMS, NumberSystem
 from weft.hw.contract.numerics import DataType
-from weft.hw.parts.numbers import CIRCUITS, circuits
+from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, INTEGER_SCHEMES, Scheme
+from weft.hw.parts.schemes import CIRCUITS, circuits
 
 ROOT = Path(__file__).parents[3]
 TINY = Arch.load("tiny")
-OWN_ROOMS = ("hw/contract/numbers", "hw/parts/numbers")
+OWN_ROOMS = ("hw/contract/schemes", "hw/parts/schemes")
 SHIPPED = ("hw", "golden", "simulate", "runtime", "compiler", "cli", "boards", "scripts")
 ASKS = re.compile(r"\bEVERY_STEP\b|\bONCE\b|mac_rounding\s*(?:==|!=|\bin\b)|isinstance\([^)]*FixedPoint")
-"""What code would say that asks which number system a machine has."""
+"""What code would say that asks which number scheme a machine has."""
 
 
-def system(name: str, data_type: str = "FP16BP8") -> NumberSystem:
-    return TINY.replace(mac_rounding=name, data_type=data_type).numbers
+def system(name: str, data_type: str = "FP16BP8") -> Scheme:
+    return TINY.replace(mac_rounding=name, data_type=data_type).scheme
 
 
 def test_nobody_asks_which_number_system_a_machine_has() -> None:
@@ -34,21 +34,21 @@ def test_nobody_asks_which_number_system_a_machine_has() -> None:
 
 
 def test_every_number_system_has_its_circuits() -> None:
-    assert [*SYSTEMS, *(each.name for each in INTEGER_SYSTEMS.values())] == list(CIRCUITS)
-    for data_type, kind in INTEGER_SYSTEMS.items():
+    assert [*FIXED_POINT_SCHEMES, *(each.name for each in INTEGER_SCHEMES.values())] == list(CIRCUITS)
+    for data_type, kind in INTEGER_SCHEMES.items():
         arch = TINY.replace(data_type=data_type)
-        assert type(arch.numbers) is kind and type(circuits(arch)) is CIRCUITS[kind.name]
-    for name in SYSTEMS:
+        assert type(arch.scheme) is kind and type(circuits(arch)) is CIRCUITS[kind.name]
+    for name in FIXED_POINT_SCHEMES:
         arch = TINY.replace(mac_rounding=name)
-        assert type(arch.numbers) is SYSTEMS[name] and type(circuits(arch)) is CIRCUITS[name]
+        assert type(arch.scheme) is FIXED_POINT_SCHEMES[name] and type(circuits(arch)) is CIRCUITS[name]
 
 
 def test_codes_that_drivers_read_differ() -> None:
-    assert len({each.code for each in SYSTEMS.values()}) == len(SYSTEMS)
+    assert len({each.code for each in FIXED_POINT_SCHEMES.values()}) == len(FIXED_POINT_SCHEMES)
 
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8", "FP32BP16"))
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", FIXED_POINT_SCHEMES)
 def test_steps_of_an_element_make_a_sum(name: str, data_type: str) -> None:
     """From the bias down the column, one product at a time; the extremes among the factors."""
     numbers, rng = system(name, data_type), np.random.default_rng(1)
@@ -64,7 +64,7 @@ def test_steps_of_an_element_make_a_sum(name: str, data_type: str) -> None:
             assert sums[column] == total
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", FIXED_POINT_SCHEMES)
 def test_sums_fit_the_widths_that_they_are_given(name: str) -> None:
     numbers, scalar, lanes = system(name), TINY.number, 4
     for factor in (scalar.minimum, scalar.maximum):
@@ -77,7 +77,7 @@ def test_sums_fit_the_widths_that_they_are_given(name: str) -> None:
         assert abs(int(sums[0, 0])) < 1 << numbers.partial_sum_width(lanes) - 1
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", FIXED_POINT_SCHEMES)
 def test_a_number_without_a_point_of_its_own_has_one_shift(name: str) -> None:
     numbers, values = system(name), np.arange(-9, 9)
     shift = numbers.fixed_shift
@@ -87,7 +87,7 @@ def test_a_number_without_a_point_of_its_own_has_one_shift(name: str) -> None:
         assert numbers.leave(numbers.enter(values, shift), shift).tolist() == values.tolist()
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", FIXED_POINT_SCHEMES)
 def test_accumulating_saturates_once(name: str) -> None:
     numbers = system(name)
     most = (1 << numbers.accumulator_width - 1) - 1

@@ -12,12 +12,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numbers import FixedPointOnce
+from weft.hw.contract.schemes import FixedPointOnce
 from weft.hw.parts import fixed_point
 from weft.hw.parts.delay import DelayLine
-from weft.hw.parts.numbers.base import Circuits
 from weft.hw.parts.operations import shift_width
 from weft.hw.parts.ports import accumulator_layout, partial_sum_width, vector_layout
+from weft.hw.parts.schemes.base import Circuits
 
 
 class OnceCircuits(Circuits):

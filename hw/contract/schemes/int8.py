@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
-from weft.hw.contract.numbers.base import Entering, Leaving, NumberSystem
 from weft.hw.contract.numerics import (
     DataType,
     Integers,
@@ -17,6 +16,7 @@ from weft.hw.contract.numerics import (
     round_half_even,
     saturate,
 )
+from weft.hw.contract.schemes.base import Entering, Leaving, Scheme
 
 ACCUMULATOR_WIDTHS = range(24, 33)
 ACTIVATION_WIDTH = 9
@@ -38,7 +38,7 @@ TABLE_ENTRIES = 256
 """Vectors of a LoadLeaveTable: entry i is what becomes of the byte i - 128, lane by lane."""
 
 
-class Int8(NumberSystem):
+class Int8(Scheme):
     """Moves multiply; the SIMD unit works on bytes as they are; the weights' bias row counts for nothing."""
 
     name, code = "int8", 0

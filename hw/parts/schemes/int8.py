@@ -7,8 +7,8 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Value
 
-from weft.hw.contract.numbers import Int8
-from weft.hw.parts.numbers.base import Circuits
+from weft.hw.contract.schemes import Int8
+from weft.hw.parts.schemes.base import Circuits
 
 
 class Int8Circuits(Circuits):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.hw.contract.numbers.base import NumberSystem
 from weft.hw.contract.numerics import DataType, Integers, enter, multiply_exact
+from weft.hw.contract.schemes.base import Scheme
 
 
-class FixedPointOnce(NumberSystem):
+class FixedPointOnce(Scheme):
     """Products keep all their bits; each tensor has its own binary point."""
 
     name, code = "once", 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
-from weft.hw.contract.numbers.base import NumberSystem
 from weft.hw.contract.numerics import DataType, Integers, enter, leave, round_half_even, saturate
+from weft.hw.contract.schemes.base import Scheme
 
 PART_VECTORS = 64
 """Vectors that ``mac`` takes at a time, so that their products stay in the cache."""
 
 
-class FixedPointEveryStep(NumberSystem):
+class FixedPointEveryStep(Scheme):
     """Sums and accumulators are scalars; everything has the scalar's binary point."""
 
     name, code = "every_step", 1

@@ -1,4 +1,4 @@
-"""What every number system has to say."""
+"""What every number scheme has to say."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Leaving:
 
 
 @dataclass(frozen=True)
-class NumberSystem(ABC):
+class Scheme(ABC):
     """The arithmetic of one machine: ``scalar`` in DRAM, local memory and SIMD registers, ``accumulator_width`` bits in
     the accumulators. Values are integers; arrays have the lanes last."""
 

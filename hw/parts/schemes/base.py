@@ -1,4 +1,4 @@
-"""What the blocks ask of a number system."""
+"""What the blocks ask of a number scheme."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weft.hw.contract.arch import Arch
 
 
 class Circuits(ABC):
-    """Combinational pieces of one number system; registers between them are the caller's. Every value is signed."""
+    """Combinational pieces of one number scheme; registers between them are the caller's. Every value is signed."""
 
     name: ClassVar[str]
-    """That of the number system in ``hw/contract/numbers``."""
+    """That of the number scheme in ``hw/contract/schemes``."""
 
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
