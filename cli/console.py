@@ -143,7 +143,9 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
 def saturations(result: RunResult, arch: Arch) -> list[str]:
     """What was cut to the largest numbers of the data type, with the cure."""
     cure = "compile again with calibration inputs that show such values (--calibrate), or for a wider data_type"
-    if arch.scheme.has_scales:
+    from weft.hw.contract.schemes import SchemeKind
+
+    if arch.scheme.kind is SchemeKind.AFFINE:
         cure += "; a quantised file's own scales stay: quantise it again with such values"
     found = [f"input {name}: {count:,} values are beyond its range; {cure}"
              for name, count in result.saturated_inputs.items()]

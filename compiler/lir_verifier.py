@@ -14,19 +14,19 @@ from weft.compiler.memory.places import Place
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
-from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, SchemeKind
 from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
 NOWHERE = "moved beside the accumulators"
 
-SETTINGS: dict[bool, dict[str, tuple[str, ...]]] = {
-    False: {IN: ("ENTER_SHIFT",), OUT: ("LEAVE_SHIFT",), MULTIPLIED: ("ENTER_SHIFT",),
-            COMPUTED: ("ENTER_SHIFT", "LEAVE_SHIFT"), NOWHERE: ()},
-    True: {IN: ("ENTER_ZERO", "ENTER_FACTOR"), OUT: ("LEAVE_SHIFT", "LEAVE_ZERO"), MULTIPLIED: ("ACTIVATION_ZERO",),
-           COMPUTED: (), NOWHERE: ()},
+SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
+    SchemeKind.FIXED_POINT: {IN: ("ENTER_SHIFT",), OUT: ("LEAVE_SHIFT",), MULTIPLIED: ("ENTER_SHIFT",),
+                             COMPUTED: ("ENTER_SHIFT", "LEAVE_SHIFT"), NOWHERE: ()},
+    SchemeKind.AFFINE: {IN: ("ENTER_ZERO", "ENTER_FACTOR"), OUT: ("LEAVE_SHIFT", "LEAVE_ZERO"),
+                        MULTIPLIED: ("ACTIVATION_ZERO",), COMPUTED: (), NOWHERE: ()},
 }
-"""By whether the machine's numbers have scales: the registers that each way of a scalar needs, no more and no less."""
+"""The registers that each use of a scalar needs, no more and no less."""
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
@@ -47,11 +47,11 @@ class _Checker:
         self.valid[Space.DRAM1][:const_size] = True
         for place in written:
             self.valid[Space.DRAM0][place.base:place.base + place.size] = True
-        self.allowed = SETTINGS[arch.scheme.has_scales]
+        self.allowed = SETTINGS[arch.scheme.kind]
         if arch.leave_tables:
             self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.LEAVE_TABLE.name)}
         self.leave_tables = {0}
-        self.scaled = not arch.scheme.has_scales
+        self.scaled = not arch.scheme.per_lane
         self.registers = {0}
         self.before_loop = frozenset(self.registers)
         self.loop = 0

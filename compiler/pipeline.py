@@ -20,11 +20,13 @@ from weft.compiler.errors import Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
+from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
 from weft.compiler.passes.centre_variances import centre_variances
 from weft.compiler.passes.division import Part
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.fuse_functions import fuse_functions
+from weft.compiler.passes.fuse_functions import fuse_byte_functions, fuse_functions
 from weft.compiler.passes.nest_pools import nest_pools
+from weft.compiler.passes.operators import check_bytes
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
@@ -39,43 +41,53 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import file_name, replacing
 
-STEPS: tuple[Step, ...] = checked((Request, Arch), (
+STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph
     Step("samples", steps.samples),                                 # -> Samples of the network's inputs
     Step("divide", steps.division),                                 # -> Division: parts of the machine and of the host
     # What follows is done for each of the machine's parts, with its own Graph and Samples.
     Step("check_supported", steps.supported),                       # -> Graph, the same
-    Step("limits_of_quantizers", steps.limits_of_quantizers),       # -> Graph
+    Step("check_bytes", check_bytes, SCALES),                       # -> Graph, the same
+    Step("limits_of_quantizers", steps.limits_of_quantizers, POINTS),  # -> Graph
     Step("pool_parts", pool_parts),
     Step("nest_pools", nest_pools),
-    Step("centre_variances", centre_variances),
-    Step("fuse_functions", fuse_functions),
+    Step("centre_variances", centre_variances, POINTS),             # bytes have too few bits for squares in any form
+    Step("fuse_functions", fuse_functions, POINTS),
+    Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
-    Step("fold_forward", steps.fold_forward_where_measured),        # -> Graph
-    Step("settle_quantizers", steps.settled_where_measured),        # -> Graph, Quantization: scales of the file
+    Step("fold_forward", steps.fold_offsets_forward, OWN_POINTS),   # one point for all leaves no room for offsets
+    Step("settle_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file
     Step("drop_unread_pixels", drop_unread_pixels),
-    Step("join_sums", steps.join_sums_where_measured),
-    Step("split_functions", steps.split_functions_where_measured),
-    Step("scale_functions", steps.scale_functions_where_measured),  # -> Graph
-    Step("fuse_gates", steps.fuse_gates_where_measured),            # -> Graph
-    Step("scale_channels", scale_channels),                         # of bytes: gates of channels
+    Step("join_sums", steps.sums_joined, POINTS),                   # of scales, what lies in one tensor has one
+    Step("split_functions", steps.functions_split, OWN_POINTS),     # with one point for all no part has a better one
+    Step("scale_functions", steps.functions_scaled, OWN_POINTS),    # -> Graph
+    Step("fuse_gates", steps.gates_fused, OWN_POINTS),              # -> Graph
+    Step("scale_channels", scale_channels, SCALES),                 # gates of channels
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
-    Step("calibrate", steps.calibrated),                            # -> Calibration: the range of every tensor
-    Step("points", steps.points),                                   # -> Numbers: points, or scales
+    Step("calibrate", steps.calibrated, POINTS),                    # -> Calibration: the range of every tensor
+    Step("calibrate_scales", steps.calibrated_for_scales, SCALES),  # -> Calibration
+    Step("points", steps.points, POINTS),                           # -> Numbers: points
+    Step("scales", steps.scales, SCALES),                           # -> Numbers: scales and zero points
     Step("consts", steps.consts),                                   # -> Consts: the vectors of DRAM1
     Step("memory", steps.memory),                                   # -> Layout: places, and a tiling for each layer
     Step("schedule", schedule),                                     # -> Schedule of LIR operations
     Step("interleave", interleaved),                                # -> Schedule, in the order of their starts
     Step("verify", steps.check_schedule),                           # nothing
     Step("backend", steps.encoded),                                 # -> MachineCode
-))
-"""The compiler, in order."""
+)
+"""The compiler, in order. Some steps are there only where tensors get some quantization parameters."""
 
-OF_ALL = [step.name for step in STEPS].index("divide") + 1
-"""So many steps are done once."""
+
+def steps_of(parameters: Parameters) -> tuple[Step, ...]:
+    """Return the steps of the compiler where tensors get ``parameters``."""
+    return checked((Request, Arch), tuple(step for step in STEPS if parameters in step.of))
+
+
+LAST_OF_ALL = "divide"
+"""The last step that is done once."""
 
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
@@ -116,36 +128,38 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
               last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
-    """The products of the whole network, and all products of each of the machine's parts up to the step ``last``.
-    The three before it as of :func:`compile_model`."""
-    def run_all(numbers: range, products: Products, prefix: str = "") -> Products:
-        for number in numbers:
-            step = STEPS[number]
+    """Run the compiler up to and including the step ``last``. Return the products of the whole network and, for each
+    subgraph of the machine, its own. ``dump_dir``, ``progress``, ``watch``: see :func:`compile_model`."""
+    def run_all(steps: Sequence[Step], products: Products, prefix: str = "") -> Products:
+        for step in steps:
             name = prefix + step.name
             if progress is not None:
                 progress(name)
             with told_to(_within(name, progress)):
                 before, products = products, _run(step, products)
             if dump_dir is not None:
-                _dump(Path(dump_dir), f"{prefix}{number:02}_{step.name}", step, products, before)
+                _dump(Path(dump_dir), f"{prefix}{STEPS.index(step):02}_{step.name}", step, products, before)
             if watch is not None:
                 watch(step, products)
         return products
 
+    all_steps = steps_of(parameters_of(request, arch))
+    of_all = _behind(all_steps, LAST_OF_ALL)
     with _nothing_searched():
-        front = run_all(range(OF_ALL), Products({Request: request, Arch: arch}))
-        with _blamed("divide", request):
+        front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch}))
+        with _blamed(LAST_OF_ALL, request):
             parts = steps.parts(front)
-        return front, [run_all(range(OF_ALL, _behind(last)), products,
+        return front, [run_all(all_steps[of_all:_behind(all_steps, last)], products,
                                f"part{products[Part].number}_" if products[Part].count > 1 else "")
                        for products in parts]
 
 
 def run_on(products: Products, after: str, last: str = STEPS[-1].name, without: Sequence[str] = ()) -> Products:
-    """The products of a part that came as far as the step ``after``, up to the step ``last``; steps ``without`` are
-    left out."""
+    """Return the products of a part that came as far as the step ``after``, up to the step ``last``; steps ``without``
+    are left out."""
+    all_steps = steps_of(parameters_of(products[Request], products[Arch]))
     with _nothing_searched():
-        for step in STEPS[_behind(after):_behind(last)]:
+        for step in all_steps[_behind(all_steps, after):_behind(all_steps, last)]:
             if step.name not in without:
                 products = _run(step, products)
     return products
@@ -164,8 +178,9 @@ def _nothing_searched() -> Iterator[None]:
             gc.enable()
 
 
-def _behind(name: str) -> int:
-    return [step.name for step in STEPS].index(name) + 1
+def _behind(all_steps: Sequence[Step], name: str) -> int:
+    """Return the number of steps up to and including ``name``."""
+    return [step.name for step in all_steps].index(name) + 1
 
 
 def _within(name: str, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:

@@ -10,6 +10,8 @@ from functools import cached_property
 from types import NoneType
 from typing import Any, TypeVar
 
+from weft.compiler.parameters import ALL, Parameters
+
 T = TypeVar("T")
 
 
@@ -41,10 +43,12 @@ class Products:
 
 @dataclass(frozen=True)
 class Step:
-    """``function`` has annotations: see above. A step that makes nothing, of result None, only checks."""
+    """``function`` has annotations: see above. A step that makes nothing, of result None, only checks. ``of``: it is
+    part of the compiler where tensors get one of these quantization parameters."""
 
     name: str
     function: Callable[..., Any]
+    of: frozenset[Parameters] = ALL
 
     @cached_property
     def _types(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from weft.compiler.memory.variables import lifetimes
 from weft.compiler.memory.verifier import verify_lifetimes, verify_places
 from weft.compiler.passes.division import Division, Part, divide, whole
 from weft.compiler.passes.fold_forward import fold_forward
-from weft.compiler.passes.fuse_functions import fuse_functions
+from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
 from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
@@ -50,6 +50,7 @@ from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.schemes import SchemeKind
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
@@ -72,17 +73,26 @@ def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
     if arch is None:
         return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(_ready(_lowered(supported(part, arch), arch), arch), arch))
+    return divide(graph, lambda part: build_layers(_ready(_lowered(_checked(part, arch), arch), arch), arch))
+
+
+def _checked(graph: Graph, arch: Arch) -> Graph:
+    """Return the same graph, checked as the steps of the machine's scheme check it."""
+    checked = supported(graph, arch)
+    return check_bytes(checked) if arch.scheme.kind is SchemeKind.AFFINE else checked
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
     """A canonical graph as layers are built of it."""
-    return scale_channels(*settle_quantizers(graph), arch)
+    graph, quantization = settle_quantizers(graph)
+    return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
 def _lowered(graph: Graph, arch: Arch) -> Graph:
-    """In canonical form; of eight-bit numbers only functions as one table can do without products of tensors."""
-    return canonical(fuse_functions(graph, arch) if arch.scheme.has_scales else graph, arch)
+    """Return the graph in canonical form. An INT8 machine runs only functions that one 256-entry table can express, so
+    these are found first."""
+    bytewise = arch.scheme.kind is SchemeKind.AFFINE
+    return canonical(fuse_byte_functions(graph, arch) if bytewise else graph, arch)
 
 
 def parts(front: Products) -> list[Products]:
@@ -94,58 +104,47 @@ def parts(front: Products) -> list[Products]:
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:
-    """The same graph, all of whose tensors and operators the machine can hold and compute."""
-    found = check_supported(check_sizes(graph, arch))
-    return check_bytes(found) if arch.scheme.has_scales else found
+    """Return the same graph, all of whose tensors and operators a machine can hold and compute."""
+    return check_supported(check_sizes(graph, arch))
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
+    """Return the graph in the few operators that layers are built of."""
     return normalise(graph, arch.array_size)
 
 
-def fold_forward_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Not where every tensor has the type's own point: there is no room for offsets."""
-    if request.plain or not arch.scheme.has_points:
-        return graph
+def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:
+    """Move offsets of channels into the layers that read them, by the ranges that the samples have."""
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
 
-def limits_of_quantizers(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """What a quantised file says is kept on machines of eight-bit numbers; others compute the network of real numbers
-    within its limits."""
-    return graph if arch.scheme.has_scales else as_ranges(graph, partial(tensor_ranges, graph, given))
+def limits_of_quantizers(graph: Graph, given: Samples) -> Graph:
+    """Turn what a quantised file says of its tensors into limits of real numbers."""
+    return as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
-def settled_where_measured(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
-    """Scales of tensors instead of FakeQuantize, of which only machines of eight-bit numbers still have some."""
+def settled(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
+    """Replace each FakeQuantize by the scale of its tensor. Only graphs for INT8 machines still have some."""
     return settle_quantizers(graph, partial(tensor_ranges, graph, given))
 
 
-def join_sums_where_measured(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Not of eight-bit numbers: what lies in one tensor has one scale."""
-    if arch.scheme.has_scales:
-        return graph
+def sums_joined(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Fuse additions with the convolutions before them, where the ranges of the parts allow one tensor."""
     return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
-def split_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Not where every tensor has the type's own point: then no part has a better one."""
-    if request.plain or not arch.scheme.has_points:
-        return graph
+def functions_split(graph: Graph, given: Samples) -> Graph:
+    """Split functions whose parts have better points than the whole."""
     return split_functions(graph, lambda graph, names: channel_ranges(graph, given, names))
 
 
-def scale_functions_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Not of bytes, whose tables hold every value."""
-    if request.plain or not arch.scheme.has_points:
-        return graph
+def functions_scaled(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Scale what lookup tables read to the range that the samples have."""
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 
-def fuse_gates_where_measured(request: Request, graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Not where every tensor has the type's own point: then the parts of a product have it too."""
-    if request.plain or not arch.scheme.has_points:
-        return graph
+def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
+    """Fuse products of two tensors with the layers that make them, where the points allow it."""
     return fuse_gates(graph, arch, lambda graph, names: tensor_sizes(graph, given, names))
 
 
@@ -162,30 +161,34 @@ def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
 
 
 def calibrated(request: Request, graph: Graph, given: Samples, quantization: Quantization, arch: Arch) -> Calibration:
-    """Ranges of eight-bit numbers may be narrower than what was seen; points have room beyond that."""
-    graph = with_rounding(graph, quantization)
-    seen = calibrate(graph, given)
-    if arch.scheme.has_scales:
-        return narrowed(graph, given, seen, request.ranges)
+    """Return the range of every tensor, for binary points, which leave room beyond what was seen."""
     if request.ranges != Request.ranges:
         raise refuse("ranges by " + request.ranges, f"an architecture with data_type {arch.data_type}, of fixed point",
                      "one whose numbers have scales", "leave --ranges out, or compile for data_type INT8")
-    return seen
+    return calibrate(with_rounding(graph, quantization), given)
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
-           arch: Arch) -> Numbers:
-    """Points of fixed point, scales of bytes."""
-    if arch.scheme.has_scales:
-        if request.plain:
-            raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
-                         "one of fixed point", "leave --plain out")
-        scales = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.leave_tables)
-        scales.check_limits(built)
-        given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs)
-                 if var.name in quantization.tensors}
-        return replace(scales, limited=frozenset(given), measured="" if given else scales.measured)
+def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quantization: Quantization) -> Calibration:
+    """Return the range of every tensor, for scales; it may be narrower than what was seen."""
+    graph = with_rounding(graph, quantization)
+    return narrowed(graph, given, calibrate(graph, given), request.ranges)
+
+
+def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:
+    """Choose a binary point for every tensor."""
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
+
+
+def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
+           arch: Arch) -> Numbers:
+    """Choose a scale and a zero point for every tensor."""
+    if request.plain:
+        raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
+                     "one of fixed point", "leave --plain out")
+    chosen = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.leave_tables)
+    chosen.check_limits(built)
+    given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs) if var.name in quantization.tensors}
+    return replace(chosen, limited=frozenset(given), measured="" if given else chosen.measured)
 
 
 def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:

@@ -21,7 +21,7 @@ from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.bus.program_reader import ProgramReader
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units, first_writer
+from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock
@@ -79,7 +79,7 @@ class Core(wiring.Component):
         units = {
             "load_weight": (LoadTwoRowsUnit if arch.weight_rows == 2 else LoadWeightUnit)(arch),
             "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
-            "move_out": (ScaledMoveOutUnit if arch.scheme.has_scales else MoveOutUnit)(arch),
+            "move_out": (ScaledMoveOutUnit if arch.scheme.per_lane else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
         }
@@ -90,7 +90,7 @@ class Core(wiring.Component):
         if arch.weight_rows == 2:
             reads["lower_weights"] = units["load_weight"].lower_read
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
-        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", first_writer(arch))
+        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first)
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
         m.submodules.leave, m.submodules.enter = leave, enter = Leave(arch, readers), Enter(arch, writers)
@@ -173,7 +173,7 @@ class Core(wiring.Component):
         if self._arch.shared_dram:
             m.d.comb += supervisor.blamed_dram1.eq(interlock.blamed_dram1)
         waves_busy = units["load_weight"].busy
-        if self._arch.scheme.has_scales:
+        if self._arch.scheme.per_lane:
             waves_busy = waves_busy | units["move_out"].busy
         m.d.comb += [
             supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),

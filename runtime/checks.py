@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.schemes import SchemeKind
 from weft.runtime.model_set import is_plain
 from weft.runtime.ports import layer_runs, packing_of
 from weft.runtime.scales import SHIFTS
@@ -208,9 +209,9 @@ def _port(what: str, port: PortEntry, arch: Arch) -> int:
 def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
     if port.scale is None and port.zero:
         raise ValueError(f"{what} with a zero, without a scale")
-    if port.scale is not None and (port.point is not None or not arch.scheme.has_scales):
+    if port.scale is not None and (port.point is not None or arch.scheme.kind is not SchemeKind.AFFINE):
         raise ValueError(f"{what} with a scale, and {'a point' if port.point is not None else arch.data_type}")
-    if port.scale is None and port.shape is not None and arch.scheme.has_scales:
+    if port.scale is None and port.shape is not None and arch.scheme.kind is SchemeKind.AFFINE:
         raise ValueError(f"{what} without a scale, of {arch.data_type}")
 
 

@@ -103,7 +103,7 @@ def measure(name: str, arch: Arch, images: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         twin = twin_of(MODELS / f"{name}.onnx", Path(folder), calibration)
         watch, exact = Watch(), runner(onnx.load(twin))
-        front, _ = run_parts(Request(twin, given, host_fallback=True), arch, watch=watch.after, last="points")
+        front, _ = run_parts(Request(twin, given, host_fallback=True), arch, watch=watch.after, last="scales")
     found = together(watch.differences({key: value[number] for key, value in products[Samples].arrays.items()}, part)
                      for part, products in watch.parts.items() for number in range(min(LAYER_IMAGES, len(samples))))
     equal, decibels = 0, []

@@ -33,6 +33,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.schemes import SchemeKind
 from weft.runtime.compare import signal_to_noise
 from weft.runtime.errors import Mismatch
 from weft.runtime.onnx_engine import run_model
@@ -158,9 +159,9 @@ class Checker:
             enough = min(enough, TABLE_DECIBELS)
         numbers = arch.scheme
         if not RUNNERS[self._kind].exact:
-            if numbers.has_scales:
+            if numbers.kind is SchemeKind.AFFINE:
                 return BYTE_DECIBELS
-            return -math.inf if products[Request].plain or not numbers.has_points else enough
+            return -math.inf if products[Request].plain or not numbers.chooses_points else enough
         if (self._kind, kind) == (Layout, Schedule) and numbers.order_matters:
             assert self._rounding is not None  # much so where sums saturate
             return enough if (self._rounding.decibels or 0) >= enough else -math.inf

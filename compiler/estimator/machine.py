@@ -10,7 +10,7 @@ from weft.compiler.estimator.state import NONE
 from weft.hw.contract import timing
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.units import UNIT_NAMES, first_writer
+from weft.hw.contract.units import UNIT_NAMES
 
 MACHINE = np.dtype([(name, "i8") for name in (
     "local_banks", "accumulator_banks", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
@@ -42,7 +42,7 @@ class DramTiming:
 
 def machine_record(arch: Arch, dram: DramTiming) -> np.void:
     """A record of MACHINE."""
-    first = first_writer(arch)
+    first = arch.scheme.writes_first
     values = {
         "local_banks": arch.local_banks, "accumulator_banks": arch.accumulator_banks,
         "vector_bytes": arch.vector_bytes, "beat_bytes": arch.axi_data_width // 8, "max_burst": arch.axi_max_burst,

@@ -41,6 +41,7 @@ from weft.compiler.layers.hir import (
 from weft.compiler.passes.fuse_gates import GATE
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.schemes import SchemeKind
 from weft.runtime.scales import TensorScale
 
 
@@ -137,7 +138,7 @@ def _no_tables(arch: Arch, node: Node) -> CompileError:
     """Names all keys at once, and the presets of the same numbers that have tables."""
     keys = [f"{key} {getattr(arch, key)}" for key in TABLE_KEYS]
     alike = {name: preset for name in presets()
-             if (preset := Arch.load(name)).scheme.has_scales == arch.scheme.has_scales}
+             if (preset := Arch.load(name)).scheme.kind is arch.scheme.kind}
     having = [name for name, preset in alike.items() if preset.lut_count >= TABLE_KEYS["lut_count"]]
     return refuse_node(node.replace(op=node.origin or node.op), "architecture keys", ", ".join(keys),
                        ", ".join(f"{key} at least {least}" for key, least in TABLE_KEYS.items()),
@@ -158,6 +159,7 @@ HANDLERS: dict[str, Handler] = {
     "Relu": _relu,
     **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),
 }
+HANDLERS_OF = {SchemeKind.FIXED_POINT: HANDLERS, SchemeKind.AFFINE: SCALED_HANDLERS}
 
 
 def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None) -> Layers:
@@ -167,7 +169,7 @@ def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | N
     """
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
                       scales or {})
-    handlers = SCALED_HANDLERS if arch.scheme.has_scales else HANDLERS
+    handlers = HANDLERS_OF[arch.scheme.kind]
     for position, node in enumerate(graph.nodes):
         if node.op in ("Assemble", "View"):
             continue

@@ -16,7 +16,6 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Node, Shape
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.order import needed
-from weft.hw.contract.arch import Arch
 
 AXES_ARE_AN_INPUT = 18
 """The opset from which ReduceSumSquare takes its axes so."""
@@ -43,10 +42,8 @@ class Variance(NamedTuple):
     made: str
 
 
-def centre_variances(graph: Graph, arch: Arch) -> Graph:
-    """The same graph on machines of eight-bit numbers, which have too few bits for squares in any form."""
-    if arch.scheme.has_scales:
-        return graph
+def centre_variances(graph: Graph) -> Graph:
+    """Return the graph with every variance computed as the mean of squared distances from the mean."""
     search = _Search(graph)
     found = {node.output: entry for node in graph.nodes if (entry := search.variance(node)) is not None}
     if not found:

@@ -35,13 +35,20 @@ BYTE_TABLE_DEPTH = 256
 
 
 def fuse_functions(graph: Graph, arch: Arch) -> Graph:
-    """The same graph where the machine has no value tables."""
-    bytewise = arch.scheme.has_scales
-    if not bytewise and (arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED):
+    """Fuse what one lookup table of values and slopes computes better; nothing where the machine has no such tables."""
+    if arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED:
         return graph
+    return _fused(graph, _gains)
+
+
+def fuse_byte_functions(graph: Graph, arch: Arch) -> Graph:
+    """Fuse what one table with an entry for every byte computes."""
+    return _fused(graph, partial(_bends, rounded=_rounded(graph) if has_byte_tables(arch) else frozenset()))
+
+
+def _fused(graph: Graph, gains: Gains) -> Graph:
     makers = {node.output: node for node in graph.nodes if node.outputs}
     consumers, outputs = graph.consumers(), graph.output_tensors()
-    gains = partial(_bends, rounded=_rounded(graph) if has_byte_tables(arch) else frozenset()) if bytewise else _gains
     fused: dict[str, Node] = {}
     gone: set[str] = set()
     for node in reversed(graph.nodes):

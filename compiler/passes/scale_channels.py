@@ -48,8 +48,9 @@ class Gate(NamedTuple):
 
 
 def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Graph:
-    """The same graph where the machine has no table for every byte."""
-    if not (arch.scheme.has_scales and has_byte_tables(arch)):
+    """Return the graph whose gates of channels are ``SCALE_CHANNELS``; the same graph where the machine has no table
+    for every byte."""
+    if not has_byte_tables(arch):
         return graph
     makers = {node.output: node for node in graph.nodes}
     constants, shapes = dict(graph.constants), dict(graph.shapes)

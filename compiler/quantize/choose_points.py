@@ -24,7 +24,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere.
     ``outputs``: tensors that the user reads."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
-    fixed = plain or not arch.scheme.has_points
+    fixed = plain or not arch.scheme.chooses_points
     points = _plain(layers, names, arch) if fixed else _Chooser(
         layers, constants, calibration, arch, opset, outputs).run(names)
     tables, errors = {}, {}

@@ -23,11 +23,10 @@ from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
     EXPECTED_DRAM_LATENCY,
     ISSUE_LATENCY,
-    LEAVE_TABLE_LATENCY,
     LOCAL_READ_LATENCY,
-    SCALE_LATENCY,
     array_latency,
     load_weight_cycles,
+    move_out_latency,
 )
 from weft.hw.contract.units import Memory, clients, unit_names
 
@@ -79,10 +78,10 @@ class _Rows:
         self.arch = arch
         self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
-        scaled = arch.scheme.has_scales
-        self.leave = ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY + ISSUE_LATENCY if scaled else 0)
-        self.leave += LEAVE_TABLE_LATENCY if arch.leave_tables else 0
-        self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if scaled else 0)
+        # Fixed-point programs keep the order that they had before machines came whose moves take longer.
+        whole = arch.scheme.per_lane
+        self.leave = move_out_latency(arch) + ISSUE_LATENCY if whole else ACCUMULATOR_READ_LATENCY
+        self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if whole else 0)
         self.body = 0
         self.iterations = 1
 

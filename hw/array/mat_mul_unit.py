@@ -9,8 +9,9 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import mat_mul_layout, scale_fields, shift_width, turns_layout
+from weft.hw.parts.operations import mat_mul_layout, register_fields, shift_width, turns_layout
 from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
+from weft.hw.parts.schemes import circuits
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
@@ -57,9 +58,9 @@ class MatMulUnit(wiring.Component):
         m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
         head = data.StructLayout({"target": target, "swap": 1, "enter_bias": 1,
-                                  "enter_shift": shift_width(arch), **scale_fields(arch, "activation_zero")})
+                                  "enter_shift": shift_width(arch), **register_fields(arch, "mat_mul")})
         fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, enters, operation.enter_shift,
-                     *self._zero(operation))
+                     *self._of_activations(operation))
         arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
@@ -72,9 +73,10 @@ class MatMulUnit(wiring.Component):
         m.d.sync += loads.eq(loads + self.loaded)
         return at.first & at.operation.swap & (at.operation.loads != loads)
 
-    def _zero(self, operation) -> list[Value]:
-        """The zero point that activations lose; none of zeroes."""
-        return [Mux(operation.zeroes, 0, operation.activation_zero)] if self._arch.scheme.has_scales else []
+    def _of_activations(self, operation) -> list[Value]:
+        """What an operation says of its activations, besides the enter shift of biases; nothing of zeroes."""
+        return [Mux(operation.zeroes, 0, operation[name]) for name in register_fields(self._arch, "mat_mul")
+                if name != "enter_shift"]
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
@@ -101,12 +103,10 @@ class MatMulUnit(wiring.Component):
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""
         row = self.local_read.response.payload  # zeros when nothing was requested
-        if self._arch.scheme.has_scales:
-            m.d.comb += [activation.eq(scalar - arriving.activation_zero)
-                         for activation, scalar in zip(self.activation, row, strict=True)]
-        else:
-            m.d.comb += self.activation.eq(row)
+        numbers = circuits(self._arch)
         m.d.comb += [
+            *(activation.eq(numbers.activation(scalar, arriving))
+              for activation, scalar in zip(self.activation, row, strict=True)),
             self.activation_valid.eq(arrived),
             self.swap.eq(arrived & arriving.swap), self.enter_bias.eq(arrived & arriving.enter_bias),
             self.enter_shift.eq(arriving.enter_shift),

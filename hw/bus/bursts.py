@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
 from weft.hw.bus.segments import Segments
-from weft.hw.contract.arch import bits_to_count
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY
 
 

@@ -9,7 +9,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import SEGMENTS_WAITING
 from weft.hw.parts.gearbox import StreamFifo
 from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, dram_place, size_width

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
-from weft.hw.contract.numerics import DataType
+from weft.hw.contract.numerics import DataType, bits_to_count
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.schemes import (
     FIXED_POINT_SCHEMES,
@@ -23,6 +24,7 @@ from weft.hw.contract.schemes import (
     FixedPointEveryStep,
     FixedPointOnce,
     Scheme,
+    SchemeKind,
     scheme_of,
 )
 from weft.hw.contract.strict_json import read_object
@@ -36,11 +38,6 @@ ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 
 DRAM_OFFSET_BYTES = 1 << 16
 """A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
-
-
-def bits_to_count(count: int) -> int:
-    """Bits that number ``count`` values, 0..count-1."""
-    return (count - 1).bit_length()
 
 
 _SAME, _OTHER_NUMBERS, _REFUSED = Compatibility.SAME, Compatibility.OTHER_NUMBERS, Compatibility.REFUSED
@@ -181,7 +178,7 @@ class Arch:
     def _check_leave_tables(self) -> None:
         if not self.leave_tables:
             return
-        if not self.scheme.has_scales:
+        if self.scheme.kind is not SchemeKind.AFFINE:
             raise ArchError("leave_tables", f"{self.leave_tables}, with data_type {self.data_type}",
                             "a data_type whose scalars are bytes: INT8",
                             "set data_type to INT8 or leave_tables to 0")
@@ -200,6 +197,12 @@ class Arch:
     def scheme(self) -> Scheme:
         """The arithmetic: scalars, sums and accumulators."""
         return scheme_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
+
+    @property
+    def parameter_loads(self) -> dict[Opcode, int]:
+        """The instructions with which the move-out unit loads what it requantizes by -> vectors that each reads."""
+        tables = {Opcode.LOAD_LEAVE_TABLE: TABLE_ENTRIES} if self.leave_tables else {}
+        return {**self.scheme.parameter_loads, **tables}
 
     @property
     def packing(self) -> Packing | None:

@@ -29,6 +29,10 @@ class Opcode(enum.IntEnum):
     CONFIGURE = 15
 
 
+PARAMETER_LOADS = frozenset({Opcode.LOAD_SCALE, Opcode.LOAD_LEAVE_TABLE})
+"""Instructions that load what the move-out unit requantizes by. ``Arch.parameter_loads``: those of a machine."""
+
+
 class DataFlow(enum.IntEnum):
     """The flags of DataMove, read as one number."""
 

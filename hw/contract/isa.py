@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import IsaError, explain
 from weft.hw.contract.instructions import (
     OPERATIONS,
+    PARAMETER_LOADS,
     SUB_REGISTERS,
     DataFlow,
     Field,
@@ -26,7 +27,9 @@ from weft.hw.contract.instructions import (
     SimdSub,
     flag_bit,
 )
-from weft.hw.contract.registers import Register, RegisterSpec, register_table, scale_registers
+from weft.hw.contract.numerics import bits_to_count
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register, RegisterSpec
 
 
 def _round_up_to_byte(bits: int) -> int:
@@ -48,7 +51,7 @@ class Isa:
         self.size_width = max(min(local, accumulator), min(local, dram0), min(local, dram1))
         self.operand_widths = (
             _round_up_to_byte(self.address_widths[0] + self.stride_widths[0]),
-            _round_up_to_byte(max(self.address_widths[1] + self.stride_widths[1], self._scale_width())),
+            _round_up_to_byte(max(self.address_widths[1] + self.stride_widths[1], self._parameter_width())),
             _round_up_to_byte(max(self.size_width, self.sub_width)),
         )
         self.operand_offsets = (0, self.operand_widths[0], self.operand_widths[0] + self.operand_widths[1])
@@ -56,9 +59,9 @@ class Isa:
         self.opcode_offset = self.flags_offset + 4
         self.instruction_bytes = (self.opcode_offset + 4) // 8
 
-    def _scale_width(self) -> int:
-        """Bits that the registers of a machine with scales ask of a Configure, whose value is operand 1."""
-        return max(spec.width for spec in scale_registers(self.arch).values()) if self.arch.scheme.has_scales else 0
+    def _parameter_width(self) -> int:
+        """Return the bits that registers of quantization parameters ask of a Configure, whose value is operand 1."""
+        return max(spec.width for spec in self.arch.scheme.registers(self.arch.leave_tables).values())
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -87,10 +90,9 @@ class Isa:
 
     def opcodes(self) -> tuple[Opcode, ...]:
         """The opcodes that this machine has."""
-        absent = {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
+        absent = PARAMETER_LOADS - set(self.arch.parameter_loads)
+        absent |= {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
-        absent |= {Opcode.LOAD_SCALE} if not self.arch.scheme.has_scales else set()
-        absent |= {Opcode.LOAD_LEAVE_TABLE} if not self.arch.leave_tables else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:

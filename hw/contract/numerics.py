@@ -20,6 +20,11 @@ Integers = Any
 """A Python int or a numpy array of int64 or, for more than 63 bits, of Python ints (dtype object)."""
 
 
+def bits_to_count(count: int) -> int:
+    """Return the bits that number ``count`` values, 0..count-1."""
+    return (count - 1).bit_length()
+
+
 def integer_dtype(bits: int) -> type:
     """The numpy dtype which holds signed integers of ``bits`` bits exactly."""
     return np.int64 if bits <= 63 else object

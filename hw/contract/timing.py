@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.packing import PAIR
+from weft.hw.contract.schemes.fixed_point import ROUND_LATENCY
 
 # -- memories ----------------------------------------------------------------------------------------------------------
 LOCAL_READ_LATENCY = 4
@@ -68,7 +69,7 @@ def product_latency(arch: Arch) -> int:
 def bias_interval(arch: Arch) -> int:
     """From a vector that enters the bias anew (swapped weights, or another enter shift) to the next one that may: one
     unit enters column after column. 1 where scalars need no entering."""
-    return arch.array_size if arch.scheme.has_points else 1
+    return arch.scheme.bias_interval(arch.array_size)
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
@@ -86,16 +87,8 @@ FETCH_LATENCY = 2
 unit's queue wishes in the cycle in which one is taken, and has the next one a cycle later."""
 
 # -- pipelines ---------------------------------------------------------------------------------------------------------
-LEAVE_LATENCY = 2
-"""Accumulators rounded off."""
-
-ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + LEAVE_LATENCY
+ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + ROUND_LATENCY
 """From an accumulator read request taken to its row, rounded off."""
-
-SCALE_LATENCY = 7
-"""Accumulators with their bias multiplied and rounded off, where numbers have scales: the sum, its saturation, the
-multiplier's two registers, the two steps of rounding, and the scalar before its zero point is added."""
-
 
 LEAVE_TABLE_LATENCY = 2
 """Bytes looked up on their way out: the block RAM and its output register."""
@@ -104,7 +97,7 @@ LEAVE_TABLE_LATENCY = 2
 def move_out_latency(arch: Arch) -> int:
     """From a move-out's accumulator read request taken to its row of scalars."""
     lookup = LEAVE_TABLE_LATENCY if arch.leave_tables else 0
-    return ACCUMULATOR_READ_LATENCY + (SCALE_LATENCY if arch.scheme.has_scales else LEAVE_LATENCY) + lookup
+    return ACCUMULATOR_READ_LATENCY + arch.scheme.requantize_latency + lookup
 
 
 READ_STREAM_LATENCY = 2

@@ -109,14 +109,7 @@ def clients(arch: Arch, memory: Memory, *, writes: bool) -> tuple[str, ...]:
     """The units of this machine that read a memory, or those that write it."""
     return tuple(unit for unit in unit_names(arch)
                  if any(access.memory is memory and access.writes == writes for access in accesses(arch, unit))
-                 or (arch.scheme.has_scales and (unit, memory, writes) == LOADS_SCALES))
-
-
-def first_writer(arch: Arch) -> str | None:
-    """Whose writes local memory serves before all others. With bytes the array makes as many results as a move-out
-    takes, and a DRAM read at half its pace would slow it down. With other types that is worth 0.03 % at most, and
-    clients take turns."""
-    return "move_out" if arch.scheme.has_scales else None
+                 or (arch.parameter_loads and (unit, memory, writes) == LOADS_PARAMETERS))
 
 
 UNIT_OF_FLOW = {
@@ -130,11 +123,10 @@ UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
     Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out", Opcode.LOAD_LEAVE_TABLE: "move_out",
 }
-"""LoadScale only where numbers have scales, LoadLeaveTable where the machine has such tables."""
-LOADS_SCALES = ("move_out", Memory.LOCAL, False)
-"""Who reads which memory for LoadScale and LoadLeaveTable. Hazards take their range for one that is written, as operand
-0 of a DataMove of that unit is: nobody else reads scales or tables, so that nothing waits longer, and a comparison is
-spared."""
+"""Of every machine; ``Isa.opcodes`` says which of them one has."""
+LOADS_PARAMETERS = ("move_out", Memory.LOCAL, False)
+"""Who reads which memory for ``Arch.parameter_loads``. The interlock treats their range as written, like operand 0 of a
+DataMove of that unit: nobody else reads these parameters, so that nothing waits longer, and a comparison is spared."""
 
 
 def unit_of_flow(arch: Arch) -> dict[DataFlow, str]:

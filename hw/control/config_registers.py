@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.registers import Register, register_table
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register
 
 
 class ConfigRegisters(wiring.Component):

@@ -16,17 +16,16 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import CAUSE_WIDTH, Cause
-from weft.hw.contract.instructions import DataFlow, Opcode, operand_of
+from weft.hw.contract.instructions import PARAMETER_LOADS, DataFlow, Opcode, operand_of
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
 from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.reach import beyond_depth, factor_width, partial_products, size_m1_width, sum_of
-from weft.hw.parts.operations import SCALE_FIELDS, SimdKind, window_width
+from weft.hw.parts.operations import LOAD_FIELDS, SimdKind, field_registers, window_width
 from weft.hw.parts.slices import RegisterSlice, Stage
 
 STAGES = ("read", "multiply", "sum", "check", "give")
@@ -171,10 +170,8 @@ class Decoder(wiring.Component):
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
         reads_vectors = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
-        if self._arch.scheme.has_scales:
-            reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_SCALE)
-        if self._arch.leave_tables:
-            reads_vectors = reads_vectors | view.opcode_is(Opcode.LOAD_LEAVE_TABLE)
+        for opcode in self._arch.parameter_loads:
+            reads_vectors = reads_vectors | view.opcode_is(opcode)
         return [
             issue.operand0.base.eq(view.address(0)), issue.operand0.stride_log2.eq(view.stride_log2(0)),
             issue.operand1.base.eq(view.address(1)), issue.operand1.stride_log2.eq(view.stride_log2(1)),
@@ -211,10 +208,10 @@ class Decoder(wiring.Component):
 
     def _one_size(self, view: InstructionView):
         """Vectors - 1 of what has no size of its own."""
-        size = Mux(view.opcode_is(Opcode.LOAD_SCALE), SCALE_VECTORS - 1, 0) if self._arch.scheme.has_scales else 0
-        if not self._arch.leave_tables:
-            return size
-        return Mux(view.opcode_is(Opcode.LOAD_LEAVE_TABLE), TABLE_ENTRIES - 1, size)
+        size: Value | int = 0
+        for opcode, vectors in self._arch.parameter_loads.items():
+            size = Mux(view.opcode_is(opcode), vectors - 1, size)
+        return size
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
         dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
@@ -224,7 +221,7 @@ class Decoder(wiring.Component):
             *(issue.unit[name].eq(chosen) for name, chosen in unit_of(view, self._arch).items()),
             issue.program_counter.eq(self.program_counter),
             issue.in_loop.eq(in_loop), issue.loop_last.eq(loop_left == 1), issue.flags.eq(view.flags),
-            *self._numbers(view, registers, issue),
+            *self._parameters(view, registers, issue),
             issue.cache.eq(Mux(dram0, registers.dram0_cache, registers.dram1_cache)),
             *([issue.dram1.eq(~dram0)] if self._arch.shared_dram else []),
             issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
@@ -232,21 +229,15 @@ class Decoder(wiring.Component):
             issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
         ]
 
-    def _numbers(self, view: InstructionView, registers, issue) -> list:
-        """What the Configure registers say about numbers."""
-        if not self._arch.scheme.has_scales:
-            return [issue.enter_shift.eq(registers.enter_shift), issue.leave_shift.eq(registers.leave_shift)]
-        return [issue.load_scale.eq(view.opcode_is(Opcode.LOAD_SCALE)), *self._leave_table(view, registers, issue),
-                *(issue[field].eq(getattr(registers, register.name.lower()))
-                  for field, register in SCALE_FIELDS.items() if register is not Register.LEAVE_TABLE)]
-
-    def _leave_table(self, view: InstructionView, registers, issue) -> list:
-        """The table that a move looks its bytes up in, or that is loaded."""
-        if not self._arch.leave_tables:
-            return []
-        loads = view.opcode_is(Opcode.LOAD_LEAVE_TABLE)
-        table = view.field(Opcode.LOAD_LEAVE_TABLE, "table")
-        return [issue.load_table.eq(loads), issue.leave_table.eq(Mux(loads, table, registers.leave_table))]
+    def _parameters(self, view: InstructionView, registers, issue) -> list:
+        """What the Configure registers say about quantization parameters, and which of them are loaded."""
+        held = {field: getattr(registers, register.name.lower())
+                for field, register in field_registers(self._arch).items()}
+        if Opcode.LOAD_LEAVE_TABLE in self._arch.parameter_loads:  # the table that is loaded, or looked up in
+            loads, table = view.opcode_is(Opcode.LOAD_LEAVE_TABLE), view.field(Opcode.LOAD_LEAVE_TABLE, "table")
+            held["leave_table"] = Mux(loads, table, held["leave_table"])
+        return [*(issue[LOAD_FIELDS[opcode]].eq(view.opcode_is(opcode)) for opcode in self._arch.parameter_loads),
+                *(issue[field].eq(value) for field, value in held.items())]
 
     # -- multiply and sum -------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
@@ -316,8 +307,7 @@ class Decoder(wiring.Component):
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
     """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
-    absent = {*([] if arch.scheme.has_scales else [Opcode.LOAD_SCALE]),
-              *([] if arch.leave_tables else [Opcode.LOAD_LEAVE_TABLE])}
+    absent = PARAMETER_LOADS - set(arch.parameter_loads)
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items() if opcode not in absent),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]
     return {name: Cat(*(chosen for unit, chosen in goes if unit == name)).any() for name in unit_names(arch)}

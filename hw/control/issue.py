@@ -5,16 +5,16 @@ from __future__ import annotations
 from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import MOVE_ACCUMULATE_BIT, OPERATIONS, RELU_BIT, SUB_REGISTERS, Opcode, flag_bit
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.parts.operations import (
     CACHE_WIDTH,
-    SCALE_FIELDS,
     SimdKind,
     load_fields,
-    scale_fields,
+    register_fields,
     shift_width,
     size_width,
     stride_log2_width,
@@ -50,7 +50,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
-        **load_fields(arch), **scale_fields(arch),
+        **load_fields(arch), **register_fields(arch),
     })
 
 
@@ -73,9 +73,9 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
                 for name in OPERANDS}
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
-    if arch.scheme.has_scales and not simd:
-        others = (*others, *load_fields(arch), *scale_fields(arch))
-    fields = ("size_m1", "flags", "enter_shift", "leave_shift", *others)
+    if not simd:
+        others = (*others, *load_fields(arch), *register_fields(arch))
+    fields = dict.fromkeys(("size_m1", "flags", "enter_shift", "leave_shift", *others))
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
 
@@ -95,7 +95,9 @@ def _walk(walk, operand) -> list:
 
 
 def _tile(operation, queued, far: str) -> list:
-    return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(queued.rows_m1),
+    """Fields that the queue keeps under the operation's own name, and two walks."""
+    same = [name for name in operation.shape().members if name in queued.shape().members]
+    return [*(operation[name].eq(queued[name]) for name in same),
             *_walk(operation.local, queued.operand0), *_walk(operation[far], queued.operand1)]
 
 
@@ -114,30 +116,19 @@ def _load_weight(operation, queued) -> list:
 def _mat_mul(operation, queued) -> list:
     return [*_tile(operation, queued, "accumulator"),
             *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
-            operation.swap.eq(queued.swap), operation.loads.eq(queued.turns.loads),
-            operation.enter_shift.eq(queued.enter_shift),
-            *_scales(operation, queued)]
-
-
-def _scales(operation, queued) -> list:
-    """What a machine with scales adds."""
-    return [operation[name].eq(queued[name]) for name in ("load_scale", "load_table", *SCALE_FIELDS)
-            if name in operation.shape().members]
+            operation.loads.eq(queued.turns.loads)]
 
 
 def _move_out(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT]),
-            operation.leave_shift.eq(queued.leave_shift), *_scales(operation, queued)]
+    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT])]
 
 
 def _move_in(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT]),
-            operation.enter_shift.eq(queued.enter_shift), *_scales(operation, queued)]
+    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT])]
 
 
 def _dram(operation, queued) -> list:
-    window = [operation.dram1.eq(queued.dram1)] if "dram1" in operation.shape().members else []
-    return [*_tile(operation, queued, "dram"), operation.cache.eq(queued.cache), *window]
+    return _tile(operation, queued, "dram")
 
 
 def _simd(operation, queued) -> list:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amaranth.hdl import Mux
 
-from weft.hw.contract.arch import Arch, bits_to_count
-from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.parts.operations import size_width
 
 FACTOR_WIDTH = 18
@@ -20,8 +20,7 @@ def size_m1_width(arch: Arch) -> int:
     """Bits of a legal operation's size - 1, and of a load's of tables or scales whether legal or not: what is wider
     overruns every on-chip memory."""
     return max(size_width(arch), bits_to_count(arch.lut_depth),
-               bits_to_count(SCALE_VECTORS) if arch.scheme.has_scales else 0,
-               bits_to_count(TABLE_ENTRIES) if arch.leave_tables else 0)
+               *map(bits_to_count, arch.parameter_loads.values()))
 
 
 def beyond_depth(last, depth: int):

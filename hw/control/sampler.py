@@ -9,7 +9,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.samples import COUNTER_BITS, FILLER, HANDSHAKES, SAMPLE_BITS
 
 INTERVAL_WIDTH = 16

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from weft.hw.bus.segments import Geometry
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.packing import PAIR
 from weft.hw.contract.schemes.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
 from weft.hw.contract.timing import column_groups
@@ -56,8 +57,8 @@ def _residues(arch: Arch) -> int:
 
 
 def _points(arch: Arch) -> bool:
-    """Whether numbers are shifted where they enter and leave."""
-    return arch.scheme.has_points
+    """Return whether numbers are shifted where they enter and leave, by what programs choose."""
+    return arch.scheme.chooses_points
 
 
 def _two_rows(arch: Arch) -> bool:
@@ -154,12 +155,12 @@ TERMS: dict[str, Terms] = {
     "has tables": lambda arch: bool(arch.lut_count),
     "has loops": lambda arch: bool(arch.simd_loop_depth),
     "has registers": lambda arch: bool(arch.simd_registers_depth),
-    "has scales": lambda arch: arch.scheme.has_scales,
+    "has scales": lambda arch: arch.scheme.per_lane,
     "residues": _residues,
     "two rows": _two_rows,
     "vector, two rows": lambda arch: _vector(arch) * _two_rows(arch),
     "local address, two rows": lambda arch: arch.local_address_width * _two_rows(arch),
-    "lanes, scales": lambda arch: arch.array_size * arch.scheme.has_scales,
+    "lanes, scales": lambda arch: arch.array_size * arch.scheme.per_lane,
     "has leave tables": lambda arch: bool(arch.leave_tables),
     "lanes, leave tables": lambda arch: arch.array_size * bool(arch.leave_tables),
 }
@@ -269,14 +270,13 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
 
 def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     """Kind of block -> its DSP blocks."""
-    width, lanes = arch.number.width, arch.array_size
-    wide = width + arch.scheme.has_scales  # an activation less its zero point
+    width, lanes, wide = arch.number.width, arch.array_size, arch.scheme.activation_width
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
              # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
              "decoder": 2 * arch.decoder_multipliers * multiplier_blocks(arch.local_address_width,
                                                                          arch.local_address_width, family)}
-    if arch.scheme.has_scales:
+    if arch.scheme.per_lane:
         found |= {"enter": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib.memory import Memory
 
-from weft.hw.contract.arch import bits_to_count
+from weft.hw.contract.numerics import bits_to_count
 
 
 class Interleave:

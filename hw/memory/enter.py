@@ -1,19 +1,15 @@
-"""The way into the accumulators, one for all units that write scalars to them: shifted left, or where numbers have
-scales multiplied; saturated."""
+"""The way into the accumulators, one for all units that write scalars to them: rescaled as the number scheme says."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed
+from amaranth.hdl import Cat, Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
-from weft.hw.parts import fixed_point
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.ports import EnterPort, accumulator_write_port
 from weft.hw.parts.schemes import circuits
 from weft.hw.parts.select import select
@@ -58,38 +54,6 @@ class Enter(wiring.Component):
         ]
         for index, port in enumerate(ports):
             m.d.comb += [port.written.eq(leaves & leaving.whose[index]), port.written_last.eq(leaving.last)]
-        if self._arch.scheme.has_scales:
-            self._multiply(m, held.o.payload)
-        else:
-            self._enter(m, held.o.payload.enter_shift, held.o.payload.data)
+        m.d.comb += [entered.eq(value) for entered, value in zip(
+            self.accumulator_write.data, circuits(self._arch).rescale(m, held.o.payload), strict=True)]
         return m
-
-    def _multiply(self, m: Module, given) -> None:
-        """Minus the zero point, the product, saturated: a register each."""
-        bits, difference_width = self._arch.accumulator_bits, self._arch.number.width + 1
-        factor = delayed(m, given.enter_factor, 1, name="factor")
-        for lane in range(self._arch.array_size):
-            difference = Signal(signed(difference_width), reset_less=True, name=f"difference_{lane}")
-            product = Signal(signed(difference_width + len(factor)), reset_less=True, name=f"product_{lane}")
-            placed = Signal(signed(bits), reset_less=True, name=f"placed_{lane}")
-            m.d.sync += [difference.eq(given.data[lane] - given.enter_zero), product.eq(difference * factor),
-                         placed.eq(fixed_point.saturate(product, bits))]
-            m.d.comb += self.accumulator_write.data[lane].eq(placed)
-
-    def _enter(self, m: Module, shift: Value, row: Value) -> None:
-        """Two steps, each with a register, behind one in which the masks are made."""
-        assert ACCUMULATE_DATA_LATENCY == 3
-        arch, numbers = self._arch, circuits(self._arch)
-        width, bits = arch.number.width, arch.accumulator_bits
-        line = DelayLine(m, shift, 2, name="shift")
-        fits, from_shift = (Signal(length, reset_less=True, name=name) for length, name in (
-            (width - 1, "fits"), (bits, "from_shift")))
-        m.d.sync += [fits.eq(fixed_point.fitting(shift, width, bits)),
-                     from_shift.eq(fixed_point.reached(line.tap(1), bits))]
-        for lane in range(arch.array_size):
-            scalar = delayed(m, row[lane], 1, name=f"scalar_{lane}").as_signed()
-            step = numbers.turn(scalar, line.tap(1), fits)
-            turned = Signal(len(step), reset_less=True, name=f"turned_{lane}")
-            placed = Signal(bits, reset_less=True, name=f"placed_{lane}")
-            m.d.sync += [turned.eq(step), placed.eq(numbers.place(turned, line.tap(2), from_shift))]
-            m.d.comb += self.accumulator_write.data[lane].eq(placed)

@@ -9,11 +9,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.schemes import TABLE_ENTRIES
 from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import scale_fields
+from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import vector_layout
 
 WRITTEN = 1
@@ -31,7 +32,7 @@ class LeaveTables(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        table = scale_fields(arch)["leave_table"]
+        table = register_fields(arch)["leave_table"]
         super().__init__({
             "scalars": In(vector_layout(arch)), "table": In(table), "looked_up": Out(vector_layout(arch)),
             "load": In(1), "load_table": In(table), "vector": In(vector_layout(arch)),

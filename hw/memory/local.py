@@ -6,7 +6,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.banks import Interleave, block_ram
 from weft.hw.parts.arbiter import RoundRobin

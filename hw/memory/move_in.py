@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.operations import move_in_layout, scale_fields, shift_width
+from weft.hw.parts.operations import move_in_layout, register_fields, shift_width
 from weft.hw.parts.ports import EnterPort, local_read_port
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -33,9 +33,8 @@ class MoveInUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, move_in_layout(self._arch)
-        scales = scale_fields(arch, "enter_zero", "enter_factor")
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,
-                                 "enter_shift": shift_width(arch), **scales})
+                                 "enter_shift": shift_width(arch), **register_fields(arch, "move_in")})
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
         m.submodules.rows = rows = ReadStream(local_read_port(arch), tag, LOCAL_READ_LATENCY)
         connect(m, wiring.flipped(self.operation), walker.i)
@@ -45,8 +44,8 @@ class MoveInUnit(wiring.Component):
         m.d.comb += [
             rows.i.valid.eq(addresses.valid), addresses.ready.eq(rows.i.ready),
             rows.i.payload.address.eq(at.local), rows.i.payload.tag.address.eq(at.accumulator),
-            rows.i.payload.tag.last.eq(at.last), rows.i.payload.tag.accumulate.eq(operation.accumulate),
-            *(rows.i.payload.tag[name].eq(operation[name]) for name in ("enter_shift", *scales)),
+            rows.i.payload.tag.last.eq(at.last),
+            *(rows.i.payload.tag[name].eq(operation[name]) for name in tag.members if name not in ("address", "last")),
         ]
         row, enter = rows.o.payload, self.accumulator_write
         m.d.comb += [

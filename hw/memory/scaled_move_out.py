@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, SCALE_LATENCY, move_out_latency
+from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, move_out_latency
 from weft.hw.contract.units import depths
 from weft.hw.memory.leave_tables import LeaveTables
 from weft.hw.memory.move_out import write_rows
@@ -101,7 +101,7 @@ class ScaledMoveOutUnit(wiring.Component):
     def _look_up(self, m: Module, scaler: Scaler, operation) -> Value:
         """Scalars as their operation's table says; its number comes with them, or with the vectors of a load."""
         m.submodules.tables = tables = LeaveTables(self._arch)
-        row = ACCUMULATOR_READ_LATENCY + SCALE_LATENCY
+        row = ACCUMULATOR_READ_LATENCY + self._arch.scheme.requantize_latency
         m.d.comb += [
             tables.scalars.eq(scaler.scalars), tables.table.eq(delayed(m, operation.leave_table, row, name="table")),
             tables.load.eq(self._loaded(m, operation.load_table)),

@@ -14,13 +14,13 @@ from weft.hw.contract.schemes.int8 import (
     MOST_LEAVE_SHIFT,
     MULTIPLIER_BYTES,
     MULTIPLIER_WIDTH,
+    SCALE_LATENCY,
     SCALE_VECTORS,
     SCALED_WIDTH,
 )
-from weft.hw.contract.timing import SCALE_LATENCY
 from weft.hw.parts import fixed_point
 from weft.hw.parts.delay import DelayLine
-from weft.hw.parts.operations import scale_fields
+from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import accumulator_layout, vector_layout
 
 SUM, SATURATED, PRODUCT, PASSED, CUT, ROUNDED, CLIPPED = range(1, SCALE_LATENCY + 1)
@@ -38,7 +38,7 @@ class Scaler(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        fields = scale_fields(arch)
+        fields = register_fields(arch)
         super().__init__({
             "row": In(accumulator_layout(arch)), "scalars": Out(vector_layout(arch)),
             "shift": In(fields["scale_shift"]), "zero": In(fields["leave_zero"]), "relu": In(1),

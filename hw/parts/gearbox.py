@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import bits_to_count
+from weft.hw.contract.numerics import bits_to_count
 
 
 class StreamFifo(wiring.Component):

@@ -8,38 +8,43 @@ from __future__ import annotations
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch, bits_to_count
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.registers import Register, register_table
+from weft.hw.contract.numerics import bits_to_count
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register
 from weft.hw.contract.units import depths
 
 CACHE_WIDTH = 4
 
 
 def shift_width(arch: Arch) -> int:
-    """Bits of an enter or leave shift; none where moves multiply instead, and SIMD does neither."""
-    return 0 if arch.scheme.has_scales else bits_to_count(arch.accumulator_bits)
-
-
-SCALE_FIELDS = {"activation_zero": Register.ACTIVATION_ZERO, "enter_zero": Register.ENTER_ZERO,
-                "enter_factor": Register.ENTER_FACTOR, "scale_shift": Register.LEAVE_SHIFT,
-                "leave_zero": Register.LEAVE_ZERO, "leave_table": Register.LEAVE_TABLE}
-"""Fields of operations that hold a Configure register, where the machine has it."""
-
-
-def scale_fields(arch: Arch, *names: str) -> dict[str, object]:
-    """Some of ``SCALE_FIELDS``, or all, that this machine has: name -> shape."""
-    if not arch.scheme.has_scales:
-        return {}
+    """Return the bits of an enter or leave shift, 0 where the number scheme has none."""
     table = register_table(arch)
-    specs = {name: table[SCALE_FIELDS[name]] for name in names or SCALE_FIELDS if SCALE_FIELDS[name] in table}
+    return table[Register.ENTER_SHIFT].width if Register.ENTER_SHIFT in table else 0
+
+
+def field_registers(arch: Arch, *units: str) -> dict[str, Register]:
+    """Return the fields that hold a Configure register in operations of some units, or of all: name -> register."""
+    table, by_unit = register_table(arch), arch.scheme.register_fields
+    return {field: register for unit in units or by_unit for field, register in by_unit[unit].items()
+            if register in table}
+
+
+def register_fields(arch: Arch, *units: str) -> dict[str, object]:
+    """Return the same fields with their shapes."""
+    specs = {name: register_table(arch)[register] for name, register in field_registers(arch, *units).items()}
     return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
 
 
+LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_LEAVE_TABLE: "load_table"}
+"""The fields of a move-out's operation that tell that it loads quantization parameters, and which."""
+
+
 def load_fields(arch: Arch) -> dict[str, int]:
-    """Fields that tell what the move-out unit loads, of this machine."""
-    return {**({"load_scale": 1} if arch.scheme.has_scales else {}),
-            **({"load_table": 1} if arch.leave_tables else {})}
+    """Return those of ``LOAD_FIELDS`` that this machine has: name -> width."""
+    return dict.fromkeys((LOAD_FIELDS[opcode] for opcode in arch.parameter_loads), 1)
 
 
 def stride_log2_width(arch: Arch) -> int:
@@ -96,17 +101,17 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "accumulate": 1, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch),
         "loads": turns_layout(arch)["loads"].shape,
-        **scale_fields(arch, "activation_zero"),
+        **register_fields(arch, "mat_mul"),
     })
 
 
 def move_out_layout(arch: Arch) -> data.StructLayout:
-    """Accumulators to local memory. ``load_scale``, where numbers have scales: read them from local memory instead.
-    ``load_table``, where there are any: read table ``leave_table``."""
+    """Accumulators to local memory. ``load_scale``: read each lane's scales from local memory instead; ``load_table``:
+    read table ``leave_table``."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "relu": 1, "leave_shift": shift_width(arch),
-        **load_fields(arch), **scale_fields(arch, "scale_shift", "leave_zero", "leave_table"),
+        **load_fields(arch), **register_fields(arch, "move_out"),
     })
 
 
@@ -114,7 +119,7 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
     """Local memory to accumulators."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "enter_shift": shift_width(arch), **scale_fields(arch, "enter_zero", "enter_factor"),
+        "accumulate": 1, "enter_shift": shift_width(arch), **register_fields(arch, "move_in"),
     })
 
 

@@ -13,7 +13,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.operations import scale_fields, shift_width
+from weft.hw.parts.operations import register_fields, shift_width
 
 
 def vector_layout(arch: Arch) -> data.ArrayLayout:
@@ -84,8 +84,9 @@ class LeavePort(wiring.Signature):
 
 
 def leave_port(arch: Arch, unit: str) -> LeavePort | ReadPort:
-    """A unit's reads of the accumulators. Where numbers have scales, the move-out unit takes rows as they are."""
-    return accumulator_read_port(arch) if arch.scheme.has_scales and unit == "move_out" else LeavePort(arch)
+    """Return the port by which a unit reads the accumulators. A move-out unit that requantizes itself takes rows as
+    they are."""
+    return accumulator_read_port(arch) if arch.scheme.per_lane and unit == "move_out" else LeavePort(arch)
 
 
 class EnterPort(wiring.Signature):
@@ -97,7 +98,7 @@ class EnterPort(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
                 "address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
-                "enter_shift": shift_width(arch), **scale_fields(arch, "enter_zero", "enter_factor"),
+                "enter_shift": shift_width(arch), **register_fields(arch, "move_in"),
                 "data": vector_layout(arch)}))),
             "written": In(1), "written_last": In(1),
         })

@@ -5,7 +5,8 @@ from __future__ import annotations
 from amaranth.hdl import unsigned
 from amaranth.lib import data, enum
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import SIMD_SLOTS
 from weft.hw.parts.operations import shift_width
 

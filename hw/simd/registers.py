@@ -9,7 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import Arch, bits_to_count
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.parts.ports import vector_layout
 from weft.hw.simd.lut import values_layout
 from weft.hw.simd.micro import Source, register_width, slot_count

@@ -11,8 +11,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode as Op
+from weft.hw.contract.register_table import register_table
 from weft.hw.contract.timing import ENTER_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
-from weft.hw.parts.operations import simd_layout
+from weft.hw.parts.operations import field_registers, simd_layout
 from weft.hw.parts.ports import EnterPort, LeavePort, local_read_port
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
@@ -143,6 +144,8 @@ class SimdUnit(wiring.Component):
             passing.o.ready.eq(~passing.o.payload.write | enter.written),
             self.done.eq(leaves & passing.o.payload.done),
         ]
-        if self._arch.scheme.has_scales:
-            m.d.comb += enter.request.payload.enter_factor.eq(1)  # bytes as they are
+        # What a move into the accumulators rescales by is neutral here: registers after reset. The others stay zero.
+        for name, register in field_registers(self._arch, "move_in").items():
+            if name not in micro.shape().members and (reset := register_table(self._arch)[register].reset):
+                m.d.comb += enter.request.payload[name].eq(reset)
         return leaves

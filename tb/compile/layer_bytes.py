@@ -35,7 +35,7 @@ from weft.runtime.scales import TensorScale
 LEAST_EQUAL = 0.999
 """Of all bytes that a network's layers make, given equal inputs; no other may be off by more than one."""
 
-STILL_ROUNDS = "fold_forward"
+STILL_ROUNDS = "order"
 """The last step behind which graphs round as the network's file does."""
 
 COPIES = KEEPS_SCALE | {"Assemble"}
@@ -83,7 +83,7 @@ def with_numbers(path: Path, arch: Arch, samples: Mapping[str, np.ndarray], rang
                  outputs: tuple[str, ...] = ()) -> Watch:
     """The compiler as far as scales."""
     watch = Watch()
-    run_parts(Request(path, samples, outputs=outputs, ranges=ranges), arch, watch=watch.after, last="points")
+    run_parts(Request(path, samples, outputs=outputs, ranges=ranges), arch, watch=watch.after, last="scales")
     return watch
 
 

@@ -21,6 +21,7 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
+from weft.compiler.parameters import Parameters
 from weft.compiler.passes import fold
 from weft.compiler.passes.division import Division
 from weft.compiler.pipeline import compile_model
@@ -34,6 +35,7 @@ from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 SHAPE = (1, 6, 9, 8)
+POINTED = pipeline.steps_of(Parameters.OWN_POINT)
 
 
 # -- networks that together have every operation of a layer ------------------------------------------------------------
@@ -78,7 +80,7 @@ def run(network: Callable[[ModelMaker], object], arch: Arch, folder: Path, shape
 def test_nothing_changes_the_result(network: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -> None:
     checker = run(network, arch, tmp_path)
     checker.insist()
-    assert [verdict.step for verdict in checker.verdicts] == [step.name for step in pipeline.STEPS]
+    assert [verdict.step for verdict in checker.verdicts] == [step.name for step in POINTED]
     rounded, = (verdict for verdict in checker.verdicts if verdict.step == "points")
     assert rounded.decibels is not None and rounded.decibels > 45
     after = checker.verdicts[checker.verdicts.index(rounded) + 1:]
@@ -130,7 +132,7 @@ def test_bytes_that_hold_nothing_are_named(outlier: float, problem: bool, tmp_pa
     checker = Checker()
     compile_model(maker.save(tmp_path / "net.onnx"), BASE.replace(data_type="INT8"), tmp_path,
                   calibration={"x": samples}, watch=checker.after)
-    rounded, = (verdict for verdict in checker.verdicts if verdict.step == "points")
+    rounded, = (verdict for verdict in checker.verdicts if verdict.step == "scales")
     assert (rounded.allowed, bool(rounded.problem)) == ("10 dB", problem)
 
 
@@ -247,14 +249,14 @@ def command(tmp_path: Path, *options: str) -> int:
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(tmp_path) == 0
     text = capsys.readouterr().out
-    assert all(step.name in text for step in pipeline.STEPS) and "DIFFERS" not in text
+    assert all(step.name in text for step in POINTED) and "DIFFERS" not in text
 
 
 def test_json_and_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                             monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(tmp_path, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["check"]["first_difference"] is None and len(found["check"]["steps"]) == len(pipeline.STEPS)
+    assert found["check"]["first_difference"] is None and len(found["check"]["steps"]) == len(POINTED)
     monkeypatch.setattr(fold, "_merge", forgetful_merge)
     assert command(tmp_path, "--json") == 2
     said = capsys.readouterr()

@@ -13,7 +13,8 @@ import pytest
 
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.errors import CompileError
-from weft.compiler.pipeline import STEPS, compile_model
+from weft.compiler.parameters import Parameters
+from weft.compiler.pipeline import STEPS, compile_model, steps_of
 from weft.hw.contract.arch import Arch
 from weft.runtime.elements import pack, unpack
 from weft.runtime.manifest import TModel
@@ -85,7 +86,7 @@ def test_name_and_progress(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     heard: list[str] = []
     report = compiled(path, samples, tmp_path / "deep" / "folder", name="other", progress=heard.append)
-    assert [told for told in heard if " " not in told] == [step.name for step in STEPS]
+    assert [told for told in heard if " " not in told] == [step.name for step in steps_of(Parameters.OWN_POINT)]
     layers = [row["name"] for row in report.layers]
     for step in ("memory", "schedule"):
         assert [told for told in heard if told.startswith(f"{step} ")][:len(layers)] == [
@@ -99,7 +100,7 @@ def test_every_graph_dumped_computes_the_same(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     compiled(path, samples, tmp_path, dump_dir=tmp_path / "dump")
     texts = sorted(file.stem for file in (tmp_path / "dump").glob("*.txt"))
-    assert texts == [f"{number:02}_{step.name}" for number, step in enumerate(STEPS)]
+    assert texts == [f"{STEPS.index(step):02}_{step.name}" for step in steps_of(Parameters.OWN_POINT)]
     graphs = sorted((tmp_path / "dump").glob("*.onnx"))
     assert len(graphs) >= 4
     feed = {"x": samples[:1]}

@@ -79,7 +79,7 @@ def test_a_coarse_variance_is_named(least: float, coarse: bool, tmp_path: Path) 
 
 def centred(maker: ModelMaker, *outputs: str) -> tuple[Graph, Graph]:
     graph = to_graph(onnx.shape_inference.infer_shapes(maker.model(*outputs)), "made")
-    return graph, centre_variances(graph, ARCH)
+    return graph, centre_variances(graph)
 
 
 def ops(graph: Graph) -> list[str]:

@@ -39,7 +39,7 @@ from weft.tb.random.random_networks import Case, generate
 DECIBELS, ROUNDED_DECIBELS = 15.0, 16.0
 """Of bytes against real numbers, and against those that a quantised file rounds."""
 
-SCALED = "points"
+SCALED = "scales"
 """The step that chooses scales."""
 
 LEAST_EQUAL, FEW = 0.92, 6
@@ -138,7 +138,7 @@ def judge_quantised(seed: int) -> Verdict:
             return Verdict(case, network)
         try:
             arch = BYTES8.replace(array_size=ARCHS[machine].array_size, leave_tables=ARCHS[machine].leave_tables)
-            run_parts(Request(twin, {"x": samples}), arch, watch=watch.after, last="points")
+            run_parts(Request(twin, {"x": samples}), arch, watch=watch.after, last="scales")
         except CompileError as error:
             refused = any(text in str(error) for text in REFUSED)
             return Verdict(case, network, refusal="" if refused else str(error))

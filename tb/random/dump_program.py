@@ -39,13 +39,13 @@ def dump_shifts(arch: Arch) -> list[int]:
     width = arch.number.width
     if arch.scheme.fixed_shift is not None:
         return [arch.scheme.fixed_shift]
-    bits = SCALED_WIDTH if arch.scheme.has_scales else arch.accumulator_bits
+    bits = SCALED_WIDTH if arch.scheme.per_lane else arch.accumulator_bits
     return [*range(bits - width, 0, 2 - width), 0]
 
 
 def scratch_vectors(arch: Arch) -> int:
     """Accumulators in which what was seen is negated, where moves cannot subtract."""
-    return max(1, min(arch.accumulator_depth // 8, arch.local_depth)) if arch.scheme.has_scales else 0
+    return max(1, min(arch.accumulator_depth // 8, arch.local_depth)) if arch.scheme.per_lane else 0
 
 
 def probe_vectors(arch: Arch) -> int:
@@ -55,7 +55,7 @@ def probe_vectors(arch: Arch) -> int:
 
 def dump_vectors(arch: Arch) -> int:
     """Vectors that the dump writes: local memory, the accumulators at each shift, the products at each shift."""
-    shown_first = arch.accumulator_depth if arch.scheme.has_scales else 0
+    shown_first = arch.accumulator_depth if arch.scheme.per_lane else 0
     return arch.local_depth + shown_first + len(dump_shifts(arch)) * (arch.accumulator_depth + probe_vectors(arch))
 
 
@@ -86,7 +86,7 @@ class _Dump:
         local, accumulators, probe = self.arch.local_depth, self.arch.accumulator_depth, probe_vectors(self.arch)
         self.program.append(self.isa.data_move(self.to_dram, 0, base, local))
         start = base + local
-        if self.arch.scheme.has_scales:
+        if self.arch.scheme.per_lane:
             start = self.as_scaled(start, accumulators)
             self.plain_scale()
         end = self.accumulators(start, accumulators)
@@ -102,7 +102,7 @@ class _Dump:
             self.shifts(shift)
             self.look(base, count)
             if shift and self.arch.scheme.fixed_shift is None and self.arch.simd_registers_depth:
-                (self.subtract_scaled if self.arch.scheme.has_scales else self.subtract_seen)(count, shift)
+                (self.subtract_scaled if self.arch.scheme.per_lane else self.subtract_seen)(count, shift)
             base += count
         return base
 
@@ -113,7 +113,7 @@ class _Dump:
                              self.isa.data_move(self.to_dram, 0, base + start, size)]
 
     def shifts(self, shift: int) -> None:
-        if self.arch.scheme.has_scales:
+        if self.arch.scheme.per_lane:
             self.program.append(self.isa.configure(Register.LEAVE_SHIFT, shift))
             return
         self.program += [self.isa.configure(Register.ENTER_SHIFT, shift),

@@ -133,7 +133,7 @@ def judge(case: Case, arch: Arch | None = None) -> Verdict:
             return judge(case, least) if least else Verdict(case, network, refusal=str(error))
         tables = case.arch in WITH_FUNCTIONS or any(f"= {op}(" in network for op in TABLE_OPERATORS)
         faults = [f"step {verdict.step!r}: {verdict.problem}" for verdict in checker.verdicts
-                  if verdict.problem and verdict.step != "points"]
+                  if verdict.problem and verdict.step not in ("points", "scales")]
         bars = (TABLE_DECIBELS, WIDE_TABLE_DECIBELS) if tables else (DECIBELS_A_BIT * arch.number.width, WIDE_DECIBELS)
         for name, found, bar in zip((arch.data_type, WIDE), (decibels, wide), bars, strict=True):
             if found < bar:

@@ -156,7 +156,7 @@ class ProgramMaker:
         self.emit(self.isa.load_lut(self.base("local", (depth - 1) * stride + 1), table, local_stride=stride))
 
     def load_scale(self) -> None:
-        if not self.arch.scheme.has_scales or self.depths["local"] < SCALE_VECTORS:
+        if not self.arch.scheme.per_lane or self.depths["local"] < SCALE_VECTORS:
             return
         stride = self.stride(0, SCALE_VECTORS, self.depths["local"])
         self.emit(self.isa.load_scale(self.base("local", (SCALE_VECTORS - 1) * stride + 1), local_stride=stride))
@@ -196,12 +196,12 @@ class ProgramMaker:
 
     def shifts(self) -> None:
         """A register of the ways into the accumulators and out of them."""
-        if self.arch.scheme.has_scales:
+        if self.arch.scheme.per_lane:
             self.scales()
             return
         register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
         values = [self.arch.number.point]
-        if self.arch.scheme.has_points:
+        if self.arch.scheme.chooses_points:
             values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 
@@ -253,7 +253,7 @@ class ProgramMaker:
     """Action -> relative frequency."""
 
     def action(self) -> None:
-        actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.has_scales else self.ACTIONS
+        actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.per_lane else self.ACTIONS
         actions = self.ACTIONS_WITH_LEAVE_TABLES if self.arch.leave_tables else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()

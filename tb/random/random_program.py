@@ -114,7 +114,7 @@ def _local_range(isa: Isa, rng: random.Random) -> Program:
     found = [isa.mat_mul(depth - 1, 0, 2), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, depth - 1, 0, 2),
              isa.data_move(DataFlow.DRAM0_TO_LOCAL, depth - 1, 0, 2), isa.load_weight(depth - 1, 2),
              isa.load_weight(depth - 1, 2, zero_bias=True)]
-    found += [isa.load_scale(depth - 1)] if isa.arch.scheme.has_scales else []
+    found += [isa.load_scale(depth - 1)] if isa.arch.scheme.per_lane else []
     found += [isa.load_leave_table(depth - 1, 1)] if isa.arch.leave_tables else []
     return [*found, isa.load_lut(depth - 1, 0)] if isa.arch.lut_count else found
 

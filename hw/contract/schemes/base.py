@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
+from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.numerics import DataType, Integers, leave, round_half_even, saturate
+from weft.hw.contract.registers import Register, RegisterSpec
+
+
+class SchemeKind(enum.Enum):
+    """What the quantization parameters of a tensor are. Whoever has a variant for each kind has a table by it."""
+
+    FIXED_POINT = "a binary point"
+    AFFINE = "a scale and a zero point"
 
 
 @dataclass(frozen=True)
@@ -43,14 +55,18 @@ class Scheme(ABC):
 
     name: ClassVar[str]
     """Value of the architecture's key ``mac_rounding``."""
+    kind: ClassVar[SchemeKind]
     code: ClassVar[int]
     """What a driver reads in bit 24 of the control register DATA_TYPE."""
-    has_points: ClassVar[bool]
-    """Whether every tensor may have a binary point of its own, which the enter and leave shifts bring together. If not,
-    all have the scalar's, and the shifts do nothing."""
-    has_scales: ClassVar[bool] = False
-    """Whether scalars have zero points, DataMove multiplies on the way into the accumulators and out of them, and a
-    LoadScale says by how much on leaving. If not, it shifts."""
+    requantize_latency: ClassVar[int]
+    """Cycles from a row of the accumulators to its scalars, before any activation table."""
+    parameter_loads: ClassVar[Mapping[Opcode, int]] = MappingProxyType({})
+    """The instructions that load quantization parameters of each lane from local memory into the move-out unit ->
+    vectors that each reads."""
+    register_fields: ClassVar[Mapping[str, Mapping[str, Register]]]
+    """Unit -> the fields of its operations that hold a Configure register: field -> register."""
+    writes_first: ClassVar[str | None] = None
+    """The unit whose writes local memory serves before all others; None where clients take turns."""
     largest_product: ClassVar[int | None] = None
     """Magnitude of a product of the array, where two of them may share a DSP block."""
     order_matters: ClassVar[bool]
@@ -58,6 +74,12 @@ class Scheme(ABC):
     bias_cycles: ClassVar[int]
     """Cycles that a result of the systolic array takes besides the array's rows and columns, for its bias and the DSP
     block's registers."""
+
+    @property
+    def per_lane(self) -> bool:
+        """Whether each lane has quantization parameters of its own, by which the move-out unit requantizes. Otherwise
+        one requantizer serves all who read the accumulators."""
+        return bool(self.parameter_loads)
 
     # -- what a machine may be -------------------------------------------------------------------------------------
     @staticmethod
@@ -74,8 +96,22 @@ class Scheme(ABC):
 
     @property
     def fixed_shift(self) -> int | None:
-        """The only value that a program may give the enter and leave shifts; None where it may choose."""
-        return None if self.has_points else self.scalar.point
+        """The only value that a program may give the enter and leave shifts, since all tensors have the scalar's binary
+        point; None where programs choose."""
+        return None
+
+    @property
+    def chooses_points(self) -> bool:
+        """Whether programs choose a binary point for every tensor."""
+        return self.kind is SchemeKind.FIXED_POINT and self.fixed_shift is None
+
+    @abstractmethod
+    def registers(self, activation_tables: int) -> dict[Register, RegisterSpec]:
+        """Return the Configure registers of quantization parameters; ``activation_tables``: of the machine."""
+
+    def bias_interval(self, lanes: int) -> int:
+        """Return the cycles from a vector that enters the bias anew to the next one that may."""
+        return 1
 
     # -- widths ----------------------------------------------------------------------------------------------------
     @property

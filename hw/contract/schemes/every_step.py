@@ -6,17 +6,17 @@ import numpy as np
 
 from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numerics import DataType, Integers, enter, leave, round_half_even, saturate
-from weft.hw.contract.schemes.base import Scheme
+from weft.hw.contract.schemes.fixed_point import FixedPoint
 
 PART_VECTORS = 64
 """Vectors that ``mac`` takes at a time, so that their products stay in the cache."""
 
 
-class FixedPointEveryStep(Scheme):
+class FixedPointEveryStep(FixedPoint):
     """Sums and accumulators are scalars; everything has the scalar's binary point."""
 
     name, code = "every_step", 1
-    has_points, order_matters = False, True
+    order_matters = True
     bias_cycles = 1
 
     @staticmethod
@@ -29,6 +29,10 @@ class FixedPointEveryStep(Scheme):
                             f"{self.scalar.width} (the data type's) with mac_rounding every_step",
                             "leave accumulator_width out")
         super().check()
+
+    @property
+    def fixed_shift(self) -> int | None:
+        return self.scalar.point
 
     def row_sum_width(self, row: int) -> int:
         return self.scalar.width

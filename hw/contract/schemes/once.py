@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from weft.hw.contract.numerics import DataType, Integers, enter, multiply_exact
-from weft.hw.contract.schemes.base import Scheme
+from weft.hw.contract.schemes.fixed_point import FixedPoint
 
 
-class FixedPointOnce(Scheme):
+class FixedPointOnce(FixedPoint):
     """Products keep all their bits; each tensor has its own binary point."""
 
     name, code = "once", 0
-    has_points, order_matters = True, False
+    order_matters = False
     bias_cycles = 2
 
     @staticmethod
     def default_accumulator_width(scalar: DataType) -> int:
         return 2 * scalar.width
+
+    def bias_interval(self, lanes: int) -> int:
+        """One unit enters the biases of column after column."""
+        return lanes
 
     def row_sum_width(self, row: int) -> int:
         return 2 * self.scalar.width + row.bit_length()

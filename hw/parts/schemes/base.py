@@ -19,19 +19,21 @@ class Circuits(ABC):
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
 
-    # -- into the accumulators, in two steps -----------------------------------------------------------------------
+    # -- into the accumulators -------------------------------------------------------------------------------------
     @abstractmethod
-    def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
-        """First step. ``fits``: ``fixed_point.fitting`` of the shift."""
-
-    @abstractmethod
-    def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
-        """Second step, an accumulator value. ``from_shift``: ``fixed_point.reached`` of the shift."""
+    def rescale(self, m: Module, request: Any) -> list[Value]:
+        """Return the accumulator values of each lane that a request of an ``EnterPort`` brings, ACCUMULATE_DATA_LATENCY
+        cycles after ``request`` was there."""
 
     # -- and out ---------------------------------------------------------------------------------------------------
     @abstractmethod
     def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         """What the two steps of leaving shift by, given what the instruction says."""
+
+    def activation(self, scalar: Value, operation: Any) -> Value:
+        """A scalar of local memory as it goes into the systolic array; ``operation``: the MatMul's fields that hold
+        registers."""
+        return scalar
 
     def weight(self, scalar: Value) -> Value:
         """A weight as it goes into the systolic array."""

@@ -8,10 +8,10 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
 
 from weft.hw.contract.schemes import FixedPointEveryStep
 from weft.hw.parts import fixed_point
-from weft.hw.parts.schemes.base import Circuits
+from weft.hw.parts.schemes.fixed_point import FixedPointCircuits
 
 
-class EveryStepCircuits(Circuits):
+class EveryStepCircuits(FixedPointCircuits):
     """The shifts are not looked at."""
 
     name = FixedPointEveryStep.name

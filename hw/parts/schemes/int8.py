@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
 
 from weft.hw.contract.schemes import Int8
+from weft.hw.parts import fixed_point
+from weft.hw.parts.delay import delayed
 from weft.hw.parts.schemes.base import Circuits
 
 
@@ -16,11 +18,22 @@ class Int8Circuits(Circuits):
 
     name = Int8.name
 
-    def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
-        return scalar
+    def activation(self, scalar: Value, operation: Any) -> Value:
+        return scalar - operation.activation_zero
 
-    def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
-        return turned.as_signed()
+    def rescale(self, m: Module, request: Any) -> list[Value]:
+        """Minus the zero point, the product, saturated: a register each."""
+        bits, difference_width = self.arch.accumulator_bits, self.arch.number.width + 1
+        factor = delayed(m, request.enter_factor, 1, name="factor")
+        values: list[Value] = []
+        for lane in range(self.arch.array_size):
+            difference = Signal(signed(difference_width), reset_less=True, name=f"difference_{lane}")
+            product = Signal(signed(difference_width + len(factor)), reset_less=True, name=f"product_{lane}")
+            placed = Signal(signed(bits), reset_less=True, name=f"placed_{lane}")
+            m.d.sync += [difference.eq(request.data[lane] - request.enter_zero), product.eq(difference * factor),
+                         placed.eq(fixed_point.saturate(product, bits))]
+            values.append(placed)
+        return values
 
     def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         return Const(0, 1), Const(0, 1), Const(-1, len(from_shift))

@@ -17,10 +17,10 @@ from weft.hw.parts import fixed_point
 from weft.hw.parts.delay import DelayLine
 from weft.hw.parts.operations import shift_width
 from weft.hw.parts.ports import accumulator_layout, partial_sum_width, vector_layout
-from weft.hw.parts.schemes.base import Circuits
+from weft.hw.parts.schemes.fixed_point import FixedPointCircuits
 
 
-class OnceCircuits(Circuits):
+class OnceCircuits(FixedPointCircuits):
     name = FixedPointOnce.name
 
     def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:

@@ -40,9 +40,9 @@ class Schedule:
 
     def __init__(self, arch: Arch, cycles: int, seed: int = 0) -> None:
         self.arch, rng = arch, np.random.default_rng(seed)
-        ends = (-LARGEST_BYTE, LARGEST_BYTE) if arch.scheme.has_scales else None
+        ends = (-LARGEST_BYTE, LARGEST_BYTE) if arch.scheme.per_lane else None
         self.activation, self.weight = vectors(rng, arch, cycles, ends), vectors(rng, arch, cycles)
-        self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.scheme.has_points else \
+        self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.scheme.chooses_points else \
             np.full(cycles, arch.number.point)
         self.lower_weight = vectors(rng, arch, cycles) if arch.weight_rows == 2 else None
         self.valid, self.swap, self.shift, self.enter, self.apart = np.zeros((5, cycles), bool)
@@ -50,7 +50,7 @@ class Schedule:
     def settle(self) -> None:
         """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
         since = bias_interval(self.arch)
-        shift = 0 if self.arch.scheme.has_points else int(self.enter_shift[0])
+        shift = 0 if self.arch.scheme.chooses_points else int(self.enter_shift[0])
         for cycle in range(len(self.valid)):
             may = self.valid[cycle] and since >= bias_interval(self.arch)
             self.swap[cycle] &= may or not self.valid[cycle]

@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import signed, unsigned
 
 from weft.hw.contract import numerics
-from weft.hw.contract.arch import bits_to_count
+from weft.hw.contract.numerics import bits_to_count
 from weft.hw.parts import fixed_point
 from weft.tb.bench.block_bench import evaluate
 

@@ -25,7 +25,8 @@ from weft.hw.contract.instructions import (
     operand_of,
 )
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.registers import Register, illegal_register_value
+from weft.hw.contract.register_table import illegal_register_value
+from weft.hw.contract.registers import Register
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 

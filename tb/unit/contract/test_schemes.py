@@ -81,7 +81,7 @@ def test_sums_fit_the_widths_that_they_are_given(name: str) -> None:
 def test_a_number_without_a_point_of_its_own_has_one_shift(name: str) -> None:
     numbers, values = system(name), np.arange(-9, 9)
     shift = numbers.fixed_shift
-    assert (shift is None) == numbers.has_points
+    assert (shift is None) == numbers.chooses_points
     if shift is not None:
         assert shift == TINY.number.point
         assert numbers.leave(numbers.enter(values, shift), shift).tolist() == values.tolist()

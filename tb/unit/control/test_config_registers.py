@@ -8,7 +8,8 @@ import pytest
 
 from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.registers import Register, RegisterSpec, register_table
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.tb.bench.block_bench import simulate
 from weft.tb.bench.block_models import Cycles

@@ -13,7 +13,8 @@ from weft.hw.contract.arch import EVERY_STEP, SHARED, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.registers import Register, register_table
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, unit_names
 from weft.hw.control.decoder import Decoder

@@ -19,7 +19,7 @@ WITH_REGISTERS = [name for name, arch in MACHINES.items() if arch.simd_registers
 def dumped_bits(name: str) -> int:
     """Of an accumulator."""
     arch = MACHINES[name]
-    return min(arch.accumulator_bits, SCALED_WIDTH) if arch.scheme.has_scales else arch.accumulator_bits
+    return min(arch.accumulator_bits, SCALED_WIDTH) if arch.scheme.per_lane else arch.accumulator_bits
 
 
 def filled(name: str) -> Machine:
@@ -58,7 +58,7 @@ def test_a_change_of_any_accumulator_bit_shows(name: str) -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_change_of_local_memory_or_of_a_weight_shows(name: str) -> None:
     reference = dumped(filled(name))
-    first = int(MACHINES[name].scheme.has_scales)  # there the bias row has no effect
+    first = int(MACHINES[name].scheme.per_lane)  # there the bias row has no effect
     for memory, address in (("local", (-1, -1)), ("weights", (first, 0)), ("weights", (-1, -1))):
         changed = filled(name)
         getattr(changed, memory)[address] ^= 1

@@ -8,8 +8,7 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, Int8, Leaving
-from weft.hw.contract.schemes.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH
-from weft.hw.contract.timing import SCALE_LATENCY
+from weft.hw.contract.schemes.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH, SCALE_LATENCY
 from weft.hw.memory.scaler import Scaler
 
 BLOCKS, ROWS = 12, 40

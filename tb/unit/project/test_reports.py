@@ -13,7 +13,7 @@ from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import OPERATIONS, Opcode, SimdOpcode
 from weft.hw.contract.isa import Isa
-from weft.hw.contract.registers import register_table
+from weft.hw.contract.register_table import register_table
 from weft.hw.contract.samples import HANDSHAKES
 from weft.hw.flow.reports import c_header, isa_text, summary
 

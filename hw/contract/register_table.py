@@ -1,0 +1,45 @@
+"""The Configure registers that a machine has: width, value after reset, and what each is for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.registers import Register, RegisterSpec
+
+
+@cache
+def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
+    """Return every Configure register of this machine; rows registers hold rows - 1, pitches count vectors."""
+    full = RegisterSpec.unsigned
+
+    def offset(depth: int, meaning: str) -> RegisterSpec:
+        room = (1 << arch.axi_address_width) - depth * arch.vector_bytes
+        return RegisterSpec(32, 0, min(room // DRAM_OFFSET_BYTES, (1 << 32) - 1), meaning)
+
+    local, accumulator = arch.local_address_width, arch.accumulator_address_width
+    far = max(accumulator, arch.dram_address_width)
+    return {
+        Register.DRAM0_OFFSET: offset(arch.dram0_depth, "DRAM0 window's start, in blocks of 64 KiB"),
+        Register.DRAM0_CACHE: full(4, 0, "AxCACHE of the DRAM0 port"),
+        Register.DRAM1_OFFSET: offset(arch.dram1_depth, "DRAM1 window's start, in blocks of 64 KiB"),
+        Register.DRAM1_CACHE: full(4, 0, "AxCACHE of the DRAM1 port"),
+        Register.TIMEOUT: full(16, 0x0064, "cycles without progress before the timeout flag, 0 for never"),
+        Register.TRACEPOINT: full(32, 0xFFFF_FFFF, "program counter that raises the tracepoint flag"),
+        Register.PROGRAM_COUNTER: full(32, 0, "number of the next instruction"),
+        Register.SAMPLE_INTERVAL: full(16, 0, "cycles between performance samples, 0 for none"),
+        Register.MAT_MUL_ROWS: full(local, 0, "MatMul: rows - 1"),
+        Register.MAT_MUL_LOCAL_PITCH: full(local, 0, "MatMul: vectors from row to row in local memory"),
+        Register.MAT_MUL_ACCUMULATOR_PITCH: full(accumulator, 0, "MatMul: vectors from row to row in accumulators"),
+        Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
+        Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
+        Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
+        **arch.scheme.registers(arch.leave_tables),
+    }
+
+
+def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
+    """Return whether Configure must refuse the value. Some number schemes fix the two shifts."""
+    if arch.scheme.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+        return value != arch.number.point
+    return value > register_table(arch)[register].maximum

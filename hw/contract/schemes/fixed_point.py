@@ -1,0 +1,33 @@
+"""What both fixed-point schemes have in common: quantization parameters are binary points, and moves shift."""
+
+from __future__ import annotations
+
+from abc import ABC
+
+from weft.hw.contract.numerics import bits_to_count
+from weft.hw.contract.registers import Register, RegisterSpec
+from weft.hw.contract.schemes.base import Scheme, SchemeKind
+
+ROUND_LATENCY = 2
+"""Cycles in which a row of accumulators is rounded off."""
+
+
+class FixedPoint(Scheme, ABC):
+    """Moves into the accumulators shift left, moves out of them round off bits."""
+
+    kind = SchemeKind.FIXED_POINT
+    requantize_latency = ROUND_LATENCY
+    register_fields = {
+        "mat_mul": {"enter_shift": Register.ENTER_SHIFT},
+        "simd": {"enter_shift": Register.ENTER_SHIFT, "leave_shift": Register.LEAVE_SHIFT},
+        "move_out": {"leave_shift": Register.LEAVE_SHIFT},
+        "move_in": {"enter_shift": Register.ENTER_SHIFT},
+    }
+
+    def registers(self, activation_tables: int) -> dict[Register, RegisterSpec]:
+        def shift(meaning: str) -> RegisterSpec:
+            width = bits_to_count(self.accumulator_width)
+            return RegisterSpec(width, self.scalar.point, self.accumulator_width - 1, meaning)
+
+        return {Register.ENTER_SHIFT: shift("bits shifted left on the way into the accumulators"),
+                Register.LEAVE_SHIFT: shift("bits rounded off on the way out of the accumulators")}
