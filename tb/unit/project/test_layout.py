@@ -114,7 +114,8 @@ def test_import_statements_are_all_seen() -> None:
 
 
 COMPILER = ("errors", "progress", "estimator", "text_form", "request", "parameters", "products", "lir", "frontend",
-            "passes", "layers", "quantize", "tiling", "memory", "lir_verifier", "scheduler", "backend", "steps", "pipeline")
+            "passes", "layers", "quantize", "tiling", "memory", "lir_verifier", "scheduler", "backend", "steps",
+            "pipeline")
 """Rooms of the compiler, and files that are in none. Each imports only those before it: so no two import each other."""
 
 
