@@ -257,6 +257,7 @@ class Arch:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Arch:
         """From the object of a ``.tarch`` (or of a ``.tmodel``'s ``arch``). Raises ArchError."""
+        values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in KEYS:
                 near = difflib.get_close_matches(name, KEYS, 1)
@@ -287,6 +288,8 @@ class Arch:
 
 KEYS: dict[str, Key] = rows_of(Arch)
 """The table of architecture keys: name -> row."""
+FORMER_NAMES = {row.former: name for name, row in KEYS.items() if row.former}
+"""Former name of a key -> its name."""
 
 
 def largest(name: str) -> int:

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.arch import FORMER_NAMES, KEYS, Arch
 from weft.hw.contract.keys import Compatibility
 
 IDENTITY = 0x5745_4654
@@ -94,15 +94,16 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
 }
 
 def identity(arch: Arch) -> dict[str, Any]:
-    """Return every key with its value, without later keys at their default: machines older than these keep it."""
-    return {name: value for name, value in arch.to_dict().items()
+    """Return every key with its value, under its first name and without later keys at their default: machines that are
+    older than a key or a name keep their identity."""
+    return {KEYS[name].former or name: value for name, value in arch.to_dict().items()
             if KEYS[name].since == 1 or value != KEYS[name].default}
 
 
 def arch_hash(arch: Arch) -> int:
     """Return ARCH_HASH, equal for machines on which every program means the same."""
     seen = {name: value for name, value in identity(arch).items()
-            if KEYS[name].compatibility is not Compatibility.SAME}
+            if KEYS[FORMER_NAMES.get(name, name)].compatibility is not Compatibility.SAME}
     return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
 
 

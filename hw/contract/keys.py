@@ -45,7 +45,8 @@ class Key:
     ``default``: MISSING for a key that must be given. ``since``: the version of the file format that brought it; a key
     of a later version than 1 is left out of ARCH_HASH at its default, so that older machines keep theirs.
     ``neutral``: the value that stands for all others where machines that differ in this key share what they do not
-    depend on; None takes the default.
+    depend on; None takes the default. ``former``: the name that the key had before; files that have it load, and
+    ARCH_HASH keeps it, for bitstreams that are out there.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Key:
     choice_hint: str
     since: int
     neutral: Any
+    former: str
 
     def check(self, value: object) -> None:
         """Raises ArchError for a value that is not allowed whatever the other keys are."""
@@ -78,13 +80,13 @@ class Key:
 
 def key(meaning: str, affects: Affects, compatibility: Compatibility, *, default: Any = MISSING,
         integers: tuple[int, int] | None = None, power_of_two: bool = False, choices: tuple[str, ...] = (),
-        choice_hint: str = "", since: int = 1, neutral: Any = None) -> Any:
+        choice_hint: str = "", since: int = 1, neutral: Any = None, former: str = "") -> Any:
     """Return the dataclass field of a key with its row; parameters as :class:`Key` has them."""
     low, high = integers or (None, None)
 
     def row(name: str) -> Key:
         return Key(name, meaning, affects, compatibility, default, low, high, power_of_two, choices, choice_hint, since,
-                   default if neutral is None else neutral)
+                   default if neutral is None else neutral, former)
 
     return field(default=default, metadata={ROW: row})
 
