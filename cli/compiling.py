@@ -23,10 +23,15 @@ from weft.cli.options import (
     make_folder,
     override,
 )
+from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
+from weft.report.kinds import PAGE
 from weft.runtime.arrays import read_arrays
-from weft.runtime.files import file_name, write_text
+from weft.runtime.files import file_name
+from weft.runtime.outputs import Kind, write_text
+
+ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
 
 def compile_command(
@@ -64,11 +69,15 @@ def compile_command(
     from weft.cli.check.checker import Checker
     from weft.compiler.pipeline import compile_model
 
+    stem = file_name(name or model.stem, "--name" if name else "the model's name")
+    folder = folder or Path("build") / stem
+    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch}, [
+        *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
+        Output("--report", report_file, ROWS), Output("--html", html_file, PAGE)])
     checker = Checker() if check else None
     machine = override(Arch.load(arch), overrides)
     outputs, shapes = ends(output), input_shapes(shape)
     calibration = calibration_inputs(calibrate, model, outputs, shapes) if calibrate else None
-    folder = folder or Path("build") / file_name(name or model.stem, "--name" if name else "the model's name")
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
     with console.progress() as progress:
@@ -93,7 +102,7 @@ def compile_command(
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             measured = add_signals(report.model_path, signals)
         if report_file:
-            write_text(report_file, json.dumps(rows, indent=1) + "\n")
+            write_text(report_file, json.dumps(rows, indent=1) + "\n", ROWS)
         if html_file:
             write_page(measured, html_file, progress)
     verdicts = checker.verdicts if checker else []

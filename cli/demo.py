@@ -15,8 +15,11 @@ import typer
 
 from weft.boards import clock_hz
 from weft.cli.console import print_table, progress
+from weft.cli.front_plot import PICTURE
 from weft.cli.options import FolderOption, make_folder, need_simulation
+from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
+from weft.runtime.outputs import replacing
 
 if TYPE_CHECKING:
     from weft.runtime.session import RunResult
@@ -45,6 +48,7 @@ def demo(name: str, output: Path, most: int | None) -> None:
     from weft.runtime.manifest import TModel
     from weft.runtime.session import GOLDEN, RTL, Session
 
+    check_outputs({"--arch": name}, [Output("--folder", output / "digits.png", PICTURE)])
     began = time.monotonic()
     arch = Arch.load(name)
     need_simulation()
@@ -107,6 +111,7 @@ def draw(image: np.ndarray, label: np.ndarray, said: np.ndarray, path: Path) -> 
         text, color = (str(got), RIGHT) if wanted == got else (f"{got} (is {wanted})", WRONG)
         axis.text(x + width / 2 - 0.5, y - 1, text, color=color, ha="center", va="bottom", fontsize=9)
     axis.imshow(sheet, cmap="gray_r", vmin=0, vmax=IMAGE_MAX)
-    figure.savefig(path, dpi=110)
+    with replacing(path, PICTURE) as file:
+        figure.savefig(file, dpi=110, format="png")
     pyplot.close(figure)
     return path

@@ -10,7 +10,9 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import LatencyOption, SetOption, TraceOption, load, override
+from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.report.kinds import TRACE
 
 
 def estimate_command(
@@ -25,6 +27,7 @@ def estimate_command(
     from weft.compiler.estimator.machine import DramTiming
     from weft.runtime import Session
 
+    check_outputs({"MODEL": model}, [Output("--trace", trace, TRACE)])
     loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     with console.progress() as progress:

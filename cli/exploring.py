@@ -7,18 +7,21 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, LatencyOption, SetOption, ShapeOption, input_shapes, override
+from weft.cli.outputs import Output, check_outputs
 from weft.cli.resources import USED, around, part_named
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.strict_json import parse_object
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
-from weft.runtime.files import write_text
+from weft.runtime.files import MOST_BYTES
+from weft.runtime.outputs import Kind, write_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -31,6 +34,16 @@ if TYPE_CHECKING:
 BASE = "arty"
 """Where the keys come from that are not searched, without a board."""
 LEAST_DECIBELS = 30.0
+
+
+def _is_machine(file: BinaryIO) -> bool:
+    try:
+        return bool(Arch.from_dict(parse_object(file.read(MOST_BYTES))))
+    except WeftError:
+        return False
+
+
+MACHINE = Kind("a machine (.tarch)", _is_machine)
 ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL", help="ONNX files; of several, one machine "
                                                       "for all is searched.", show_default=False)]
 
@@ -70,11 +83,16 @@ def explore_command(
     as_json: JsonOption = False,
 ) -> None:
     """Search the machine: the fastest for each size of chip, by estimated cycles and predicted resources."""
+    from weft.cli.front_plot import PICTURE, check_picture
     from weft.explore.measure import Network, digest_of
     from weft.explore.results import Results
     from weft.explore.search import Search
     from weft.explore.space import points
 
+    check_outputs({"MODEL": models[0], "--calibrate": calibrate, "--arch": arch}, [
+        Output("--output", output, MACHINE), Output("--plot", plot, PICTURE), Output("--results", results)])
+    if plot:
+        check_picture(plot)
     chip, base, fixed = _place(part, board, arch)
     base = override(base, overrides)
     axes = _axes(axis, fixed, base, chip)
@@ -102,7 +120,7 @@ def explore_command(
         raise _nothing(chip, space, outcome)
     hertz = BOARDS[board].clock_hz if board else ASSUMED_HZ
     if output:
-        write_text(output, json.dumps(outcome.front[-1].point.arch.to_dict(), indent=2) + "\n")
+        write_text(output, json.dumps(outcome.front[-1].point.arch.to_dict(), indent=2) + "\n", MACHINE)
     if plot:
         from weft.cli.front_plot import draw
 

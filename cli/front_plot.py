@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import replacing
+from weft.runtime.files import MOST_BYTES
+from weft.runtime.outputs import Kind, replacing
 
 COLUMNS, ROWS = 60, 14
 BEFORE = 12
 """Characters before the columns: label and axis."""
 KINDS = (".svg", ".png", ".pdf")
+MAGIC = {b"<?xml", b"\x89PNG\r", b"%PDF-"}
+PICTURE = Kind("a picture that weft drew",
+               lambda file: file.read(5) in MAGIC and b"Matplotlib" in file.read(MOST_BYTES))
 Spot = tuple[float, float]
 """Milliseconds, and share of a chip's room."""
 
@@ -33,17 +38,21 @@ def text_plot(spots: Sequence[Spot], width: int) -> str:
     return "\n".join([*text, f"{'':>10} +{'-' * columns}", f"{'':>{BEFORE}}{scale}"])
 
 
-def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
+def check_picture(path: Path) -> None:
     """Raises WeftError for another kind of file, and without matplotlib."""
     if path.suffix not in KINDS:
         raise WeftError(explain(f"picture {path}", path.suffix or "no suffix", ", ".join(KINDS),
                                 "name a file that ends so"))
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogFormatter
-    except ModuleNotFoundError:
+    if find_spec("matplotlib") is None:
         raise WeftError(explain("--plot", "no Python package matplotlib", "an installation with the extra explore",
-                                "pip install 'weft[explore]'")) from None
+                                "pip install 'weft[explore]'"))
+
+
+def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
+    """Draw the front of ``part`` into a file that :func:`check_picture` has passed. Raises WeftError."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
+
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.step([100 * share for _, share in spots], [ms for ms, _ in spots], where="post", marker="o", color="#0072B2")
@@ -51,5 +60,5 @@ def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
     for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         set_formatter(LogFormatter(minor_thresholds=(2, 0.4)))  # 20, not 2 x 10^1
     axes.grid(True, which="both", alpha=0.3)
-    with replacing(path, "picture") as file:
+    with replacing(path, PICTURE) as file:
         figure.savefig(file, format=path.suffix[1:])

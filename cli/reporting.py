@@ -12,14 +12,16 @@ import typer
 from weft.boards import clock_hz
 from weft.cli import console
 from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
+from weft.cli.outputs import Output, check_outputs
 from weft.cli.resources import predicted
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.hw.flow.resources import counted
+from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
-from weft.runtime.files import write_text
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
+from weft.runtime.outputs import write_text
 
 OWN = "a machine of its own"
 
@@ -32,6 +34,7 @@ def report_command(
     overrides: SetOption = None,
 ) -> None:
     """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
+    check_outputs({"MODEL": model}, [Output("--output", output, PAGE)])
     network = load(model)
     with console.progress() as progress:
         write_page(network, output, progress, override(network.arch, overrides), part, latency)
@@ -59,7 +62,7 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
         programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
         objects.append(where)
     progress("writing the page", 0, 0)
-    write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)))
+    write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)), PAGE)
 
 
 def preset_of(arch: Arch) -> str | None:

@@ -11,8 +11,10 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import SetOption, TraceOption, load, need_simulation, override, state_pairs
+from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.arrays import read_arrays, write_arrays
+from weft.report.kinds import TRACE
+from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
 
 if TYPE_CHECKING:
     from weft.runtime import Device, Session
@@ -49,6 +51,8 @@ def run_command(
     from weft.runtime import Session
 
     _check_place(on, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples)})
+    check_outputs({"MODEL": model, "--input": inputs}, [Output("--output", output, ARRAYS),
+                                                        Output("--trace", trace, TRACE)])
     loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     kept, names = state_pairs(state, raw), [tensor.name for tensor in loaded.signature.inputs]

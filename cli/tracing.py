@@ -9,9 +9,10 @@ from pathlib import Path
 
 from weft.compiler.estimator.replay import Estimate, estimate
 from weft.hw.contract.arch import Arch
+from weft.report.kinds import TRACE
 from weft.report.operations import Ran
 from weft.report.trace import chrome_trace
-from weft.runtime.files import write_text
+from weft.runtime.outputs import write_text
 from weft.runtime.session import RunResult, Session
 
 ESTIMATED, RTL = "estimated", "RTL"
@@ -36,4 +37,4 @@ def _of(ran: Ran, found: Estimate) -> Ran:
 
 
 def _write(file: Path, processes: Mapping[str, Sequence[Ran]]) -> None:
-    write_text(file, json.dumps(chrome_trace(processes)) + "\n")
+    write_text(file, json.dumps(chrome_trace(processes)) + "\n", TRACE)

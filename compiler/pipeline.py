@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
-from weft.compiler.backend.write import write
+from weft.compiler.backend.write import check_place, write
 from weft.compiler.errors import Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -39,7 +40,8 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import file_name, replacing
+from weft.runtime.files import file_name
+from weft.runtime.outputs import Kind, check_output, replacing
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph
@@ -113,6 +115,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes or {}),
                       ranges=known_ranges(ranges))
+    check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch)
     return write(front, made, Path(output), name)
 
@@ -145,6 +148,8 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
 
     all_steps = steps_of(parameters_of(request, arch))
     of_all = _behind(all_steps, LAST_OF_ALL)
+    if dump_dir is not None:
+        _check_dumps(Path(dump_dir), request)
     with _nothing_searched():
         front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch}))
         with _blamed(LAST_OF_ALL, request):
@@ -206,11 +211,31 @@ def _blamed(name: str, request: Request) -> Iterator[None]:
                             "this model", "report it with the model; --dump-dir keeps the steps before")) from error
 
 
+# -- what steps leave in files -----------------------------------------------------------------------------------------
+HEAD = "# what the step {} of weft compile left\n"
+DUMPS = {"txt": Kind.of_head("what a step left", HEAD.format(r"\w+")),
+         "onnx": Kind.of_head("a graph that a step left", r"\x08.\x12\x04weft")}
+"""By suffix. A graph names weft as its producer."""
+_DUMPED = re.compile(rf"(part\d+_)?\d\d_({'|'.join(step.name for step in STEPS)})\.({'|'.join(DUMPS)})")
+
+
+def _check_dumps(folder: Path, request: Request) -> None:
+    """Raises WeftError where a file would be replaced that no step left, or that is compiled."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if match := _DUMPED.fullmatch(path.name):
+            if path.exists() and request.model.exists() and path.samefile(request.model):
+                raise WeftError(explain(f"--dump-dir {folder}", "the model itself, by a name that a step writes",
+                                        "a folder without it", "name another folder"))
+            check_output(path, DUMPS[match[3]])
+
+
 def _dump(folder: Path, stem: str, step: Step, products: Products, before: Products) -> None:
-    contents = {f"{stem}.txt": step.text(products).encode()}
+    contents = {"txt": (HEAD.format(step.name) + step.text(products)).encode()}
     graph = products.get(Graph)
     if graph is not None and graph is not before.get(Graph):
-        contents[f"{stem}.onnx"] = to_onnx(graph).SerializeToString(deterministic=True)
-    for name, content in contents.items():
-        with replacing(folder / name, "dumped file") as file:
+        model = to_onnx(graph)
+        model.producer_name = "weft"
+        contents["onnx"] = model.SerializeToString(deterministic=True)
+    for suffix, content in contents.items():
+        with replacing(folder / f"{stem}.{suffix}", DUMPS[suffix]) as file:
             file.write(content)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.hw.contract.units import NEVER, OPERATION, UNIT_NAMES, unit_names
+from weft.report.kinds import NOTE
 from weft.report.operations import Ran, operands
 from weft.report.texts import shown
 
@@ -23,7 +24,7 @@ def chrome_trace(processes: Mapping[str, Sequence[Ran]]) -> dict[str, Any]:
         for ran in programs:
             events += _bars(process, ran, offset)
             offset += ran.cycles
-    return {"traceEvents": events, "otherData": {"time": "1 us stands for 1 cycle"}}
+    return {"otherData": NOTE, "traceEvents": events}
 
 
 def _names(process: int, title: str, programs: Sequence[Ran]) -> Iterator[Event]:

@@ -15,12 +15,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import numpy as np
 
 from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import opened, reason, replacing
+from weft.runtime.files import opened, reason
+from weft.runtime.outputs import Kind, replacing
 
 MOST_BYTES = 1 << 30
 """Of the arrays read from one file, together."""
@@ -156,9 +157,21 @@ def _fill(file: IO[bytes], target: memoryview) -> None:
         done += len(piece)
 
 
+def _is_archive(file: BinaryIO) -> bool:
+    """Whether it is a zip file of arrays alone."""
+    try:
+        with zipfile.ZipFile(_Archive(file)) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except UNREADABLE:
+        return False
+
+
+ARRAYS = Kind("outputs that a run wrote (.npz)", _is_archive)
+
+
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An ``.npz`` with any names (numpy.savez itself refuses some, such as ``file``). Raises WeftError."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path, ARRAYS) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(name + ".npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

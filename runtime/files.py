@@ -1,4 +1,4 @@
-"""Reading what a user gives and writing what comes out, with a message for every mistake."""
+"""Reading what a user gives, with a message for every mistake. Writing: ``outputs.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -96,42 +95,3 @@ def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: b
 
 def _shape(shape: Sequence[object]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
-
-
-@contextlib.contextmanager
-def replacing(path: Path, what: str = "output file") -> Iterator[io.BufferedWriter]:
-    """A file to write that becomes ``path`` when all went well and leaves nothing otherwise. Raises WeftError."""
-    try:
-        if path.is_dir():
-            raise WeftError(explain(f"{what} {path}", "a directory", "the name of a file", "add a file name"))
-        if path.exists() and not path.is_file():  # a file would take the place of /dev/null
-            raise WeftError(explain(f"{what} {path}", "a pipe or a device", "a regular file, or a new one",
-                                    "write into a file"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise WeftError(explain(f"{what} {path}", reason(error), "a place that can be written",
-                                "choose another place")) from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        raise WeftError(explain(f"{what} {path}", reason(error), "a place that can be written",
-                                "choose another place")) from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def write_text(path: Path, text: str) -> None:
-    """All of the file or nothing. Raises WeftError."""
-    with replacing(path) as file:
-        file.write(text.encode())

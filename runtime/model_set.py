@@ -19,12 +19,15 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.strict_json import parse_object
 from weft.runtime.errors import ModelError, refuse
+from weft.runtime.files import MOST_BYTES
+from weft.runtime.outputs import Kind, check_output
 from weft.runtime.schema import FileEntry, convert_any
 
 COMPILE_AGAIN = "compile the model again, and keep its files together"
@@ -55,14 +58,14 @@ def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: 
     for file in (name, *contents):
         if not is_plain(file):
             raise refuse("name of the files to write", repr(file), "a plain name, without a folder", "choose another")
-        if (folder / file).is_dir():
-            raise refuse(f"output file {folder / file}", "a directory", "the name of a file", "choose another name")
+    check_set(folder, name, contents)
     entries = {file: file_entry(content) for file, content in contents.items()}
     hidden = {file: folder / _hidden(file, entry.sha256) for file, entry in entries.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
             settle(folder, name, contents)
+            before = _entries(folder / name)
             for file, content in contents.items():
                 hidden[file].write_bytes(content)
             decisive = folder / _hidden(name, file_entry(manifest).sha256)
@@ -70,11 +73,49 @@ def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: 
             decisive.replace(folder / name)
             for file, path in hidden.items():
                 path.replace(folder / file)
+            _remove(folder, {file: entry for file, entry in before.items() if file not in contents})
     except OSError as error:
         with contextlib.suppress(OSError):
             settle(folder, name, contents)
         raise refuse(f"output folder {folder}", (error.strerror or str(error)).lower(), "a place that can be written",
                      "choose another place, or make room") from None
+
+
+def check_set(folder: Path, name: str, files: Iterable[str]) -> None:
+    """Raises ModelError where ``name`` is there and no ``.tmodel``, or one of ``files`` is there and that ``.tmodel``
+    does not name it."""
+    named: set[str] = set()
+
+    def is_manifest(file: BinaryIO) -> bool:
+        found = parse_object(file.read(MOST_BYTES))
+        named.update(_file_names(found))
+        return "arch" in found and ("prog" in found or "parts" in found)
+
+    model = Kind("a compiled model (.tmodel)", is_manifest)
+    other = Kind(f"a file that {name} names", lambda file: Path(file.name).name in named)
+    for file in (name, *files):
+        try:
+            target = check_output(folder / file, model if file == name else other)
+        except WeftError as error:
+            raise ModelError(str(error)) from None
+        if target is None:
+            raise refuse(f"output file {folder / file}", "a device", "a regular file", "choose another place")
+
+
+def _file_names(value: Any) -> Iterator[str]:
+    """The files that a ``.tmodel`` names, in whatever version of it."""
+    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from _file_names(each)
+    if isinstance(value, dict) and isinstance(value.get("file_name"), str):
+        yield value["file_name"]
+
+
+def _remove(folder: Path, files: Mapping[str, FileEntry]) -> None:
+    """Remove what the set before had and this one has not, unless somebody has changed it. Raises OSError."""
+    for file, entry in files.items():
+        path = folder / file
+        if is_plain(file) and path.is_file() and file_entry(path.read_bytes()) == entry:
+            path.unlink()
 
 
 def settle(folder: Path, name: str, others: Mapping[str, object]) -> None:

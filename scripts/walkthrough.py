@@ -25,10 +25,11 @@ from typing import Annotated, Any
 import typer
 
 from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.files import write_text
+from weft.runtime.outputs import Kind, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "walkthrough.json"
+MEASURED = Kind.of_head("what an earlier walk measured", r'\{\n "commit": ')
 AWAY = ("serial:", "udp:", "model.pb", "model.tflite", "weft board", "weft explore", "make test", "git clone")
 """Of the README's commands those that need more than the repository, take long, or are done before."""
 SAMPLES = """
@@ -115,7 +116,7 @@ def main(
             rows.append(row)
             print(f"{row['seconds']:7.1f} s  {row['exit_code']}  {row['command']}", file=sys.stderr, flush=True)
             content = {"commit": asked.stdout.strip(), "date": f"{datetime.date.today()}", "rows": [*kept, *rows]}
-            write_text(DATA, json.dumps(content, indent=1) + "\n")
+            write_text(DATA, json.dumps(content, indent=1) + "\n", MEASURED)
     failed = [row["command"] for row in rows if row["exit_code"]]
     if failed:
         raise WeftError(explain("the README", f"{len(failed)} commands that fail, first {failed[0]}",

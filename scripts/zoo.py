@@ -30,13 +30,17 @@ import zoo_table
 from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.files import write_text
+from weft.runtime.outputs import Kind, write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4
 """Of the numbers in the file."""
 UNKNOWN = "unknown"
 """The commit of sources that are no checkout."""
+KINDS = {"zoo.json": Kind.of_head("a measured zoo", r'\{"commit": '),
+         "zoo.md": Kind.of_head("a table of the zoo", r"\| network \|"),
+         "zoo.html": Kind.of_head("a page of the zoo", '<!doctype html>.*<title>Networks on presets, ')}
+"""What is written, by name."""
 NO_PART = ("*.md", "docs", "report", "tb", "scripts/docs.py", "scripts/zoo.py", "scripts/zoo_table.py")
 """Files that no row depends on."""
 
@@ -119,7 +123,7 @@ def write(zoo: Zoo, folder: Path, commit: str) -> None:
     for name, text in (("zoo.json", _a_row_a_line(content)), ("zoo.md", zoo_table.markdown(zoo.rows, zoo.refused)),
                        ("zoo.html", zoo_table.page(zoo.rows, zoo.refused,
                                                    f"Networks on presets, commit {commit}, {today}"))):
-        write_text(folder / name, text)
+        write_text(folder / name, text, KINDS[name])
 
 
 def _a_row_a_line(content: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import TModel
+from weft.runtime.model_set import check_set
 from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
 from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
@@ -70,6 +72,12 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
         name, path, *files[0], rows, sum(len(products[MachineCode].layers) for products in made), network.macs,
         total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), division,
         tuple(file for pair in files for file in pair))
+
+
+def check_place(folder: Path, name: str) -> None:
+    """Raises ModelError where :func:`write` would replace a file of ``folder`` that no earlier compilation wrote."""
+    files = re.compile(rf"{re.escape(name)}(\.\d+)?\.(tdata|tprog)")
+    check_set(folder, f"{name}.tmodel", [path.name for path in sorted(folder.glob("*")) if files.fullmatch(path.name)])
 
 
 def _program(products: Products, folder: Path, name: str) -> TModel:

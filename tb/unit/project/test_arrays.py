@@ -9,8 +9,9 @@ import pytest
 
 from weft.hw.contract.errors import WeftError
 from weft.runtime import arrays
-from weft.runtime.arrays import read_arrays, write_arrays
-from weft.runtime.files import file_name, replacing
+from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
+from weft.runtime.files import file_name
+from weft.runtime.outputs import replacing
 
 ODD = [np.arange(24).reshape(2, 3, 4), np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)), np.arange(5, dtype=">i4"),
        np.float32(3), np.zeros((0, 3)), np.array([True, False]), np.arange(10)[::-2], np.ones((2, 2), np.float16)]
@@ -83,7 +84,7 @@ def test_bad_names(name: str) -> None:
 
 
 def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    (tmp_path / "null").symlink_to("/dev/null")
-    with pytest.raises(WeftError, match="a pipe or a device"), replacing(tmp_path / "null"):
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(WeftError, match="a pipe or a device"), replacing(tmp_path / "full", ARRAYS):
         pass
-    assert (tmp_path / "null").is_symlink() and [path.name for path in tmp_path.iterdir()] == ["null"]
+    assert (tmp_path / "full").is_symlink() and [path.name for path in tmp_path.iterdir()] == ["full"]

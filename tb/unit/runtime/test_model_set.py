@@ -1,5 +1,6 @@
 """The files of a compiled model, bound by checksums and written so that a kill leaves the old set or the new one."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -152,6 +153,23 @@ def test_names_that_lead_out_of_the_folder_are_not_written(tmp_path: Path, name:
     with pytest.raises(ModelError, match="a plain name"):
         echo(tmp_path / "in", name=name).save()
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_file_that_no_model_names_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "echo.tdata").write_bytes(bytes(100))
+    with pytest.raises(ModelError, match=r"echo.tdata: found a file of another kind; allowed: a file that echo.tmodel"):
+        old(tmp_path).save()
+    assert names(tmp_path) == ["echo.tdata"] and (tmp_path / "echo.tdata").read_bytes() == bytes(100)
+
+
+def test_files_that_the_new_set_has_no_more_go_unless_somebody_changed_them(tmp_path: Path) -> None:
+    first = old(tmp_path)
+    parts = {f"echo.{number}.tprog": bytes(number) for number in (1, 2)}
+    dataclasses.replace(first, contents={**first.contents, **parts}).save()
+    (tmp_path / "echo.2.tprog").write_bytes(b"mine")
+    new(tmp_path).save()
+    assert names(tmp_path) == ["echo.2.tprog", "echo.tdata", "echo.tmodel", "echo.tprog"]
+    assert signature(TModel.load(tmp_path / "echo.tmodel")) == NEW
 
 
 def test_a_folder_in_the_way_of_a_file(tmp_path: Path) -> None:

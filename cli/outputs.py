@@ -1,0 +1,46 @@
+"""What a command is to write is looked at before the command works: none of its inputs, each file once, and no file
+that somebody else made (``runtime/outputs.py``)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.outputs import Kind, check_output
+
+
+class Output(NamedTuple):
+    """The file that an option names, None where it names none. ``kind`` None: whoever writes it looks at it."""
+
+    option: str
+    path: Path | None
+    kind: Kind | None = None
+
+
+def check_outputs(inputs: Mapping[str, Path | str | None], outputs: Iterable[Output]) -> None:
+    """``inputs``: files that are read, by the option or argument that names them. Raises WeftError."""
+    taken = {_identity(Path(path)): name for name, path in inputs.items() if path and os.path.isfile(path)}
+    for option, path, kind in outputs:
+        if path is None:
+            continue
+        identity = _identity(path)
+        if identity in taken:
+            raise WeftError(explain(f"{option} {path}", f"the file that {taken[identity]} names", "a file of its own",
+                                    "name another file"))
+        if identity is not None:
+            taken[identity] = option
+        if kind is not None:
+            check_output(path, kind)
+
+
+def _identity(path: Path) -> object:
+    """Equal for two names of one file, links and hard links too; None of a device, which takes more than one output."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path) if "\0" not in str(path) else str(path)
+    return None if stat.S_ISCHR(status.st_mode) else (status.st_dev, status.st_ino)
