@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from weft.explore.measure import Network
     from weft.explore.search import Found, Outcome
     from weft.explore.space import Axes, Point
+    from weft.explore.workers import Keys
     from weft.hw.flow.parts import Part
 
 BASE = "arty"
@@ -76,8 +77,14 @@ def explore_command(
                                              "default: one a core.")] = None,
     dask: Annotated[bool, typer.Option("--dask", help="Workers of a Dask cluster on this machine.")] = False,
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Workers of a Dask scheduler, "
-                                                  "on many machines, which read the models at the same paths; "
-                                                  "default: none.")] = None,
+                                                  "on many machines, which read the models at the same paths: "
+                                                  "tls://HOST:PORT; default: none.")] = None,
+    tls_ca: Annotated[Path | None, typer.Option("--tls-ca", metavar="FILE.pem", help="Who signed the scheduler's "
+                                                "certificate; default: as Dask's configuration says.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE.pem", help="Your certificate for the "
+                                                  "scheduler; default: as Dask's configuration says.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE.pem", help="Its key; default: as Dask's "
+                                                 "configuration says.")] = None,
     shape: ShapeOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -89,10 +96,13 @@ def explore_command(
     from weft.explore.search import Search
     from weft.explore.space import points
 
-    check_outputs({"MODEL": models[0], "--calibrate": calibrate, "--arch": arch}, [
+    tls = {"--tls-ca": tls_ca, "--tls-cert": tls_cert, "--tls-key": tls_key}
+    read = {**{f"MODEL {path}": path for path in models[1:]}, "MODEL": models[0], "--calibrate": calibrate}
+    check_outputs({**read, "--arch": arch, **tls}, [
         Output("--output", output, MACHINE), Output("--plot", plot, PICTURE), Output("--results", results)])
     if plot:
         check_picture(plot)
+    keys = _keys(scheduler, tls)
     chip, base, fixed = _place(part, board, arch)
     base = override(base, overrides)
     axes = _axes(axis, fixed, base, chip)
@@ -114,7 +124,7 @@ def explore_command(
         progress("predicting resources", 0, 0)
         space = points(base, axes, chip, around(BOARDS[board] if board else None))
         _insist_on_values(axis, axes, base, space)
-        with _executor(jobs or os.cpu_count() or 1, dask, scheduler) as (executor, workers):
+        with _executor(jobs or os.cpu_count() or 1, dask, scheduler, keys) as (executor, workers):
             outcome = Search(networks, space, executor, workers, store, latency, progress).run()
     if not outcome.front:
         raise _nothing(chip, space, outcome)
@@ -190,12 +200,28 @@ def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any)
     return found
 
 
+def _keys(scheduler: str | None, given: dict[str, Path | None]) -> Keys | None:
+    """The files of the options --tls-..., None where there are none. Raises WeftError."""
+    from weft.explore.workers import Keys, check_address
+
+    named = {option: path for option, path in given.items() if path is not None}
+    if named and scheduler is None:
+        raise WeftError(explain(next(iter(named)), "no --scheduler", "the keys of a scheduler",
+                                "add --scheduler tls://HOST:PORT, or leave it out"))
+    if named and len(named) < len(given):
+        raise WeftError(explain("keys of --scheduler", f"{', '.join(named)} alone", ", ".join(given),
+                                "give all of them, or none where Dask's configuration has them"))
+    if scheduler is not None:
+        check_address(scheduler)
+    return Keys.read(*named.values()) if named else None
+
+
 @contextlib.contextmanager
-def _executor(jobs: int, on_dask: bool, scheduler: str | None) -> Iterator[tuple[Executor, int]]:
+def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None) -> Iterator[tuple[Executor, int]]:
     from weft.explore import workers
 
     if on_dask or scheduler is not None:
-        with workers.dask(jobs, scheduler) as found:
+        with workers.dask(jobs, scheduler, keys) as found:
             yield found
     else:
         with workers.processes(jobs) as executor:

@@ -9,14 +9,45 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.files import read_bytes
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """A worker is one thread: there is one for each core."""
-CONNECT_SECONDS = 20
+
+
+TLS = "tls://"
+MOST_KEY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Texts in PEM: the certificate of who signed the others', our own certificate, and its key."""
+
+    authority: str
+    certificate: str
+    key: str
+
+    @classmethod
+    def read(cls, *paths: Path) -> Keys:
+        """Of three files. Raises WeftError."""
+        return cls(*(read_bytes(path, "key file", "name a file in PEM", MOST_KEY_BYTES).decode("ascii", "replace")
+                     for path in paths))
+
+
+def check_address(scheduler: str, found: str = "") -> None:
+    """Raises WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
+    if found or not scheduler.startswith(TLS):
+        raise WeftError(explain(
+            f"--scheduler {scheduler}", found or "no TLS", "a scheduler that knows its users: tls://HOST:PORT with "
+            "--tls-ca, --tls-cert and --tls-key, or with these in Dask's configuration",
+            "start it so: dask scheduler --protocol tls --tls-ca-file CA.pem --tls-cert CERT.pem --tls-key KEY.pem "
+            "(docs/explore.md says how keys are made)"))
 
 
 class Here(Executor):
@@ -53,36 +84,29 @@ def pool(count: int) -> Iterator[Executor]:
 
 
 @contextlib.contextmanager
-def dask(count: int, scheduler: str | None) -> Iterator[tuple[Executor, int]]:
+def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterator[tuple[Executor, int]]:
     """Workers of the Dask scheduler at an address, or ``count`` of a cluster on this machine; and how many they are.
+    ``keys``: by which the scheduler at an address knows us and we know it; None: those of Dask's configuration.
     Raises WeftError where Dask is not installed, or nobody answers."""
     try:
-        from distributed import Client, LocalCluster
-    except ModuleNotFoundError:
-        raise WeftError(explain("--dask", "no Python package distributed", "an installation with the extra explore",
+        import cryptography  # noqa: F401  what makes a cluster's keys
+        import distributed  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise WeftError(explain("--dask", f"no Python package {error.name}", "an installation with the extra explore",
                                 "pip install 'weft[explore]', or leave --dask and --scheduler out")) from None
+    from weft.explore import cluster
+
     with contextlib.ExitStack() as stack:
         if scheduler is None:
             stack.enter_context(_environment(ONE_THREAD))
-            cluster = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50)
-            stack.callback(cluster.close)
-            client = Client(cluster)
+            client = stack.enter_context(cluster.local(count))
         else:
-            client = _client(Client, scheduler)
-        stack.callback(client.close)
+            client = stack.enter_context(cluster.remote(scheduler, keys))
         threads = sum(client.nthreads().values())
         if not threads:
             raise WeftError(explain(f"--scheduler {scheduler}", "a scheduler without workers", "at least one worker",
-                                    f"start one: dask worker {scheduler}"))
+                                    f"start one: dask worker {scheduler}, with the same keys"))
         yield client.get_executor(pure=False), threads
-
-
-def _client(kind: Any, scheduler: str) -> Any:
-    try:
-        return kind(scheduler, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
-        raise WeftError(explain("--scheduler", scheduler, "the address of a Dask scheduler, such as tcp://host:8786",
-                                f"start one (dask scheduler), or look at the address: {str(error)[:200]}")) from None
 
 
 def _begin() -> None:
