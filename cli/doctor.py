@@ -19,7 +19,7 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import JsonOption, version
-from weft.hw.contract.cache import cache_directory
+from weft.hw.contract.cache import cache_directory, chosen, shared
 from weft.hw.contract.errors import WeftError, explain
 
 OLDEST = (3, 11)
@@ -92,15 +92,17 @@ def _packages(pinned: dict[str, list[Requirement]], needed: Sequence[str]) -> It
 
 
 def _places() -> Iterator[Finding]:
+    wanted = chosen()
     cache = cache_directory()
     try:
-        cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache):
             pass
     except OSError as error:
         yield Finding("cache", LACKING, f"{cache}: {error.strerror}", "export WEFT_CACHE=$HOME/.cache/weft")
         return
-    yield Finding("cache", FINE, str(cache))
+    problem = shared(wanted) if wanted != cache else ""
+    yield Finding("cache", LACKING if problem else FINE, problem or str(cache),
+                  f"chmod go-w {wanted}" if problem else "")
     free = shutil.disk_usage(cache).free
     good = free >= LEAST_FREE_BYTES
     yield Finding("disk", FINE if good else LACKING, f"{free / (1 << 30):.1f} GiB free",

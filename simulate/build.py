@@ -37,7 +37,7 @@ def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (
                      tuple(Path(path).resolve() for path in includes), public_vlt,
                      tuple(_verilator_flags(top, clock, parameters or {}, trace, coverage)),
                      is_plain=not trace and not coverage)
-    directory = cache_directory() / "simulation" / f"{top}-{design.digest()}"
+    directory = cache_directory("simulation") / f"{top}-{design.digest()}"
     with built_once(directory) as work:
         if work is not None:
             design.build(work)

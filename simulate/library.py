@@ -30,7 +30,7 @@ def library(objects: Path) -> Path:
     """The folder with the library, and with the headers for optimised code and for the rest. ``objects``: what
     Verilator made of any design, from whose makefile it is built where it is not there."""
     name = hashlib.sha256(f"{toolchain.tool_versions()}, {optimise()}".encode()).hexdigest()[:12]
-    directory = cache_directory() / "verilated" / name
+    directory = cache_directory("verilated") / name
     with built_once(directory) as work:
         if work is not None:
             _fill(work, objects)

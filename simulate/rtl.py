@@ -76,7 +76,7 @@ def cached_verilog(arch: Arch) -> str:
         digest.update(importlib.metadata.version(package).encode())
     for path in sorted(hardware.rglob("*.py")):
         digest.update(str(path.relative_to(hardware)).encode() + b"\0" + path.read_bytes())
-    file = cache_directory() / "verilog" / f"{digest.hexdigest()[:20]}.v"
+    file = cache_directory("verilog") / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
         text = weft.hw.flow.verilog.verilog_text(arch, trace=True)
         file.parent.mkdir(parents=True, exist_ok=True)

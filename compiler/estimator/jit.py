@@ -26,7 +26,7 @@ def _digest() -> str:
     return digest.hexdigest()[:20]
 
 
-_FOLDER = cache.cache_directory() / "estimator" / _digest()
+_FOLDER = cache.cache_directory("estimator", _digest())
 
 
 class _OurFolder(CompileResultCacheImpl):

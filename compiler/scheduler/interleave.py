@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import numba
 import numpy as np
 
 from weft.compiler import lir
+from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
@@ -148,7 +148,7 @@ class _Rows:
     }
 
 
-@numba.njit(cache=True)
+@kernel
 def _free_after(start, range_, writes, unit, touches, bases, read_until, written_until):  # type: ignore
     """When ``unit`` may touch a range: after what it conflicts with, and not before ``start``."""
     memory = range_[0]
@@ -165,7 +165,7 @@ def _free_after(start, range_, writes, unit, touches, bases, read_until, written
     return start
 
 
-@numba.njit(cache=True)
+@kernel
 def _hold(range_, unit, bases, until, done):  # type: ignore
     """Note that ``unit`` is at work on a range until ``done``."""
     if range_[0] >= 0:
@@ -173,7 +173,7 @@ def _hold(range_, unit, bases, until, done):  # type: ignore
         until[unit, base + range_[1]:base + range_[2] + 1] = done
 
 
-@numba.njit(cache=True)
+@entry
 def _starts(rows, bases, touches, mat_mul, load_weight):  # type: ignore
     """Start of every operation, in cycles. ``bases`` puts the memories behind each other in one array of vectors.
 
