@@ -61,7 +61,7 @@ def remote(address: str, keys: Keys | None) -> Iterator[Client]:
     given = {} if keys is None else {"tls_ca_file": keys.authority, "tls_client_cert": keys.certificate,
                                      "tls_client_key": keys.key}
     try:
-        security = Security(require_encryption=True, **given)
+        security: Any = Security(require_encryption=True, **given)
         if not (security.tls_ca_file and security.tls_client_cert and security.tls_client_key):
             check_address(address, "no keys")
         client = Client(address, security=security, timeout=CONNECT_SECONDS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board, OnChip
+from weft.boards.shell.delivery import READY, begin
+from weft.boards.shell.delivery import deliver as replace_folder
 from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
@@ -25,7 +26,6 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
 
-REPORT = "report.json"
 KEPT = ("shell.json", "shell.v", "weft.tarch")
 """Of the working folder, beside the bitstream, its report and its constraints."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
@@ -37,15 +37,13 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     ``sha256`` and what else ``report.json`` says. Equal inputs give equal bytes.
 
     The first of ``seeds`` that meets every clock is taken. Raises WeftError where none does, where the board has no
-    shell, and where a tool is missing; ``folder`` is then as it was.
+    shell, where a tool is missing, and where ``folder`` holds what no build left; it is then as it was.
     """
     board = prepared(board, clock_hz)
     check_ports(board, arch)
     family = FAMILIES[board.family]
     need_packages(family)
-    begin, work = time.monotonic(), folder.with_name(f".{folder.name}-work")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    began, work = time.monotonic(), begin(folder)
     tell("the shell")
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
     generate(board, work)
@@ -56,7 +54,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     family.pack(work, family.chips[board.chip])
     bits = (work / f"{SHELL}.{family.results[0]}").read_bytes()
     found = {**summary(board, report, seed), **counts(work, board.family),
-             "minutes": round((time.monotonic() - begin) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
+             "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
              "bytes": len(bits)}
     deliver(work, folder, board, found)
     return found
@@ -163,14 +161,9 @@ def counts(work: Path, family: str) -> dict[str, int]:
 def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any]) -> None:
     """The result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
     family = FAMILIES[board.family]
-    ready = folder.with_name(f".{folder.name}-ready")
-    shutil.rmtree(ready, ignore_errors=True)
-    ready.mkdir()
+    ready = work / READY
     for suffix in family.results:
         (work / f"{SHELL}.{suffix}").rename(ready / f"{board.key}.{suffix}")
     for file in (*KEPT, *family.kept):
         (work / file).rename(ready / file)
-    (ready / REPORT).write_text(json.dumps(report, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    ready.rename(folder)
-    shutil.rmtree(work)
+    replace_folder(work, folder, report)

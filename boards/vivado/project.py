@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board, Processor
+from weft.boards.shell.delivery import READY, begin, deliver
 from weft.boards.shell.machine import MACHINE, Machine
 from weft.boards.vivado import block, zynq
 from weft.boards.vivado.readme import readme
@@ -24,7 +25,7 @@ from weft.hw.flow.verilog import converted
 from weft.hw.top import with_ports
 
 Tell = Callable[[str], None]
-PROJECT, REPORT = "vivado", "report.json"
+PROJECT = "vivado"
 TOP = f"{zynq.DESIGN}_wrapper"
 
 _BUILD = """\
@@ -64,24 +65,21 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
 
     Raises WeftError where the machine does not go with the board.
     """
-    work = folder.with_name(f".{folder.name}-work")
-    shutil.rmtree(work, ignore_errors=True)
-    project = work / PROJECT
-    project.mkdir(parents=True)
+    work = begin(folder)
+    ready = work / READY
+    project = ready / PROJECT
+    project.mkdir()
     tell("the project")
-    (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
+    (ready / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
     if board.processor is not None:
         board = replace(board, processor=_at(board.processor, clock_hz))
         asked = _zynq(board, arch, project)
     else:
-        asked = _shell(board, work, project, clock_hz)
+        asked = _shell(board, ready, project, clock_hz)
     (project / "README.txt").write_text(readme(board, asked))
     found = {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "mhz_asked": asked / 1e6,
-             "project": PROJECT, "run_with_vivado": False,
-             "files": sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())}
-    (work / REPORT).write_text(json.dumps(found, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    work.rename(folder)
+             "project": PROJECT, "run_with_vivado": False}
+    deliver(work, folder, found)
     return found
 
 

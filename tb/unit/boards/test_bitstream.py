@@ -14,7 +14,7 @@ import pytest
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory, OnChip
-from weft.boards.shell import bitstream, flash
+from weft.boards.shell import bitstream, delivery, flash
 from weft.boards.shell.families import FAMILIES, pack_ecp5, pack_gowin, place_gowin
 from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
@@ -100,6 +100,67 @@ def test_a_missed_clock_leaves_the_last_bitstream(tools: list[float], tmp_path: 
     bitstream.build(BOARDS["ulx3s"], TINY, folder)
     with pytest.raises(WeftError, match=r"31\.0 MHz at best \(seed 2 of 2\); allowed: 40 MHz"):
         bitstream.build(BOARDS["ulx3s"], TINY, folder, seeds=(1, 2))
+    assert json.loads((folder / "report.json").read_text())["fmax_mhz"] == 45.0
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_of_others_stays_as_it_is(tools: list[float], tmp_path: Path) -> None:
+    """It would be replaced as a whole, with all that a user keeps in it."""
+    folder = tmp_path / "ulx3s"
+    folder.mkdir()
+    for name in ("thesis.txt", "report.json", "ulx3s.bit"):
+        (folder / name).write_text("{}")
+        before = tree(tmp_path)
+        with pytest.raises(WeftError, match=rf"output folder .*: found {name}, which no build left there; .*way out"):
+            bitstream.build(BOARDS["ulx3s"], TINY, folder)
+        assert tree(tmp_path) == before
+        (folder / name).unlink()
+
+
+def test_a_file_beside_a_bitstream_keeps_its_folder(tools: list[float], tmp_path: Path) -> None:
+    tools += [45.0, 46.0]
+    folder = tmp_path / "ulx3s"
+    bitstream.build(BOARDS["ulx3s"], TINY, folder)
+    (folder / "sub").mkdir()
+    (folder / "sub" / "notes").write_text("milk")
+    before = tree(tmp_path)
+    with pytest.raises(WeftError, match="found sub/notes, which no build left there"):
+        bitstream.build(BOARDS["ulx3s"], TINY, folder)
+    assert tree(tmp_path) == before
+    (folder / "sub" / "notes").unlink()
+    assert bitstream.build(BOARDS["ulx3s"], TINY, folder)["fmax_mhz"] == 46.0
+
+
+def test_a_working_folder_of_others_stays_too(tools: list[float], tmp_path: Path) -> None:
+    (tmp_path / ".ulx3s-work").mkdir()
+    (tmp_path / ".ulx3s-work" / "notes").write_text("milk")
+    with pytest.raises(WeftError, match="working folder .*: found files of another kind"):
+        bitstream.build(BOARDS["ulx3s"], TINY, tmp_path / "ulx3s")
+    assert tree(tmp_path) == {".ulx3s-work/notes": b"milk"}
+
+
+def test_a_build_killed_while_it_delivers_loses_nothing(tools: list[float], tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    tools += [45.0, 46.0, 30.0]
+    folder = tmp_path / "ulx3s"
+    bitstream.build(BOARDS["ulx3s"], TINY, folder)
+    rename, calls = Path.rename, []
+
+    def killed(path: Path, target: Path) -> Path:
+        calls.append(path)
+        if path.name == delivery.READY:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bitstream.build(BOARDS["ulx3s"], TINY, folder)
+    monkeypatch.undo()
+    assert calls and not folder.exists()
+    delivery.begin(folder)
     assert json.loads((folder / "report.json").read_text())["fmax_mhz"] == 45.0
 
 

@@ -73,7 +73,7 @@ def test_a_scheduler_with_keys_is_used(tmp_path: Path, monkeypatch: pytest.Monke
     keys = Keys.read(*paths)
     monkeypatch.setattr(Security, "temporary", lambda: made)
     with dask(1, None) as (executor, _):
-        address = executor._client.scheduler.address
+        address = executor._client.scheduler.address  # type: ignore[attr-defined]
         with dask(1, address, keys) as (other, workers):
             assert workers == 1 and other.submit(os.getpid).result() != os.getpid()
         stranger = subprocess.run([sys.executable, "-c", "from distributed.security import Security\n"
