@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,6 +37,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 _decode = msgspec.json.Decoder(_Entry).decode
 _STARTS = tuple(f'{{"what": "{what}", "network": "'.encode() for what in (LEAST, CYCLES))
 """How a line begins."""
+_HALF = re.compile(rb'\{"what": "(least|cycles)", "network": "([0-9a-f]{0,20}|[0-9a-f]{20}", "m.{0,10000})')
+"""A line that ends behind that, a refusal's text as long as it may be."""
 RESULTS = Kind.of_head("what an earlier search wrote", r'\{"what": "(least|cycles)", "network": "')
 WHAT = "results file"
 
@@ -68,7 +71,7 @@ class Results:
 
     def _mend(self, path: Path, tail: bytes, whole: int) -> None:
         """Cut off half a line, which a search that was killed leaves. Raises WeftError where it is none of ours."""
-        if not any(tail.startswith(start) or (whole and start.startswith(tail)) for start in _STARTS):
+        if not _HALF.fullmatch(tail) and not (whole and any(start.startswith(tail) for start in _STARTS)):
             raise self._unusable(f"the last line {tail[:60]!r}")
         try:
             os.truncate(path, whole)

@@ -50,12 +50,11 @@ def check_output(path: Path, kind: Kind, what: str = "output file") -> Path | No
     try:
         target = Path(os.path.realpath(path))
         status = _status(path)
-        if status is None:
-            _check_folder(target)
-        elif stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev:
+        if status is not None and stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev:
             return None
-        else:
+        if status is not None:
             _check_present(path, status, kind, what)
+        _check_folder(target)
     except (OSError, ValueError) as error:
         raise _unwritable(what, path, error) from None
     return target
@@ -70,12 +69,10 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _check_folder(target: Path) -> None:
-    """Raises OSError where a new file cannot be made, for what is there of its folders."""
+    """Raises OSError where a new file cannot be made, for what is there of its folders: it is tried."""
     there = next(folder for folder in target.parents if folder.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(20, "Not a directory")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(13, "Permission denied")
+    with tempfile.TemporaryFile(dir=there):
+        pass
 
 
 def _check_present(path: Path, status: os.stat_result, kind: Kind, what: str) -> None:

@@ -7,13 +7,14 @@ import os
 import re
 import resource
 import signal
+import stat
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from weft.tb.hostile import architectures, arrays, commands, models, onnx_files
+from weft.tb.hostile import architectures, arrays, commands, models, onnx_files, writers
 from weft.tb.hostile.case import ESTIMATE, Case, compiled, good_and
 
 MEMORY_BYTES = 2 << 30
@@ -22,6 +23,7 @@ PATIENCE = 3
 """A case may wait so many times longer than it may compute: other tests run beside it."""
 
 PIPE_BYTES = 1 << 20
+MOST_COMPARED = 64 << 20
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""
@@ -41,7 +43,8 @@ class Outcome:
 
 def all_cases() -> list[Case]:
     """Every case, names all different."""
-    cases = [case for module in (architectures, arrays, onnx_files, models, commands) for case in module.cases()]
+    modules = (architectures, arrays, onnx_files, models, commands, writers)
+    cases = [case for module in modules for case in module.cases()]
     assert len({case.name for case in cases}) == len(cases)
     return cases
 
@@ -74,8 +77,9 @@ def run_case(case: Case) -> Outcome:
             _command(case, arguments, folder, out_start, said_start)
         code, seconds, largest = _wait(child, case.seconds)
         out, said = _content(out_end, out_start), _content(said_end, said_start)
-        new = sorted(set(_files(folder)) - set(before))
-        problem = _problem(case, code, seconds, largest, said, out, new)
+        after = _files(folder)
+        changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+        problem = _problem(case, code, seconds, largest, said, out, changed)
         return Outcome(case, problem, code, seconds, largest, said.decode(errors="replace"))
 
 
@@ -92,9 +96,19 @@ def _content(end: int, start: int) -> bytes:
         return file.read()
 
 
-def _files(folder: Path) -> list[str]:
-    """All but folders: an empty one does no harm."""
-    return [str(Path(root, file)) for root, _, files in os.walk(folder) for file in files if "cache" not in root]
+def _files(folder: Path) -> dict[str, object]:
+    """All but folders, for an empty one does no harm: path -> what tells whether it is still the same."""
+    found = [os.path.join(root, file) for root, _, files in os.walk(folder) for file in files if "cache" not in root]
+    return {path: _state(path) for path in found}
+
+
+def _state(path: str) -> object:
+    """Kind, permissions and size; the content of a file, the target of a link."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return os.readlink(path)
+    small = stat.S_ISREG(status.st_mode) and status.st_size <= MOST_COMPARED
+    return status.st_mode, status.st_size, Path(path).read_bytes() if small else None
 
 
 def _command(case: Case, arguments: list[str], folder: Path, out: int, said: int) -> NoReturn:
@@ -175,7 +189,7 @@ def _most_resident(process: int) -> int:
 
 
 def _problem(case: Case, code: int | None, seconds: float, largest: int, said: bytes, out: bytes,
-             new: list[str]) -> str:
+             changed: list[str]) -> str:
     if code is None:
         return f"stopped after {seconds:.1f} s with {largest >> 20} MB"
     text, printed = said.decode(errors="replace"), (said + out).decode(errors="surrogateescape")
@@ -187,10 +201,10 @@ def _problem(case: Case, code: int | None, seconds: float, largest: int, said: b
         return f"the control character {found[0]!r} in what it prints"
     if any("\udc80" <= letter <= "\udcff" for letter in printed):
         return "no UTF-8 in what it prints"
-    return "" if code == 0 else _wrong_message(text, new)
+    return "" if code == 0 else _wrong_message(text, changed)
 
 
-def _wrong_message(text: str, new: list[str]) -> str:
+def _wrong_message(text: str, changed: list[str]) -> str:
     if not text.startswith(("weft: ", "Usage: ", "Error: ")):
         return f"no message of weft: {text[:80]!r}"
     if text.startswith("weft: ") and not all(word in text for word in ("found ", "; allowed: ", "; way out: ")):
@@ -199,4 +213,4 @@ def _wrong_message(text: str, new: list[str]) -> str:
         return "a fault of the compiler"
     if len(text) > 20_000:
         return f"a message of {len(text)} characters"
-    return f"files left: {', '.join(new)}" if new else ""
+    return f"files changed or left: {', '.join(changed)}" if changed else ""

@@ -32,6 +32,8 @@ FOREIGN: dict[str, bytes] = {
     "a key too many": line(milk=1), "a float": line(value=1.5), "true": line(value=True), "minus": line(value=-1),
     "5000 digits": line().replace(b"7}", b"9" * 5000 + b"}"), "a network of another kind": line(network="../x"),
     "a machine that is a list": line(machine=[1]), "a refusal as cycles": line(value="no"),
+    "a last line that begins like ours": line() + b'{"what": "cycles", "network": "my laptop',
+    "10 MB without an end": b'{"what": "cycles", "network": "' + b"a" * (10 << 20),
     "an empty line": line() + b"\n", "blanks": b"   ",
 }
 
