@@ -31,6 +31,7 @@ from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
+from weft.compiler.quantize.bounds import limited, with_bounds
 from weft.compiler.quantize.calibrate import (
     HEADROOM,
     Calibration,
@@ -135,7 +136,7 @@ def sums_joined(graph: Graph, given: Samples, arch: Arch) -> Graph:
 
 def functions_split(graph: Graph, given: Samples) -> Graph:
     """Split functions whose parts have better points than the whole."""
-    return split_functions(graph, lambda graph, names: channel_ranges(graph, given, names))
+    return split_functions(graph, lambda graph, names: limited(graph, channel_ranges(graph, given, names)))
 
 
 def functions_scaled(graph: Graph, given: Samples, arch: Arch) -> Graph:
@@ -165,13 +166,14 @@ def calibrated(request: Request, graph: Graph, given: Samples, quantization: Qua
     if request.ranges != Request.ranges:
         raise refuse("ranges by " + request.ranges, f"an architecture with data_type {arch.data_type}, of fixed point",
                      "one whose numbers have scales", "leave --ranges out, or compile for data_type INT8")
-    return calibrate(with_rounding(graph, quantization), given)
+    graph = with_rounding(graph, quantization)
+    return with_bounds(graph, calibrate(graph, given), arch.scheme.chooses_points)
 
 
 def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quantization: Quantization) -> Calibration:
     """Return the range of every tensor, for scales; it may be narrower than what was seen."""
     graph = with_rounding(graph, quantization)
-    return narrowed(graph, given, calibrate(graph, given), request.ranges)
+    return narrowed(graph, given, with_bounds(graph, calibrate(graph, given), False), request.ranges)
 
 
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:

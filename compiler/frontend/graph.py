@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,10 +68,23 @@ class GraphPort:
     real numbers that they mean."""
 
 
+Interval = tuple[float, float]
+"""The lowest and the highest value that a tensor may have; infinite where nothing is known."""
+
+
+class Within(NamedTuple):
+    """The bound of a tensor that holds values which ``source`` has room for, or ``differences`` of two of them."""
+
+    source: str
+    differences: bool = False
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes in an order that respects their dataflow. ``types``: numpy's names, of tensors that are not real numbers;
-    real ones are in single precision, whatever the model's file says."""
+    real ones are in single precision, whatever the model's file says. ``bounds``: what the pass that made a tensor
+    knows of its values, whatever the inputs are; beyond an interval nothing that reads the tensor tells values apart.
+    """
 
     name: str
     nodes: tuple[Node, ...]
@@ -81,6 +94,7 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     opset: int
     types: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, Interval | Within] = field(default_factory=dict)
 
     def type(self, name: str) -> str:
         """numpy's name of a tensor's type."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.graph import Node, Within
 from weft.compiler.passes.index import FILL
 from weft.compiler.passes.lower_pool import weighted
 from weft.compiler.passes.rewrite import NO_WINDOW, Rewrite
@@ -138,8 +138,9 @@ def _pooled(state: Rewrite, node: Node, tensor: str, axis: int, classes: np.ndar
     pairs = {key: tuple(value if place == axis else 1 for place in (2, 3))
              for key, value in (("kernel_shape", members), ("strides", stride), ("dilations", dilation))}
     size = [count if place == axis else state.shapes[tensor][place] for place in (2, 3)]
-    return state.emit(node, "MaxPool", [tensor], {**NO_WINDOW, "ceil_mode": 0, **pairs},
+    made = state.emit(node, "MaxPool", [tensor], {**NO_WINDOW, "ceil_mode": 0, **pairs},
                       (1, state.shapes[tensor][1], *size), "largest")
+    return state.bound(made, Within(tensor))
 
 
 def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[str, np.ndarray]:
@@ -149,8 +150,9 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
     eye = np.eye(state.shapes[tensor][1])
     size = state.shapes[tensor][2:]
     lead = state.conv(node, tensor, (eye[right] - eye[left])[..., None, None], np.zeros(1), size, "lead")
+    state.bound(lead, Within(tensor, differences=True))
     kept = state.conv(node, tensor, eye[left][..., None, None], np.zeros(1), size, "kept")
-    made = state.add(node, kept, state.relu(node, lead, "lead"), "larger")
+    made = state.bound(state.add(node, kept, state.relu(node, lead, "lead"), "larger"), Within(tensor))
     return made, np.arange(len(left)).reshape(len(order), half)
 
 

@@ -60,7 +60,10 @@ def _looked_up(state: Rewrite, node: Node, source: str, table: ValueTable, op: s
     count = state.shapes[source][1]
     full = count if table.keeps_zero else -(-count // state.lanes) * state.lanes
     if full != count:
+        known = state.bounds.get(source)
         source = _filled(state, node, source, [*range(count), *[0] * (full - count)])
+        if known is not None:
+            state.bound(source, known)
     made = state.emit(node, op, [source], attributes, state.shapes[source], part)
     state.nodes[-1] = state.nodes[-1].replace(origin=node.origin or node.op)
     return made

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.graph import Interval, Node, Within
 from weft.compiler.passes.groups import Groups, groups, largest, spread, total
 from weft.compiler.passes.lower_arithmetic import add, mul, per_channel_there
 from weft.compiler.passes.lower_function import function
@@ -22,6 +22,13 @@ EXPONENTIAL: tuple[Step, ...] = (("Min", (0, 0.0), ()), ("Exp", (1,), ()))
 
 LOGARITHM: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Log", (1,), ()))
 """Of sums of exponentials, one of which is 1."""
+
+VANISHING: Interval = (-17 * math.log(2), 0.0)
+"""Arguments of an exponential that tells them apart: of less it is less than half a step of 16 bits beside 1."""
+
+MOST_DEVIATIONS = 32.0
+"""Of normalised values, whose root mean square is 1, so many deviations have room, whatever calibration saw; n values
+reach at most sqrt(n) of them."""
 
 ROOT: tuple[Step, ...] = (("Max", (0, 0.0), ()), ("Sqrt", (1,), ()))
 MAGNITUDE: tuple[Step, ...] = (("Abs", (0,), ()),)
@@ -36,7 +43,8 @@ def inverse_root(epsilon: float) -> tuple[Step, ...]:
 # -- softmax -----------------------------------------------------------------------------------------------------------
 def softmax(state: Rewrite, node: Node) -> None:
     """Softmax: exp(x - max - log(sum of exp(x - max)))."""
-    of, logarithm = _log_softmax(state, node)
+    of, logarithm = _log_softmax(state, node, VANISHING)
+    state.bound(logarithm, VANISHING)
     state.hold(node.output, function(state, node, logarithm, EXPONENTIAL, "any"), of.where)
 
 
@@ -46,20 +54,28 @@ def log_softmax(state: Rewrite, node: Node) -> None:
     state.hold(node.output, logarithm, of.where)
 
 
-def _log_softmax(state: Rewrite, node: Node) -> tuple[Groups, str]:
+def _log_softmax(state: Rewrite, node: Node, told_apart: Interval | None = None) -> tuple[Groups, str]:
+    """Return the groups, and the name of x - max - log(sum of exp(x - max)). ``told_apart``: as of _log_sum."""
     rank, flat = len(state.graph.shapes[node.input(0)]), state.graph.opset < 13
     axis = node.attributes.get("axis", 1 if flat else -1) % rank
     of = groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
-    shifted, sums = _shifted(state, node, of)
-    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
+    shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
     return of, state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
 
 
-def _shifted(state: Rewrite, node: Node, of: Groups) -> tuple[str, str]:
-    """x - max of each group, and the sums of its exponentials."""
-    shifted = state.add(node, spread(state, node, largest(state, node, of), of, -1.0), of.tensor, "shifted")
-    return shifted, total(state, node, function(state, node, shifted, EXPONENTIAL, "any", "exponential"), of, 1.0,
-                          "sum")
+def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
+             told_apart: Interval | None = None) -> tuple[str, str]:
+    """Return the names of x - max, of each group's maxima ``most``, and of the logarithm of the sum of its
+    exponentials. The sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: what the
+    readers of x - max tell apart, where that is not everything."""
+    shifted = state.add(node, spread(state, node, most, of, -1.0), of.tensor, "shifted")
+    state.bound(shifted, told_apart or Within(of.tensor, differences=True))
+    exponentials, count = function(state, node, shifted, EXPONENTIAL, "any", "exponential"), len(state.nodes)
+    sums = total(state, node, exponentials, of, 1.0, "sum")
+    members = float(math.prod(of.members))
+    for made in state.nodes[count:]:
+        state.bound(made.output, (0.0, members))
+    return shifted, function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
 
 
 # -- normalisations ----------------------------------------------------------------------------------------------------
@@ -121,6 +137,9 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     factor = spread(state, node, inverse, of)
     factor = _same_channels(state, node, factor, tensor)
     made = state.emit(node, "Mul", [tensor, factor], {}, state.shapes[tensor], "normal")
+    reached = math.sqrt(math.prod(of.members))
+    if reached <= MOST_DEVIATIONS:
+        state.bound(made, (-reached, reached))
     state.declare(f"{name}/normal", state.graph.shapes[name])
     for entry in (node.output, f"{name}/normal"):
         state.hold(entry, made, of.where)
@@ -204,11 +223,9 @@ def reduce_log_sum(state: Rewrite, node: Node) -> None:
 def reduce_log_sum_exp(state: Rewrite, node: Node) -> None:
     """ReduceLogSumExp: max + log(sum of exp(x - max))."""
     of = groups(state, node, node.input(0), reduced_axes(state, node))
-    shifted = largest(state, node, of)
-    arguments = state.add(node, spread(state, node, shifted, of, -1.0), of.tensor, "shifted")
-    sums = total(state, node, function(state, node, arguments, EXPONENTIAL, "any", "exponential"), of, 1.0, "sum")
-    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
-    made = state.add(node, _same_channels(state, node, logarithm, shifted), shifted)
+    most = largest(state, node, of)
+    _, logarithm = _log_sum(state, node, of, most, VANISHING)
+    made = state.add(node, _same_channels(state, node, logarithm, most), most)
     state.hold(node.output, made, of.result_index(state.graph.shapes[node.output]))
 
 

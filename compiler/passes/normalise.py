@@ -43,7 +43,8 @@ def normalise(graph: Graph, lanes: int) -> Graph:
         assert lower is not None, "refused before"
         lower(state, node)
     outputs = tuple(_output(state, port) for port in graph.outputs)
-    return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET)
+    return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET,
+                 bounds=state.bounds)
 
 
 def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]]) -> GraphPort:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.errors import USE_HOST, CompileError, refuse_node
-from weft.compiler.frontend.graph import Graph, Node, Shape
+from weft.compiler.frontend.graph import Graph, Interval, Node, Shape, Within
 from weft.compiler.passes.index import default_index
 
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
@@ -64,6 +64,8 @@ class Rewrite:
     """Of the fixed ones those that still can become a part, if they lie there as they are."""
     uneven: set[str] = field(default_factory=set)
     """Views whose pixels do not follow each other at one distance."""
+    bounds: dict[str, Interval | Within] = field(default_factory=dict)
+    """Those of the canonical graph."""
 
     # -- tensors of the model --------------------------------------------------------------------------------------
     def constant(self, name: str) -> np.ndarray:
@@ -106,6 +108,11 @@ class Rewrite:
 
     def refusal(self, node: Node, detail: str, found: object, allowed: str) -> CompileError:
         return refuse_node(node, detail, found, allowed, USE_HOST)
+
+    def bound(self, name: str, bound: Interval | Within) -> str:
+        """State a bound of a canonical tensor. Returns its name."""
+        self.bounds[name] = bound
+        return name
 
     # -- canonical nodes -------------------------------------------------------------------------------------------
     def emit(self, node: Node, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], shape: Shape,

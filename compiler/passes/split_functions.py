@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.graph import Graph, Interval, Node, Within
 from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function, steps_of, value_table
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.operators import FUNCTIONS
@@ -48,15 +48,16 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
     limits = {node.output: _limits(node, float(seen[node.output][0].min()), float(seen[node.output][1].max()))
               for node in steep}
     makers = {node.output: node for node in graph.nodes}
-    constants, shapes = dict(graph.constants), dict(graph.shapes)
+    constants, shapes, stated = dict(graph.constants), dict(graph.shapes), dict(graph.bounds)
     nodes: list[Node] = []
     for node in graph.nodes:
         if len(limits.get(node.output, ())) > 1:
             most = _limits_of_squares(graph, node, makers, limits[node.output], constants, measure)
-            nodes += _parts(node, makers, limits[node.output], most, constants, shapes)
+            nodes += _parts(node, makers, limits[node.output], most, constants, shapes, stated)
         else:
             nodes.append(node)
-    return graph.replace(shapes=shapes, constants=constants).with_nodes(needed(nodes, graph.output_tensors()))
+    made = graph.replace(shapes=shapes, constants=constants, bounds=stated)
+    return made.with_nodes(needed(nodes, graph.output_tensors()))
 
 
 def _steps(node: Node) -> tuple[Step, ...]:
@@ -88,8 +89,9 @@ def _has_value_at_zero(node: Node) -> bool:
 
 def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
            most: Sequence[float | None], constants: dict[str, np.ndarray],
-           shapes: dict[str, tuple[int, ...]]) -> list[Node]:
-    """``most``: of each part the limit of the squares of whose mean it is a function, None where it is of none."""
+           shapes: dict[str, tuple[int, ...]], stated: dict[str, Interval | Within]) -> list[Node]:
+    """``most``: of each part the limit of the squares of whose mean it is a function, None where it is of none.
+    ``stated`` bounds: where the argument has one, that of each part ends where the part does."""
     made: list[Node] = []
     source, steps = node.input(0), _steps(node)
     total = ""
@@ -99,6 +101,8 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
         made += [*before, node.replace(op=FUNCTION, inputs=(argument,), outputs=(part,), attributes=dict(of_steps(
             _limited(steps, low, high, number == len(limits) - 1, scale), "any")))]
         shapes[argument], shapes[part] = shapes[source], shapes[node.output]
+        if source in stated:
+            stated[argument] = 0.0, high
         if total:
             last = number == len(limits) - 1
             joined = node.output if last else f"{part}/sum"

@@ -54,7 +54,8 @@ class Range:
     """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
 
     ``count`` values, ``squares`` the sum of their squares; ``peaks``: the largest magnitude of each sample;
-    ``unclipped``: of a ReLU's result, the largest magnitude that it read.
+    ``unclipped``: of a ReLU's result, the largest magnitude that it read. ``bounded``: ``low`` and ``high`` are what
+    mathematics allows (``bounds.py``), and not what was seen.
     """
 
     low: float
@@ -64,10 +65,14 @@ class Range:
     squares: float = 0.0
     peaks: tuple[float, ...] = ()
     unclipped: float = 0.0
+    bounded: bool = False
 
     def expected(self, least: float) -> float:
         """The magnitude that another sample reaches with one chance in a thousand, where peaks are spread normally:
-        they are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times."""
+        they are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times. A
+        bounded tensor reaches its end and no more."""
+        if self.bounded:
+            return self.magnitude
         if len(self.peaks) < 2:
             reached = self.magnitude * (ONE_SAMPLE if least > 1 else 1)
         else:

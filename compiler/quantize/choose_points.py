@@ -124,8 +124,9 @@ class _Chooser:
             before = dict(self.points)
             numbers = tuple(self._layer(layer) for layer in self.layers)
             if self.points == before:
-                limited = {name for name in needed
-                           if needed[name] < self.calibration.ranges[name].magnitude * HEADROOM}
+                ranges = self.calibration.ranges
+                limited = {name for name in names if ranges[name].bounded
+                           or needed.get(name, math.inf) < ranges[name].magnitude * HEADROOM}
                 return Points(self.points, numbers, limited=frozenset(limited))
 
     def _layer(self, layer: Layer) -> LayerPoints:

@@ -74,7 +74,7 @@ def known_ranges(name: str) -> str:
 
 
 def narrowed(graph: Graph, samples: Samples, calibration: Calibration, method: str) -> Calibration:
-    """The same, with ranges of all tensors by one of RANGES."""
+    """The same, with ranges of all tensors by one of RANGES; but for those with mathematical bounds."""
     if method == MINMAX:
         return calibration
     found = {name: METHODS[method](histogram) for name, histogram in _histograms(graph, samples, calibration).items()}
@@ -84,7 +84,7 @@ def narrowed(graph: Graph, samples: Samples, calibration: Calibration, method: s
 
 
 def _histograms(graph: Graph, samples: Samples, calibration: Calibration) -> Mapping[str, Histogram]:
-    names = [name for name, entry in calibration.ranges.items() if entry.low < entry.high]
+    names = [name for name, entry in calibration.ranges.items() if entry.low < entry.high and not entry.bounded]
     given = {port.tensor for port in graph.inputs}
     run = runner(to_onnx(graph, [name for name in names if name not in given]))
     counts = {name: np.zeros(BINS) for name in names}

@@ -1,0 +1,167 @@
+"""Mathematical bounds of tensors: what a value can be, whatever the network's inputs are.
+
+Calibration sees some inputs. What a sigmoid, a softmax or a clip makes of others is bounded all the same, and a tensor
+that has room for less gives wrong results. So an analysis of intervals goes through the graph, by operator (``RULES``),
+and begins with what passes stated (``Graph.bounds``). A tensor without a bound keeps its range of calibration.
+
+Tensors that only choose among the elements of an unbounded one, or take their differences, have room for whatever that
+one has room for: ``Within`` says so. Then a maximum stays right until its operands saturate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Graph, Interval, Node, Within
+from weft.compiler.passes.functions import may_be_infinite, real_function, steps_of
+from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
+
+UNBOUNDED: Interval = (-math.inf, math.inf)
+FAR = 2.0 ** 20
+"""Arguments up to here stand for all when a function's values are looked at."""
+
+ARGUMENTS = np.concatenate([-np.geomspace(2.0 ** -20, FAR, 4001)[::-1], [0.0], np.geomspace(2.0 ** -20, FAR, 4001)])
+
+OCTAVE = 4001 // 40
+"""So many of them further a magnitude is twice as large."""
+
+CONSTANT = 2.0 ** -13
+"""Of a function's largest value: less of a change over an octave is none."""
+
+Rule = Callable[[Graph, Node, Sequence[Interval]], Interval]
+
+
+def bounds(graph: Graph, room: Callable[[str], Interval] | None = None) -> dict[str, Interval]:
+    """Return the bounds of tensors that have one, finite on both sides. What is known on one side alone serves the
+    nodes behind and is left out. ``room``: what a tensor without a bound has room for, where that is decided."""
+    found: dict[str, Interval] = {}
+    for node in graph.nodes:
+        stated = graph.bounds.get(node.output)
+        if isinstance(stated, Within):
+            found[node.output] = UNBOUNDED if room is None else _within(stated, found, room)
+        else:
+            found[node.output] = stated or _rule(graph, node, [found.get(name, UNBOUNDED) for name in node.inputs])
+    return {name: bound for name, bound in found.items() if _finite(bound)}
+
+
+def _within(bound: Within, found: Mapping[str, Interval], room: Callable[[str], Interval]) -> Interval:
+    known = found.get(bound.source, UNBOUNDED)
+    low, high = known if _finite(known) else room(bound.source)
+    return (low - high, high - low) if bound.differences else (low, high)
+
+
+def _finite(bound: Interval) -> bool:
+    return all(map(math.isfinite, bound))
+
+
+def with_bounds(graph: Graph, seen: Calibration, has_points: bool) -> Calibration:
+    """Return the calibration with the ranges of bounded tensors in place of what was seen, and room for sums of them.
+    Numbers that have points have room for magnitudes beyond those seen, others for what was seen."""
+    ranges, sums = dict(seen.ranges), dict(seen.sums)
+
+    def room(name: str) -> Interval:
+        if not has_points:
+            return seen.ranges[name].low, seen.ranges[name].high
+        reached = seen.ranges[name].expected(HEADROOM)
+        return -reached, reached
+
+    known = bounds(graph, room)
+    for name in known.keys() & ranges.keys():
+        ranges[name] = dataclasses.replace(ranges[name], low=known[name][0], high=known[name][1], bounded=True)
+    for node in graph.nodes:
+        if node.op in ("Conv", "Product") and node.output in known:
+            key = sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
+            sums[key] = max(sums[key], *map(abs, known[node.output]))
+    return dataclasses.replace(seen, ranges=ranges, sums=sums)
+
+
+def limited(graph: Graph, seen: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[
+        str, tuple[np.ndarray, np.ndarray]]:
+    """Return measured ranges (low, high) [channels] of tensors, those of bounded ones being their bounds."""
+    known = bounds(graph)
+    return {name: (np.full_like(low, known[name][0]), np.full_like(high, known[name][1])) if name in known
+            else (low, high) for name, (low, high) in seen.items()}
+
+
+# -- rules by operator -------------------------------------------------------------------------------------------------
+def _rule(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    if node.op in CANONICAL_FUNCTIONS:
+        return _image(graph, node, read[0])
+    rule = RULES.get(node.op)
+    return UNBOUNDED if rule is None else rule(graph, node, read)
+
+
+def _image(graph: Graph, node: Node, argument: Interval) -> Interval:
+    """Return the lowest and the highest value of a function; nothing where it goes on growing, and where it has a pole
+    and nothing keeps its argument away from there."""
+    if not _finite(argument) and any(map(may_be_infinite, steps_of(node.op, node.attributes))):
+        return UNBOUNDED
+    low, high = np.clip(argument, -FAR, FAR)
+    inside = ARGUMENTS[(low < ARGUMENTS) & (high > ARGUMENTS)]
+    with np.errstate(all="ignore"):
+        values = real_function(node.op, tuple(sorted(node.attributes.items())), graph.opset)(
+            np.concatenate([[low], inside, [high]]))
+    if not np.isfinite(values).all():
+        return UNBOUNDED
+    flat = CONSTANT * float(np.abs(values).max())
+    grows = [math.isinf(end) and abs(values[at] - values[near]) > flat
+             for end, at, near in zip(argument, (0, -1), (OCTAVE, -1 - OCTAVE), strict=True)]
+    return UNBOUNDED if any(grows) else (float(values.min()), float(values.max()))
+
+
+def _chosen(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Of what makes no number that it does not read."""
+    return read[0]
+
+
+def _conv(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Of channels that are each one channel of the input, scaled and moved. A sum of many terms reaches its end only if
+    all of them do, which no network's sums are made for."""
+    weights, bias = (graph.constants[name].astype(np.float64) for name in node.inputs[1:3])
+    flat = weights.reshape(len(weights), -1)
+    if not _finite(read[0]) or (np.count_nonzero(flat, axis=1) > 1).any():
+        return UNBOUNDED
+    ends = np.array([*read[0], *([0.0] if any(node.attributes["pads"]) else [])])
+    values = flat.sum(1)[:, None] * ends + bias[:, None]
+    return float(values.min()), float(values.max())
+
+
+def _together(combine: Callable[[float, float], float]) -> Rule:
+    """Of two tensors with finite bounds: all combinations of their ends."""
+    def rule(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+        if not all(map(_finite, read)):
+            return UNBOUNDED
+        values = [combine(left, right) for left, right in itertools.product(*read)]
+        return min(values), max(values)
+
+    return rule
+
+
+def _relu(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    return max(read[0][0], 0.0), max(read[0][1], 0.0)
+
+
+def _clip(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    low, high = (float(graph.constants[name].reshape(-1)[0]) for name in node.inputs[1:3])
+    return min(max(read[0][0], low), high), min(max(read[0][1], low), high)
+
+
+def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Of parts in one tensor; there may be zeros between them."""
+    ends = [end for bound in read for end in bound]
+    return min(0.0, *ends), max(0.0, *ends)
+
+
+RULES: dict[str, Rule] = {
+    "Add": _together(lambda left, right: left + right), "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
+    "Enlarge": _chosen, "FakeQuantize": _chosen, "MaxPool": _chosen,
+    "Mul": _together(lambda left, right: left * right), "Relu": _relu,
+    "ScaleChannels": _together(lambda left, right: left * right), "View": _chosen}
+"""By canonical operator, from the bounds of its inputs; functions by value table: :func:`_image`. Nothing is known of
+others' results."""
