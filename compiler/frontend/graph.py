@@ -73,10 +73,12 @@ Interval = tuple[float, float]
 
 
 class Within(NamedTuple):
-    """The bound of a tensor that holds values which ``source`` has room for, or ``differences`` of two of them."""
+    """The bound of a tensor that holds values which ``source`` has room for, or ``differences`` of two of them; they go
+    further down by ``margin``."""
 
     source: str
     differences: bool = False
+    margin: float = 0.0
 
 
 @dataclass(frozen=True)

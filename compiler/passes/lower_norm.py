@@ -23,10 +23,11 @@ EXPONENTIAL: tuple[Step, ...] = (("Min", (0, 0.0), ()), ("Exp", (1,), ()))
 LOGARITHM: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Log", (1,), ()))
 """Of sums of exponentials, one of which is 1."""
 
-VANISHING: Interval = (-17 * math.log(2), 0.0)
-"""Arguments of an exponential that tells them apart: of less it is less than half a step of 16 bits beside 1."""
+VANISHING: Interval = (-15.5, 0.0)
+"""Arguments of an exponential that tells them apart. From -11.8 on it is less than half a step of 16 bits beside 1; its
+table has 256 keys, so that pieces of 1/16 reach this far in any case."""
 
-MOST_DEVIATIONS = 32.0
+MOST_DEVIATIONS = 16.0
 """Of normalised values, whose root mean square is 1, so many deviations have room, whatever calibration saw; n values
 reach at most sqrt(n) of them."""
 
@@ -44,7 +45,6 @@ def inverse_root(epsilon: float) -> tuple[Step, ...]:
 def softmax(state: Rewrite, node: Node) -> None:
     """Softmax: exp(x - max - log(sum of exp(x - max)))."""
     of, logarithm = _log_softmax(state, node, VANISHING)
-    state.bound(logarithm, VANISHING)
     state.hold(node.output, function(state, node, logarithm, EXPONENTIAL, "any"), of.where)
 
 
@@ -60,7 +60,9 @@ def _log_softmax(state: Rewrite, node: Node, told_apart: Interval | None = None)
     axis = node.attributes.get("axis", 1 if flat else -1) % rank
     of = groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
     shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
-    return of, state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
+    made = state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
+    most = math.log(math.prod(of.members))
+    return of, state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
 
 
 def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
@@ -75,7 +77,8 @@ def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
     members = float(math.prod(of.members))
     for made in state.nodes[count:]:
         state.bound(made.output, (0.0, members))
-    return shifted, function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
+    logarithm = function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
+    return shifted, state.bound(logarithm, (0.0, math.log(members)))
 
 
 # -- normalisations ----------------------------------------------------------------------------------------------------

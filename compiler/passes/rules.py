@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,12 @@ Step = tuple[str, tuple[int | float, ...], tuple[tuple[str, Any], ...]]
 argument, n the result of step n; a float is a constant."""
 
 SQUARE: tuple[Step, ...] = (("Mul", (0, 0), ()),)
+
+
+def filled(magnitude: float) -> float:
+    """Return the largest magnitude that 16 bits hold at the binary point that ``magnitude`` has: what saturates there
+    is within the range that a value table is made for."""
+    return float(2.0 ** math.ceil(math.log2(magnitude)) * (1 - 2.0 ** -15))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.operators import FUNCTIONS
 from weft.compiler.passes.order import needed
 from weft.compiler.passes.rewrite import NO_WINDOW
-from weft.compiler.passes.rules import SQUARE, Step
+from weft.compiler.passes.rules import SQUARE, Step, filled
 
 PART_LOG2 = 4
 """log2 of the largest argument of a part / its smallest one."""
@@ -33,6 +33,9 @@ LEAST_SQUARES = 8
 
 SHORTFALL = 2.0 ** -10
 """Of a mean, that limited squares may take from it on calibration inputs."""
+
+UNKNOWN: Interval = (-math.inf, math.inf)
+"""The bound of squares: they are limited far above what occurs, and bits for that would be lost to the others."""
 
 ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, np.ndarray]]]
 
@@ -94,22 +97,32 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
     ``stated`` bounds: where the argument has one, that of each part ends where the part does."""
     made: list[Node] = []
     source, steps = node.input(0), _steps(node)
-    total = ""
+    total, least = "", 0.0
     for number, (low, high) in enumerate(limits):
         argument, part = f"{source}/{node.output}/{number}", f"{node.output}/part{number}"
         before, scale = _argument(source, argument, high, most[number], makers, constants, shapes)
+        stated |= {made.output: UNKNOWN for made in before[:-1]}
         made += [*before, node.replace(op=FUNCTION, inputs=(argument,), outputs=(part,), attributes=dict(of_steps(
             _limited(steps, low, high, number == len(limits) - 1, scale), "any")))]
         shapes[argument], shapes[part] = shapes[source], shapes[node.output]
         if source in stated:
-            stated[argument] = 0.0, high
+            stated[argument] = 0.0, filled(high)
+            least += _span(steps, low, high)
         if total:
             last = number == len(limits) - 1
             joined = node.output if last else f"{part}/sum"
             made.append(Node(node.name, "Add", (part, total), (joined,), {}, node.origin))
             shapes[joined], part = shapes[node.output], joined
+            if source in stated and not last:
+                stated[joined] = -least, least
         total = part
     return made
+
+
+def _span(steps: tuple[Step, ...], low: float, high: float) -> float:
+    """By how much a function that only grows, or only falls, differs between two arguments."""
+    ends = real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.array([low, high]))
+    return float(abs(ends[1] - ends[0]))
 
 
 def _argument(source: str, name: str, high: float, most: float | None, makers: Mapping[str, Node],

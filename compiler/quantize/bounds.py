@@ -53,7 +53,8 @@ def bounds(graph: Graph, room: Callable[[str], Interval] | None = None) -> dict[
 def _within(bound: Within, found: Mapping[str, Interval], room: Callable[[str], Interval]) -> Interval:
     known = found.get(bound.source, UNBOUNDED)
     low, high = known if _finite(known) else room(bound.source)
-    return (low - high, high - low) if bound.differences else (low, high)
+    low, high = (low - high, high - low) if bound.differences else (low, high)
+    return low - bound.margin, high
 
 
 def _finite(bound: Interval) -> bool:
@@ -132,15 +133,12 @@ def _conv(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     return float(values.min()), float(values.max())
 
 
-def _together(combine: Callable[[float, float], float]) -> Rule:
-    """Of two tensors with finite bounds: all combinations of their ends."""
-    def rule(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-        if not all(map(_finite, read)):
-            return UNBOUNDED
-        values = [combine(left, right) for left, right in itertools.product(*read)]
-        return min(values), max(values)
-
-    return rule
+def _product(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Of two tensors with finite bounds: all products of their ends."""
+    if not all(map(_finite, read)):
+        return UNBOUNDED
+    values = [left * right for left, right in itertools.product(*read)]
+    return min(values), max(values)
 
 
 def _relu(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
@@ -159,9 +157,9 @@ def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 RULES: dict[str, Rule] = {
-    "Add": _together(lambda left, right: left + right), "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
-    "Enlarge": _chosen, "FakeQuantize": _chosen, "MaxPool": _chosen,
-    "Mul": _together(lambda left, right: left * right), "Relu": _relu,
-    "ScaleChannels": _together(lambda left, right: left * right), "View": _chosen}
+    "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
+    "Enlarge": _chosen, "FakeQuantize": _chosen, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
+    "ScaleChannels": _product, "View": _chosen}
 """By canonical operator, from the bounds of its inputs; functions by value table: :func:`_image`. Nothing is known of
-others' results."""
+others' results, nor of sums: in a gated unit h + z (n - h) never leaves what n and h are in, but intervals grow with
+every step."""
