@@ -30,10 +30,21 @@ def board_of(arch: str | Path) -> Board | None:
     return next((board for board in BOARDS.values() if str(arch) in (board.arch, *board.others)), None)
 
 
+def routing(arch: str | Path) -> str:
+    """Return in words whether open tools placed and routed a preset on its board; nothing of a machine without one."""
+    board = board_of(arch)
+    if board is None:
+        return ""
+    if str(arch) not in board.routed:
+        return "not tried"
+    reached = board.routed[str(arch)]
+    return "does not route" if reached is None else f"routed, {reached / 1e6:.1f} MHz"
+
+
 def clock_hz(arch: str | Path) -> float:
-    """Of the preset's board; of any other machine ASSUMED_HZ."""
+    """Return the clock that the build of the preset's board asks for; of any other machine ASSUMED_HZ."""
     board = board_of(arch)
     return ASSUMED_HZ if board is None else board.clock_hz
 
 
-__all__ = ["ASSUMED_HZ", "BOARDS", "Board", "board_of", "clock_hz"]
+__all__ = ["ASSUMED_HZ", "BOARDS", "Board", "board_of", "clock_hz", "routing"]

@@ -64,7 +64,9 @@ class Board:
     """``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it;
     ``others``: presets made for the same chip.
     ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with ``speed_grade`` as the manufacturer writes it.
-    ``clock_hz``: the clock that the machine is meant for, not the oscillator's."""
+    ``target_hz``: a clock that the machine is aimed at, where its build does not ask for it yet; no time is told at it.
+    ``routed``: preset -> the clock that open tools reached for it beside the shell, None where they end without one;
+    what is not there they did not try."""
 
     key: str
     name: str
@@ -73,7 +75,6 @@ class Board:
     speed_grade: str
     family: str
     """``xc7``, ``ecp5`` or ``gowin``: the synthesis flow. UltraScale+ parts are counted as 7 series."""
-    clock_hz: float
     plug: str
     """What to plug in, as a sentence."""
     platform: str | None = None
@@ -82,8 +83,17 @@ class Board:
     """Around the machine on boards without a processor."""
     processor: Processor | None = None
     others: tuple[str, ...] = ()
+    target_hz: float | None = None
+    routed: Mapping[str, float | None] = field(default_factory=dict)
     flash_name: str | None = None
     """The board in openFPGALoader's list."""
+
+    @property
+    def clock_hz(self) -> float:
+        """The machine's clock: the one that the board's build asks of place and route."""
+        asked = self.shell or self.processor
+        assert asked is not None, "every board has one of them"
+        return asked.clock_hz
 
     @property
     def chip(self) -> str:

@@ -6,7 +6,8 @@ from weft.boards.board import Board, Memory, Shell
 BOARD = Board(
     key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4", others=("ecpix5", "ecpix5_int8"),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
-    clock_hz=90e6, platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
+    target_hz=90e6, routed={"ecpix5_4": 80.03e6, "ecpix5": None},
+    platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
     plug="Micro-USB (JTAG and UART of the FT2232).",
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},

@@ -7,7 +7,7 @@ from weft.boards.board import Board, OnChip, Shell
 
 BOARD = Board(
     key="tang_nano_20k", name="Sipeed Tang Nano 20K", arch="tang_nano_20k", part="GW2AR-18", speed_grade="C8/I7",
-    family="gowin", clock_hz=27e6, flash_name="tangnano20k",
+    family="gowin", routed={"tang_nano_20k": 117.74e6}, flash_name="tangnano20k",
     plug="USB-C (JTAG and UART of the BL616).",
     shell=Shell(
         platform="litex_boards.platforms.sipeed_tang_nano_20k:Platform",

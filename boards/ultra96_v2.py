@@ -5,6 +5,6 @@ from weft.boards.board import Board, Processor
 BOARD = Board(
     key="ultra96_v2", name="Avnet Ultra96-V2", arch="ultra96", others=("ultra96_int8",),
     part="XCZU3EG", speed_grade="1", family="xc7",
-    clock_hz=300e6,
+    target_hz=300e6,
     plug="An SD card with the PYNQ image, power, USB (its network) or WLAN.",
     processor=Processor(kind="zynqmp", device="xczu3eg-sbva484-1-i", clock_hz=100e6, memory_bytes=2 << 30))

@@ -99,6 +99,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "cycles": result.cycles,
         "instructions": result.instructions,
         "macs": result.macs,
+        "done_macs": result.done_macs,
         "utilization": result.utilization,
         "seconds": round(result.seconds, 6),
         "images": result.images,
@@ -116,7 +117,8 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     """The same for a person."""
     rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
     if result.macs is not None:
-        rows["MACs"] = f"{result.macs:,}"
+        left = result.macs - (result.done_macs or 0)
+        rows["MACs"] = f"{result.macs:,}" + (f", of which {left:,} are left out" if left > 0 else "")
     if result.cycles is not None:
         rows["cycles"] = f"{result.cycles:,}" + (f" ({result.cycles // result.images:,} an image)"
                                                  if result.images > 1 else "")

@@ -27,15 +27,18 @@ def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
 
 
 def layer_rows(model: TModel, waits: Waits) -> list[dict[str, Any]]:
-    """One object a layer, for ``--json`` and tables. ``cycles``: those of its MatMuls, waits included; ``utilization``:
-    useful multiply-accumulates per multiplier and cycle, null without cycles."""
+    """One object a layer, for ``--json`` and tables. ``cycles``: those of its MatMuls, waits included; ``macs``
+    are those of the network as drawn, ``done_macs`` those of them that the array does; ``utilization``: of these, per
+    multiplier and cycle, null without cycles."""
     rows = []
     for number, layer in enumerate(model.layers[:len(waits.vectors)]):
         causes = dict(zip(CAUSES, map(int, waits.waits[number]), strict=True))
         cycles = int(waits.vectors[number]) + sum(causes.values())
+        most = model.arch.array_size**2 * int(waits.vectors[number])
+        done = min(layer.get("done_macs", layer["macs"]), most)
         rows.append({
-            "name": layer["name"], "kind": layer["kind"], "cycles": cycles, "macs": layer["macs"],
-            "utilization": layer["macs"] / (model.arch.array_size**2 * cycles) if cycles else None,
+            "name": layer["name"], "kind": layer["kind"], "cycles": cycles, "macs": layer["macs"], "done_macs": done,
+            "utilization": done / (model.arch.array_size**2 * cycles) if cycles else None,
             "vectors": int(waits.vectors[number]), "waits": causes,
             "dram0_bytes": int(waits.dram_bytes[number, 0]), "dram1_bytes": int(waits.dram_bytes[number, 1]),
         })
@@ -45,9 +48,10 @@ def layer_rows(model: TModel, waits: Waits) -> list[dict[str, Any]]:
 def cycles_object(model: TModel, waits: Waits) -> dict[str, Any]:
     """The whole program: totals of ``layer_rows``, and ``tail``, the cycles behind the last MatMul."""
     rows = layer_rows(model, waits)
+    done = sum(row["done_macs"] for row in rows)
     return {
-        "cycles": waits.cycles, "macs": model.macs,
-        "utilization": model.macs / (model.arch.array_size**2 * waits.cycles) if model.macs and waits.cycles else None,
+        "cycles": waits.cycles, "macs": model.macs, "done_macs": done,
+        "utilization": done / (model.arch.array_size**2 * waits.cycles) if model.macs and waits.cycles else None,
         "vectors": int(waits.vectors.sum()), "waits": dict(zip(CAUSES, map(int, waits.waits.sum(0)), strict=True)),
         "tail": waits.tail, "dram0_bytes": int(waits.dram_bytes[:, 0].sum()),
         "dram1_bytes": int(waits.dram_bytes[:, 1].sum()), "program_bytes": len(model.program), "layers": rows,
@@ -59,8 +63,10 @@ def joined(objects: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
     if len(objects) == 1:
         return objects[0]
     totals = {key: sum(found[key] for found in objects)
-              for key in ("cycles", "macs", "vectors", "tail", "dram0_bytes", "dram1_bytes", "program_bytes")}
-    used = totals["macs"] / (arch.array_size**2 * totals["cycles"]) if totals["macs"] and totals["cycles"] else None
+              for key in ("cycles", "macs", "done_macs", "vectors", "tail", "dram0_bytes", "dram1_bytes",
+                          "program_bytes")}
+    most = arch.array_size**2 * totals["cycles"]
+    used = totals["done_macs"] / most if totals["macs"] and most else None
     return {**totals, "utilization": used,
             "waits": {cause: sum(found["waits"][cause] for found in objects) for cause in CAUSES},
             "layers": [row for found in objects for row in found["layers"]]}
@@ -70,11 +76,12 @@ def print_cycles(found: dict[str, Any]) -> None:
     """A row for each layer, in percent of all cycles what is waiting; the last row is the sum."""
     total = max(found["cycles"], 1)
     causes = [cause for cause, cycles in found["waits"].items() if cycles]
-    table = [("layer", "cycles", "MACs", "util %", *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB",
-              "DRAM1 KB")]
+    table = [("layer", "cycles", "MACs", "left out", "util %",
+              *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB", "DRAM1 KB")]
     for row in (*found["layers"], {**found, "name": "all"}):
         share = [f"{100 * row['waits'][cause] / total:.2f}" if row["waits"][cause] else "" for cause in causes]
         table.append((row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
+                      f"{row['macs'] - row['done_macs']:,}" if row["macs"] > row["done_macs"] else "",
                       "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
                       *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes"))))
     print_columns(table, right=True)

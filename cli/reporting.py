@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.boards import clock_hz
+from weft.boards import board_of, clock_hz, routing
 from weft.cli import console
 from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
 from weft.cli.outputs import Output, check_outputs
@@ -54,7 +54,8 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
 
     arch = arch or network.arch
     name = preset_of(arch)
-    machine = Machine(name or OWN, clock_hz(name or ""), bool(name), _resources(arch, name, part))
+    machine = Machine(name or OWN, clock_hz(name or ""), board_of(name or "") is not None, routing(name or ""),
+                      _resources(arch, name, part))
     programs, objects = [], []
     for loaded in Session(network, arch).machines:
         found, where, _ = estimated_program(loaded, DramTiming(latency, latency), progress)

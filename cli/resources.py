@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from weft.boards import Board, board_of
+from weft.boards import Board, board_of, routing
 from weft.boards.board import OnChip
 from weft.boards.shell.machine import windows
 from weft.cli.console import plain_console, say
@@ -33,7 +33,8 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
         raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
     found = part_named(part if part is not None else board.part if board else "")
     fitting = fits(arch, found, around=around(board if part is None else None))
-    return {**fitting, "error_percent": largest_error(found.family)}
+    own = part is None and board is not None
+    return {**fitting, "error_percent": largest_error(found.family), "place_and_route": routing(name) if own else None}
 
 
 def around(board: Board | None) -> Mapping[str, int]:
@@ -75,5 +76,7 @@ def print_predicted(found: dict[str, Any]) -> None:
     verdict = "fits, with room for the rest" if found["fits"] else f"does not fit with the rest: too many {short}"
     within = f"within {error['lut']} % of LUTs and {error['ff']} % of flip-flops" if error else "error not measured"
     say(f"{found['part']}: {verdict}; predicted, {within}")
+    if found["place_and_route"]:
+        say(f"place and route by open tools, beside the board's shell: {found['place_and_route']}")
     if found["unknown"]:
         say(f"Not counted on any machine, so not in it: {', '.join(found['unknown'])}.")

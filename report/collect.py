@@ -23,12 +23,14 @@ Rows = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Machine:
-    """``name`` of the preset, or what to call it; ``clock_hz``, and whether a board says so; ``resources``: what
-    ``hw.flow.resources.fits`` found, None without a part."""
+    """``name`` of the preset, or what to call it; ``clock_hz``, and whether a board's build asks for it; ``routing``:
+    what open tools made of it there, in words; ``resources``: what ``hw.flow.resources.fits`` found, None without a
+    part."""
 
     name: str
     clock_hz: float
     clock_known: bool
+    routing: str
     resources: dict[str, Any] | None
 
 
@@ -43,8 +45,9 @@ def page_data(network: Network, machine: Machine, programs: Sequence[tuple[Ran, 
         offset += ran.cycles
     return {
         "name": shown(network.name), "lanes": arch.array_size, "machine": _machine(machine, arch),
-        "cycles": totals["cycles"], "macs": totals["macs"], "utilization": totals["utilization"],
-        "waits": totals["waits"], "tail": totals["tail"], "layers": layers, "nodes": nodes(network),
+        "cycles": totals["cycles"], "macs": totals["macs"], "done_macs": totals["done_macs"],
+        "utilization": totals["utilization"], "waits": totals["waits"],
+        "tail": totals["tail"], "layers": layers, "nodes": nodes(network),
         "roof": {"macs_per_cycle": arch.array_size**2, "bytes_per_cycle": arch.axi_data_width // 8},
         "memory": [memory_over_time(ran) for ran, _ in programs], "vector_bytes": arch.vector_bytes,
         "units": list(unit_names(arch)), "programs": [ran.cycles for ran, _ in programs],
@@ -64,12 +67,13 @@ def _layers(ran: Ran, rows: Rows, part: int, offset: int) -> list[dict[str, Any]
     times = [(begins[mine], ends[mine]) for mine in _by_layer(ran)]
     by_number = dict(enumerate(rows))
     for number, row in enumerate(ran.model.layers):
-        where = by_number.get(number, {"cycles": 0, "vectors": 0, "waits": {}, "utilization": None})
-        vectors = where["vectors"]
-        useful = min(row["macs"] / arch.array_size**2, vectors)
+        where = by_number.get(number, {"cycles": 0, "vectors": 0, "waits": {}, "utilization": None, "done_macs": 0})
+        vectors, done = where["vectors"], where["done_macs"]
+        useful = done / arch.array_size**2
         begin, end = times[number]
         found.append({
             "name": shown(row["name"]), "kind": shown(row["kind"]), "part": part, "macs": row["macs"],
+            "done_macs": done, "roof": roof_point(done, where["cycles"], max(moved[number].values(), default=0), arch),
             "cycles": where["cycles"], "vectors": vectors, "waits": where["waits"],
             "utilization": where["utilization"], "useful": round(useful, 1), "idle": round(vectors - useful, 1),
             "lanes": lanes_used(row, arch.array_size), "dram": moved[number], "numbers": _numbers(row),
@@ -78,6 +82,15 @@ def _layers(ran: Ran, rows: Rows, part: int, offset: int) -> list[dict[str, Any]
             "end": offset + int(end.max()) if len(end) else None,
         })
     return found
+
+
+def roof_point(done: int, cycles: int, moved: int, arch: Arch) -> dict[str, float] | None:
+    """Return where a layer lies below the roof: multiply-accumulates a byte of the DRAM port that moves most (``moved``
+    bytes), and a cycle. A layer's data may come while the layer before computes; it takes the port's time all the same,
+    and where that is longer than its ``cycles`` of the array, it counts."""
+    if not (done and cycles and moved):
+        return None
+    return {"macs_per_byte": done / moved, "macs_per_cycle": done / max(cycles, moved / (arch.axi_data_width // 8))}
 
 
 def _by_layer(ran: Ran) -> list[np.ndarray]:

@@ -74,6 +74,11 @@ class TModel:
     instruction_layers: np.ndarray | None = None
     """[instructions]: indices into ``layers``."""
 
+    @property
+    def done_macs(self) -> int:
+        """Multiply-accumulates of the network that the array does; those as drawn where the file does not say it."""
+        return sum(row.get("done_macs", row["macs"]) for row in self.layers) if self.layers else self.macs
+
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
     def load(cls, path: Path | str) -> TModel:

@@ -43,8 +43,13 @@ class Network:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the machine's parts, 0 when not recorded."""
+        """Multiply-accumulates of the machine's parts, of the network as drawn; 0 when not recorded."""
         return sum(machine.macs for machine in self.machines)
+
+    @property
+    def done_macs(self) -> int:
+        """Those of them that the array does: work that nobody needs is left out."""
+        return sum(machine.done_macs for machine in self.machines)
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod

@@ -140,6 +140,7 @@ class LayerEntry(msgspec.Struct):
     name: str
     kind: str
     macs: Count
+    done_macs: Count = 0
 
 
 class Program(Keys):

@@ -40,6 +40,7 @@ class RunResult:
     instructions: int
     cycles: int | None
     macs: int | None
+    done_macs: int | None
     seconds: float
     array_size: int
     comparison: Comparison | None = None
@@ -59,10 +60,10 @@ class RunResult:
 
     @property
     def utilization(self) -> float | None:
-        """Useful multiply-accumulates per multiplier and cycle."""
-        if not self.cycles or self.macs is None:
+        """Multiply-accumulates of the network that the array does, per multiplier and cycle: at most 1."""
+        if not self.cycles or self.done_macs is None:
             return None
-        return self.macs / (self.array_size**2 * self.cycles)
+        return min(self.done_macs / (self.array_size**2 * self.cycles), 1.0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ class Session:
         return RunResult(
             outputs=outputs, images=images, instructions=sum(each.instructions for each in done),
             cycles=None if done[0].cycles is None else sum(each.cycles or 0 for each in done),
-            macs=self.network.macs * images or None, seconds=sum(each.seconds for each in done),
+            macs=self.network.macs * images or None, done_macs=self.network.done_macs * images or None,
+            seconds=sum(each.seconds for each in done),
             array_size=self.arch.array_size,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],

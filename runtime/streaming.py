@@ -15,7 +15,7 @@ from weft.runtime.network import Network
 from weft.runtime.session import RunResult, Session
 from weft.runtime.tensors import Tensor
 
-SUMMED = ("images", "instructions", "cycles", "macs", "seconds", "saturated")
+SUMMED = ("images", "instructions", "cycles", "macs", "done_macs", "seconds", "saturated")
 LISTED = ("operations", "samples")
 
 

@@ -113,7 +113,7 @@ def samples_of(name: str, path: Path) -> tuple[Feed, Feed]:
     case, model = CASES[name], onnx.load(path, load_external_data=False)
     constants = {tensor.name for tensor in model.graph.initializer}
     ports = [port for port in model.graph.input if port.name not in constants]
-    images, other = (DATA_SETS / f"{case.data or name}{end}.npz" for end in ("", "_calibrate"))
+    images, other = (path.parent / f"{Path(case.data or name).name}{end}.npz" for end in ("", "_calibrate"))
     if not images.exists():
         random = np.random.default_rng(1)
         return drawn(ports, random, SAMPLES), drawn(ports, random, case.images)

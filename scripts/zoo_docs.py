@@ -10,6 +10,8 @@ import zoo_table
 from measured_tables import insist_on_rows
 from tables import table
 
+from weft.boards import clock_hz, routing
+from weft.compiler.quantize.quality import POOR_DECIBELS
 from weft.hw.contract.arch import presets
 from weft.hw.contract.errors import WeftError, explain
 
@@ -20,9 +22,10 @@ NO_ZOO = "No numbers are committed. `make zoo` measures them, `make docs MEASURE
 IN_README = ("mlperf_tiny_resnet8", "resnet20v2", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224", "resnet50v2_224")
 """Networks of the README's table."""
 ABOVE_README = """\
-How fast that is: milliseconds an image at the clock of each preset's board, estimated (to the cycle what the RTL
-takes), in brackets how much of the array's multipliers is in use. [docs/zoo.md](docs/zoo.md) has all networks and all
-presets, with accuracy and look-up tables; `make zoo` measures it.
+How fast that is: milliseconds an image at the clock that the build of each preset's board asks for, estimated (to the
+cycle what the RTL takes), in brackets how much of the array's multipliers does work of the network. The second row says
+what open tools made of it. [docs/zoo.md](docs/zoo.md) has all networks and all presets, with accuracy and look-up
+tables; `make zoo` measures it.
 
 """
 
@@ -40,10 +43,17 @@ def zoo_in_readme() -> str:
     if not ZOO.is_file():
         return ""
     found = json.loads(ZOO.read_text())
-    cells = {(row["network"], row["arch"]): f"{row['ms']:.2f} ({row['utilization']:.0%})" for row in found["rows"]}
+    cells = {(row["network"], row["arch"]): _cell(row) for row in found["rows"]}
     machines = [name for name in presets() if all((network, name) in cells for network in IN_README)]
-    rows = [(network, *(cells[network, name] for name in machines)) for network in IN_README]
+    rows = [("MHz asked", *(f"{clock_hz(name) / 1e6:g}" for name in machines)),
+            ("place and route", *map(routing, machines)),
+            *((network, *(cells[network, name] for name in machines)) for network in IN_README)]
     return ABOVE_README + table(("", *(f"`{name}`" for name in machines)), rows)
+
+
+def _cell(row: zoo_table.Row) -> str:
+    poor = row["signal_to_noise"] is not None and row["signal_to_noise"] < POOR_DECIBELS
+    return f"{row['ms']:.2f} ({row['utilization']:.0%})" + (", poor numbers" if poor else "")
 
 
 def take_over() -> bool:

@@ -7,18 +7,32 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from weft.boards import routing
+from weft.compiler.quantize.quality import POOR_DECIBELS
+
 Row = dict[str, Any]
 
 COLUMNS: dict[str, Callable[[Row], object]] = {
     "network": lambda row: row["network"], "machine": lambda row: row["arch"],
     "cycles, estimated": lambda row: _number(row["cycles_estimated"]),
     "cycles in RTL": lambda row: _number(row["cycles_rtl"]),
+    "MHz asked": lambda row: f"{row['clock_mhz']:g}", "routed": lambda row: routing(row["arch"]),
     "ms": lambda row: f"{row['ms']:.3f}", "of the array": lambda row: f"{row['utilization']:.1%}",
-    "SNR of outputs, dB": lambda row: "exact" if row["signal_to_noise"] is None else f"{row['signal_to_noise']:.1f}",
+    "left out": lambda row: f"{1 - row['done_macs'] / row['macs']:.1%}" if row["done_macs"] < row["macs"] else "",
+    "SNR of outputs, dB": lambda row: decibels(row["signal_to_noise"]),
     "LUT": lambda row: _number(row["lut"]),
     "fits its board": lambda row: {True: "yes", False: "no"}.get(row["fits"], ""),
 }
 """Column of the tables -> its text."""
+
+
+def decibels(found: float | None) -> str:
+    """Return the signal-to-noise ratio of a network's outputs in words."""
+    if found is None:
+        return "exact"
+    return f"{found:.1f}" + (", poor numbers" if found < POOR_DECIBELS else "")
+
+
 STYLE = ("body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1a1a1a}h1{font-size:1.5rem}"
          "table{border-spacing:0}div{overflow-x:auto;"
          "background:linear-gradient(to left,#fff 16px,transparent) right/32px 100% no-repeat local,"

@@ -42,8 +42,10 @@ class CompileReport:
 
 
 def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: Layout,
-                instructions: Sequence[int], passed: Sequence[int], arch: Arch) -> tuple[dict[str, Any], ...]:
-    """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``saturated`` counts calibration
+                instructions: Sequence[int], passed: Sequence[int], done: Sequence[int],
+                arch: Arch) -> tuple[dict[str, Any], ...]:
+    """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``macs`` are those of the network
+    as drawn, ``done_macs`` (from ``done``) those of them that the array does. ``saturated`` counts calibration
     values beyond the range of the output's numbers. ``after``: as of :func:`layers_before`."""
     rows, sources = [], layers_before(layers)
     for number, layer in enumerate(layers):
@@ -55,7 +57,8 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
         moved = traffic(shape, plan.tiling)
         modelled = {"array": moved.array, "dram0": moved.dram0, "dram1": moved.dram1}
         rows.append({
-            "name": layer.name, "kind": layer.kind, "macs": layer.macs, "instructions": instructions[number],
+            "name": layer.name, "kind": layer.kind, "macs": layer.macs, "done_macs": done[number],
+            "instructions": instructions[number],
             "after": sources[number], "group": 1 if isinstance(layer.core, Load) else layer.core.group,
             "input": [source.channels, *source.size], "output": [output.channels, *output.size],
             "range": [float(f"{seen.low:.6g}"), float(f"{seen.high:.6g}")],

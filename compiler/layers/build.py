@@ -17,7 +17,7 @@ from weft.compiler.layers.builder import (
     Handler,
     Open,
     conv,
-    counts,
+    drawn_macs,
     enlarge,
     find_parts,
     need_registers,
@@ -48,8 +48,7 @@ from weft.runtime.scales import TensorScale
 def _product(builder: Builder, position: int, node: Node) -> Open:
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
-    macs = left.channels * left.height * left.width * right.channels if counts(node) else 0
-    return Open(node.name, position, (Product(left, right, node.output, "%0", macs),))
+    return Open(node.name, position, (Product(left, right, node.output, "%0", drawn_macs(node)),))
 
 
 CLOSING = Multiply, Lookup, Gate

@@ -113,19 +113,18 @@ def window_of(node: Node) -> Window:
     return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
 
 
-def counts(node: Node) -> bool:
-    """Whether its multiply-accumulates are the network's: average pools and normalisations only use the array."""
-    return node.origin in OPERATORS and OPERATORS[node.origin].counted
+def drawn_macs(node: Node) -> int:
+    """Return the multiply-accumulates of the network that a node does, as drawn; 0 where it only uses the array, as
+    average pools and normalisations do."""
+    counted = node.origin in OPERATORS and OPERATORS[node.origin].counted
+    return node.macs or 0 if counted else 0
 
 
 # -- nodes that open layers on every machine ---------------------------------------------------------------------------
 def conv(builder: Builder, position: int, node: Node) -> Open:
-    weights = builder.graph.constants[node.input(1)]
     size = builder.graph.shapes[node.output][2:]
-    counted = math.prod(size) * weights.size if node.macs is None else node.macs
-    macs = counted if counts(node) else 0
     core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
-                       window_of(node), "%0", (size[0], size[1]), macs)
+                       window_of(node), "%0", (size[0], size[1]), drawn_macs(node))
     return Open(node.name, position, (core,))
 
 

@@ -138,7 +138,6 @@ def _convolution(graph: Graph, entry: Sum, source: str, channels: int, starts: t
     strides, dilations = (convs[0].attributes[key] for key in ("strides", "dilations"))
     ends = [max((size[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - before[axis]
                 - image[axis], 0) for axis in range(2)]
-    pixels = size[0] * size[1]
-    macs = sum(pixels * graph.constants[conv.input(1)].size if conv.macs is None else conv.macs for conv in convs)
+    macs = sum(conv.macs or 0 for conv in convs)
     return Node(f"{convs[0].name}+{convs[1].name}", "Conv", (source, *names), (add.output,),
                 {**convs[0].attributes, "kernel_shape": kernel, "pads": (*before, *ends)}, convs[0].origin, macs)

@@ -49,8 +49,6 @@ def conv_transpose_in_blocks(state: Rewrite, node: Node, weights: np.ndarray, bi
     count = own.size // own.shape[-1]
     made = state.conv(node, tensor, own.reshape(count, -1, 1, 1), np.tile(bias, count // outputs), source.size)
     pixels = source.size[0] * source.size[1]
-    macs = pixels * rows * columns * state.constant(node.input(1)).size
-    state.nodes[-1] = state.nodes[-1].replace(macs=macs)
     first = pixels * np.arange(count).reshape(rows, columns, *kernel, outputs)
     lying = first[..., None, None] + np.arange(pixels).reshape(source.size)
     # [row, column, row in the window, column in the window, channel, height, width]

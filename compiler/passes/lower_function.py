@@ -84,4 +84,6 @@ def _filled(state: Rewrite, node: Node, source: str, channels: list[int]) -> str
         dense[range(group), :, range(group)] = weights.reshape(group, -1, *weights.shape[1:])
         weights = dense.reshape(len(weights), -1, *weights.shape[2:])
     attributes = {key: maker.attributes[key] for key in ("strides", "pads", "dilations")}
-    return state.conv(node, maker.input(0), weights[channels], bias[channels], size, "lanes", **attributes)
+    made = state.conv(node, maker.input(0), weights[channels], bias[channels], size, "lanes", **attributes)
+    state.nodes[-1] = state.nodes[-1].replace(origin=maker.origin, macs=maker.macs)
+    return made

@@ -34,12 +34,9 @@ def conv(state: Rewrite, node: Node) -> None:
     places = state.aligned.get(node.output, np.arange(len(weights)))
     weights, bias = (_placed(values, places) for values in (weights, bias))
     attributes = {**window_attributes(node, kernel, (height, width)), "group": group}
-    macs = state.constant(node.input(1)).size * outputs[0] * outputs[1]
 
     def run(tensor: str) -> str:
-        made = state.conv(node, tensor, weights, bias, outputs, **attributes)
-        state.nodes[-1] = state.nodes[-1].replace(macs=macs)
-        return made
+        return state.conv(node, tensor, weights, bias, outputs, **attributes)
 
     state.hold_channels(node.output, per_image(state, node, source, run), places)
 

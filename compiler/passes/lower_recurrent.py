@@ -82,8 +82,7 @@ class Direction:
 
     def _product(self, source: str, weights: np.ndarray, bias: np.ndarray, rows: int, part: str) -> str:
         name = self.state.conv(self.node, source, weights[..., None, None], bias, (rows, 1), part)
-        macs = rows * self.hidden * (weights.shape[1] if part == "inputs" else self.hidden)
-        self.state.nodes[-1] = self.state.nodes[-1].replace(origin=self.node.op, macs=macs)
+        self.state.nodes[-1] = self.state.nodes[-1].replace(origin=self.node.op)
         return name
 
     def at(self, tensor: str, step: int) -> str:

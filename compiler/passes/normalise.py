@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
+from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.align_slices import aligned_channels
 from weft.compiler.passes.index import (
@@ -41,10 +42,37 @@ def normalise(graph: Graph, lanes: int) -> Graph:
     for node in graph.nodes:
         lower = ROWS[node.op].lower
         assert lower is not None, "refused before"
+        first = len(state.nodes)
         lower(state, node)
+        _count(state, node, first)
     outputs = tuple(_output(state, port) for port in graph.outputs)
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET,
                  bounds=state.bounds)
+
+
+def _count(state: Rewrite, node: Node, first: int) -> None:
+    """Share the multiply-accumulates of a node of the model, as drawn, among the canonical nodes from ``first`` on that
+    do its work: none of them knows what is drawn, for a kernel may have many zeros, and zeros of a first state are left
+    out."""
+    if not ROWS[node.op].counted:
+        return
+    read = {held.tensor for held in state.held.values()}.union(*(made.inputs for made in state.nodes[first:]))
+    does = [number for number, made in enumerate(state.nodes[first:], first)
+            if made.origin == node.op and made.op in ("Conv", "Product") and made.output in read]
+    if not does:
+        return
+    sizes = [_size(state, state.nodes[number]) for number in does]
+    ends = np.rint(np.cumsum([0, *sizes]) * (macs_of(state.graph, node) / sum(sizes))).astype(int)
+    for number, macs in zip(does, np.diff(ends).tolist(), strict=True):
+        state.nodes[number] = state.nodes[number].replace(macs=macs)
+
+
+def _size(state: Rewrite, node: Node) -> int:
+    """What a node's work is in proportion to."""
+    pixels = math.prod(state.shapes[node.output][2:])
+    if node.op == "Product":
+        return pixels * state.shapes[node.input(0)][1] * state.shapes[node.output][1]
+    return max(pixels * int(np.count_nonzero(state.constants[node.input(1)])), 1)
 
 
 def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]]) -> GraphPort:

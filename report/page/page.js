@@ -25,11 +25,16 @@ function facts(place, rows) {
 // -- what stands in words -----------------------------------------------------------------------------------------------
 function writeHead() {
   const { machine } = data;
-  const clock = `${significant(machine.clock_hz / 1e6)} MHz${machine.clock_known ? "" : " (assumed)"}`;
+  const clock = `${significant(machine.clock_hz / 1e6)} MHz${machine.clock_known ? ` (asked of its board's build; place and route by open tools: ${machine.routing})` : " (assumed)"}`;
   at("machine-line").textContent = `on ${machine.name}: array of ${data.lanes} x ${data.lanes}, ${machine.keys.data_type}, ${clock}`;
   facts(at("totals"), [["cycles", count(data.cycles)], ["latency", duration(data.cycles, machine.clock_hz)],
-    ["MACs", count(data.macs)], ["utilization", percent(data.utilization)], ["layers", count(data.layers.length)],
+    ["MACs", macsText(data)], ["utilization", percent(data.utilization)], ["layers", count(data.layers.length)],
     ["tail", `${count(data.tail)} cycles`]]);
+}
+
+function macsText(of) {
+  const left = of.macs - of.done_macs;
+  return left > 0 ? `${count(of.macs)}, ${count(left)} left out` : count(of.macs);
 }
 
 function lanesText(layer) {
@@ -59,7 +64,7 @@ function writeChosen() {
   const dram = Object.entries(layer.dram).filter(([, moved]) => moved).map(([unit, moved]) => `${unit.replace("_", " ")} ${bytes(moved)}`);
   const vectors = Math.max(layer.vectors, 1);
   facts(at("selected-facts"), [
-    ["input", layer.input.join(" x ") || "–"], ["output", layer.output.join(" x ") || "–"], ["MACs", count(layer.macs)],
+    ["input", layer.input.join(" x ") || "–"], ["output", layer.output.join(" x ") || "–"], ["MACs", macsText(layer)],
     ["cycles", `${count(layer.cycles)} (${duration(layer.cycles, data.machine.clock_hz)})`],
     ["utilization", percent(layer.utilization)], ["array filled, rows x columns", lanesText(layer)],
     ["idle lanes while vectors pass", layer.vectors ? percent(layer.idle / vectors) : "–"],
@@ -86,7 +91,7 @@ function fill(table, heads, rows, texts, act) {
 
 function writeTable() {
   const measured = data.layers.some((layer) => layer.numbers.measured);
-  const more = data.layers.some((layer) => layer.utilization > 1) ? " Utilization above 100 %: work of the network as drawn that the compiler found to be needless." : "";
+  const more = data.layers.some((layer) => layer.macs > layer.done_macs) ? " MACs are the network's as drawn; what nobody needs is left out, and is not in the utilization." : "";
   at("numbers-hint").textContent = (measured ? "Range, SNR and saturations on calibration inputs."
     : "SNR: compile with --report FILE.json or --html PAGE.html to measure it. Saturations are those of the ranges seen in calibration.") + more;
   return fill(at("layer-table"), ["layer", "kind", "#", "cycles", "time", "util.", "rows x columns", "idle lanes", "longest wait",

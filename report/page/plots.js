@@ -44,12 +44,9 @@ function layerLayout(inPercent) {
 }
 
 // -- roofline ---------------------------------------------------------------------------------------------------------
-function busiest(layer) { return Math.max(0, ...Object.values(layer.dram)); }
-
 function roofPoints(data) {
-  return data.layers.map((layer, number) => ({ layer, number, moved: busiest(layer) }))
-    .filter(({ layer, moved }) => layer.macs > 0 && layer.cycles > 0 && moved > 0)
-    .map(({ layer, number, moved }) => ({ number, x: layer.macs / moved, y: layer.macs / layer.cycles,
+  return data.layers.map((layer, number) => ({ layer, number })).filter(({ layer }) => layer.roof)
+    .map(({ layer, number }) => ({ number, x: layer.roof.macs_per_byte, y: layer.roof.macs_per_cycle,
       text: layerLabel(layer, number) }));
 }
 
