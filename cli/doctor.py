@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from weft.cli import console
-from weft.cli.options import JsonOption, version
+from weft.cli.options import JsonOption
+from weft.cli.version import version
 from weft.hw.contract.cache import cache_directory, chosen, shared
 from weft.hw.contract.errors import WeftError, explain
 

@@ -15,7 +15,6 @@ from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, LatencyOption, SetOption, ShapeOption, input_shapes, override
 from weft.cli.outputs import Output, check_outputs
-from weft.cli.resources import USED, around, part_named
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.strict_json import parse_object
@@ -91,6 +90,7 @@ def explore_command(
 ) -> None:
     """Search the machine: the fastest for each size of chip, by estimated cycles and predicted resources."""
     from weft.cli.front_plot import PICTURE, check_picture
+    from weft.cli.resources import around
     from weft.explore.measure import Network, digest_of
     from weft.explore.results import Results
     from weft.explore.search import Search
@@ -144,6 +144,9 @@ def explore_command(
 # -- what is searched --------------------------------------------------------------------------------------------------
 def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part, Arch, tuple[str, ...]]:
     """The chip, the base, and the keys that are the board's. Raises WeftError."""
+
+    from weft.cli.resources import part_named
+
     if (part is None) == (board is None):
         raise WeftError(explain("--part and --board", "both" if part else "neither", "one of them",
                                 "name the chip (--part xc7a35t) or the board (--board ecpix5)"))
@@ -230,6 +233,9 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None
 
 # -- what is told ------------------------------------------------------------------------------------------------------
 def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
+
+    from weft.cli.resources import USED
+
     why = max(outcome.refusals, key=lambda text: outcome.refusals[text], default="")
     if not why and space:
         least = min(space, key=lambda point: point.share)

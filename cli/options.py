@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,15 +95,6 @@ def load(path: Path) -> Network:
                                 f"compile it first: weft compile {path} -a ARCH --calibrate FILE, then give the "
                                 f".tmodel that this writes"))
     return Network.load(path)
-
-
-def version() -> str:
-    """Of the package; of a plain clone, in which nothing is installed, what its pyproject.toml says."""
-    try:
-        return metadata.version("weft")
-    except metadata.PackageNotFoundError:
-        project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())
-        return str(project["project"]["version"])
 
 
 def ends(output: str) -> tuple[str, ...]:

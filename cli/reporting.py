@@ -13,10 +13,8 @@ from weft.boards import board_of, clock_hz, routing
 from weft.cli import console
 from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
 from weft.cli.outputs import Output, check_outputs
-from weft.cli.resources import predicted
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
-from weft.hw.flow.resources import counted
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
 from weft.runtime.manifest import TModel
@@ -73,7 +71,8 @@ def preset_of(arch: Arch) -> str | None:
 
 def _resources(arch: Arch, name: str | None, part: str | None) -> dict[str, Any] | None:
     """Of the part, or of the preset's board; None without one, or where no machine of such numbers was counted."""
-    from weft.boards import board_of
+    from weft.cli.resources import predicted
+    from weft.hw.flow.resources import counted
 
     board = board_of(name) if name else None
     if part is None and (board is None or not counted(arch, board.family)):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-USER_ERROR, INTERRUPTED = 1, 130
+FINE, USER_ERROR, INTERRUPTED = 0, 1, 130
 """Exit codes of whatever a user starts."""
 
 

@@ -62,8 +62,8 @@ BREAKS = [
     Break("json_finite", "hw/contract/strict_json.py", 'if value in (float("inf"), float("-inf")):',
           'if value == float("-inf"):', "a number too large becomes infinity", f"{STRICT}::test_what_is_refused"),
     # -- command line --
-    Break("cli_option", "cli/main.py", "raise WeftError(explain(f\"command {command}\"",
-          "raise Mismatch(explain(f\"command {command}\"", "a wrong option ends as if RTL and golden differed",
+    Break("cli_option", "cli/app.py", "raise WeftError(explain(f\"command {command}\"",
+          "raise KeyboardInterrupt(explain(f\"command {command}\"", "a wrong option ends as if it were interrupted",
           f"{CLI_ERRORS}::test_wrong_options"),
     Break("cli_mismatch", "cli/main.py", "return _say(error, MISMATCH)", "return _say(error, USER_ERROR)",
           "a difference between RTL and golden ends as a user's mistake",

@@ -129,7 +129,7 @@ WRONG: dict[str, tuple[object, ...]] = {
 def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four parts: what, found, allowed, way out; and nothing is left behind."""
     from weft.cli import board
-    from weft.cli.main import app
+    from weft.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     infos = [*(("", info) for info in app.registered_commands), *(("board ", info) for info in

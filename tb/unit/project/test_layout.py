@@ -154,7 +154,7 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_commands_and_options_of_the_readme_exist() -> None:
-    from weft.cli.main import app
+    from weft.cli.app import app
     callbacks = [(info.name, info.callback) for info in app.registered_commands if info.callback]
     commands = {name or callback.__name__: callback for name, callback in callbacks}
     lines = re.findall(r"^ {4}(?:\S*/)?weft ([a-z]+)([^\n#]*)", README, re.M)

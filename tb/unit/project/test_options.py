@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from weft.cli.main import app
+from weft.cli.app import app
 
 UNITS = ("CYCLES", "MHZ", "COUNT", "DB")
 """What stands behind an option that takes a number."""

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from weft.cli import board, machines
-from weft.cli.main import app
+from weft.cli.app import app
 from weft.hw.contract.arch import Arch
 from weft.runtime.outputs import Kind, check_output, replacing, write_text
 from weft.tb.hostile.case import compiled

@@ -1,0 +1,95 @@
+"""The typer application: the list of the commands. Each command is a function in a file of this room.
+
+Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
+
+from weft.cli import board
+from weft.cli.archs import archs_command
+from weft.cli.compiling import compile_command
+from weft.cli.demo import demo_command
+from weft.cli.doctor import doctor_command
+from weft.cli.estimating import estimate_command
+from weft.cli.examples import add_examples, add_summaries
+from weft.cli.exploring import explore_command
+from weft.cli.inspecting import inspect_command
+from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
+from weft.cli.reporting import report_command
+from weft.cli.running import run_command
+from weft.cli.values import insist_on_values
+from weft.cli.version import said_version
+from weft.hw.contract.errors import FINE, USER_ERROR, WeftError, explain
+
+app = typer.Typer(name="weft", no_args_is_help=True, rich_markup_mode=None,
+                  pretty_exceptions_enable=False,
+                  help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
+app.add_typer(board.app, name="board")
+
+app.command("compile")(compile_command)
+app.command("inspect")(inspect_command)
+app.command("archs")(archs_command)
+app.command("report")(report_command)
+app.command("explore")(explore_command)
+app.command("doctor")(doctor_command)
+app.command("demo")(demo_command)
+app.command("verilog")(verilog_command)
+app.command("run")(run_command)
+app.command("estimate")(estimate_command)
+app.command("resources")(resources_command)
+app.command("isa")(isa_command)
+app.command("disassemble")(disassemble_command)
+
+
+@app.callback()
+def weft(show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.",
+                                                    is_eager=True, callback=lambda on: _version(on))] = False) -> None:
+    """Machine-learning accelerators: hardware, compiler, and the proof that both agree."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(said_version())
+        raise typer.Exit
+
+
+add_examples(app)
+add_examples(board.app, "board ")
+add_summaries(app)
+add_summaries(board.app)
+
+
+# -- a command line ----------------------------------------------------------------------------------------------------
+def run_command_line(arguments: Sequence[str] | None) -> int:
+    """Run the command that the arguments name; return its exit code. Raises WeftError for wrong options."""
+    insist_on_values(app, sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
+                       standalone_mode=False) or FINE)
+    except NoArgsIsHelpError as help_text:
+        help_text.show()
+        return USER_ERROR
+    except UsageError as error:
+        command = error.ctx.command_path if error.ctx else app.info.name
+        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error),
+                                f"{command} --help")) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as end:  # of what shows a completion script
+        return int(end.code or FINE)
+
+
+def _usage(error: UsageError) -> str:
+    """What may be typed there: the commands where one is unknown, else how the command is called."""
+    if error.ctx is None:
+        return "a command"
+    if error.message.startswith("No such command"):
+        return ", ".join(getattr(error.ctx.command, "commands", {}))
+    return " ".join(error.ctx.get_usage().split())
