@@ -6,7 +6,8 @@ from typing import Protocol
 
 from weft.hw.contract.errors import WeftError, explain
 
-ON_HOST = "run it on the host (--host-fallback), or end the network before it (--end)"
+END = "end the network before it (--end)"
+ON_HOST = f"run it on the host (--host-fallback), or {END}"
 USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
@@ -19,6 +20,10 @@ class CompileError(WeftError):
 
     node = ""
     why = ""
+
+    def forget_host(self) -> None:
+        """Leave the host out of the ways out: it has all of the network already that it can have."""
+        self.args = tuple(str(text).replace(ON_HOST, END) for text in self.args)
 
 
 class Fault(CompileError):

@@ -17,7 +17,7 @@ import numpy as np
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.write import check_place, write
-from weft.compiler.errors import Fault
+from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
@@ -203,6 +203,10 @@ def _blamed(name: str, request: Request) -> Iterator[None]:
     """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault."""
     try:
         yield
+    except CompileError as error:
+        if request.host_fallback:
+            error.forget_host()
+        raise
     except WeftError:
         raise
     except Exception as error:

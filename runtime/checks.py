@@ -85,7 +85,7 @@ def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
     known = {tensor.name for tensor in parts.network.inputs}
     for number, part in enumerate(found):
         if isinstance(part, HostEntry):
-            host_model(part)
+            _host_entry(part)
             reads, makes = list(part.inputs), list(part.outputs)
         else:
             if any(port.shape is None for port in (*part.inputs, *part.outputs)):
@@ -265,10 +265,19 @@ def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
 
 
 def _host(host: HostEntry, outputs: set[str]) -> None:
-    host_model(host)
+    _host_entry(host)
+    _unique("outputs of machine and host", (*host.passes, *host.outputs))
     for name in (*host.inputs, *host.passes):
         if name not in outputs:
             raise ValueError(f"host with {name!r}, which is no output of the machine")
+
+
+def _host_entry(host: HostEntry) -> None:
+    """What is said of a part of the host, wherever it stands; its model is checked when it is to run."""
+    host_model(host)
+    if host.inputs:
+        _unique("inputs of the host", host.inputs)
+    _unique("outputs of the host", host.outputs)
     if host.nodes is not None and len(host.nodes) != len(host.operators):
         raise ValueError(f"host with {len(host.nodes)} nodes and {len(host.operators)} operators")
 

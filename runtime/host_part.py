@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.hw.contract.errors import WeftError
 from weft.runtime.checks import host_model
 from weft.runtime.errors import refuse
+from weft.runtime.files import reason
 from weft.runtime.model_set import COMPILE_AGAIN
 from weft.runtime.schema import HostEntry
 
@@ -45,16 +47,37 @@ class HostPart:
         return {**dataclasses.asdict(self), "model": base64.b64encode(self.model).decode()}
 
     def run(self, values: Mapping[str, np.ndarray], owner: str) -> dict[str, np.ndarray]:
-        """Its outputs, of its inputs among ``values``. Raises ModelError where the model of ``owner`` does not run."""
-        from weft.runtime.onnx_engine import run_model  # onnxruntime is needed only here
+        """Return its outputs, of its inputs among ``values``. Raises WeftError where the model of ``owner`` is not what
+        the file says, asks for more than a host may be asked, or does not run."""
+        from weft.runtime.onnx_engine import runner_of  # onnxruntime is needed only here
+        from weft.runtime.onnx_runnable import check_bytes
 
+        known, what = check_bytes(self.model), f"host part of model {owner}"
+        for kind, names, there in (("inputs", self.inputs, known.inputs), ("outputs", self.outputs, known.outputs)):
+            if set(names) != there.keys():
+                raise refuse(what, f"an ONNX model with the {kind} {', '.join(map(repr, there))}",
+                             f"{', '.join(map(repr, names))}, as its file says", COMPILE_AGAIN)
         feed = {name: _single(values[name]) for name in self.inputs}
+        _fits(what, "input", feed, known.inputs)
         try:
-            return run_model(self.model, feed)
+            made = runner_of(self.model)(feed)
+        except WeftError:
+            raise
         except Exception as error:  # its errors have no common type
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise refuse(f"host part of model {owner}", f"an ONNX model that does not run ({reason})",
-                         "what the compiler writes", COMPILE_AGAIN) from None
+            raise refuse(what, f"an ONNX model that does not run ({reason(error)})", "what the compiler writes",
+                         COMPILE_AGAIN) from None
+        _fits(what, "output", made, known.outputs)
+        return made
+
+
+def _fits(what: str, kind: str, values: Mapping[str, np.ndarray],
+          known: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> None:
+    """Raises ModelError for a tensor of another type or shape than the part's model says."""
+    for name, value in values.items():
+        if (value.dtype, value.shape) != known[name]:
+            dtype, shape = known[name]
+            raise refuse(f"{what}, {kind} {name!r}", f"{value.dtype} {list(value.shape)}", f"{dtype} {list(shape)}",
+                         COMPILE_AGAIN)
 
 
 def _single(value: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ Import it where onnx is needed anyway.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,11 @@ MOST_NODES = 1 << 14
 
 MOST_DIMENSIONS = 32
 """Of a tensor."""
+
+MOST_NAME = 4096
+"""Characters of a name: a compiled model has no room for more."""
+
+OLDEST_OPSET, NEWEST_OPSET = 7, onnx.defs.onnx_opset_version()
 
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes, smaller"
 
@@ -116,6 +122,41 @@ def _bits(tensor: onnx.TensorProto) -> int:
 _TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 
 
+# -- names and version -------------------------------------------------------------------------------------------------
+def check_opset(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's own operators. Raises WeftError for several, and for one that nobody knows."""
+    opsets = {entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")}
+    if len(opsets) > 1:
+        raise _refuse("opsets of the model", ", ".join(map(str, sorted(opsets))), "one opset of ONNX's own operators",
+                      "convert its parts to one opset with onnx.version_converter.convert_version, then join them")
+    opset = max(opsets, default=0)
+    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        raise _refuse("opset of the model", opset, f"{OLDEST_OPSET} to {NEWEST_OPSET}",
+                      "convert it with onnx.version_converter.convert_version, or export it for such an opset")
+    return opset
+
+
+def check_names(graph: onnx.GraphProto) -> None:
+    """Every tensor is made once, and listed once. Raises WeftError."""
+    inputs, outputs = ([value.name for value in values] for values in (graph.input, graph.output))
+    weights = [tensor.name for tensor in (*graph.initializer, *(entry.values for entry in graph.sparse_initializer))]
+    made = [name for node in graph.node for name in node.output if name]
+    given = {*inputs, *weights}
+    for kind, names in (("input", inputs), ("output", outputs), ("initializer", weights), ("result of a node", made)):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise _refuse(f"{kind} {name!r}", f"it stands in the model {count} times", "a name of its own for each",
+                              RENAME)
+            if len(name) > MOST_NAME or not name:
+                raise _refuse(f"{kind} {name!r}", f"a name of {len(name)} characters", f"1 to {MOST_NAME}", RENAME)
+            if kind == "result of a node" and name in given:
+                raise _refuse(f"result {name!r} of a node", "the name of an input or initializer, too",
+                              "a name of its own for each", RENAME)
+
+
+RENAME = "give every tensor a name of its own, and export the model again"
+
+
 # -- what it computes --------------------------------------------------------------------------------------------------
 def check_size(what: str, shape: tuple[int, ...]) -> int:
     """The elements of a tensor. Raises WeftError where they are too many."""
@@ -136,18 +177,3 @@ def check_shapes(graph: onnx.GraphProto) -> None:
             together += check_size(f"tensor {value.name!r}", shape)
     if together > MOST_TOGETHER:
         raise _refuse("tensors of the model", f"{together} elements together", f"at most {MOST_TOGETHER}")
-
-
-def check_runnable(model: onnx.ModelProto) -> None:
-    """A model that is to run as it is: sizes known and bounded, no loop. Raises WeftError."""
-    check_content(model, None)
-    for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=propagate)
-        check_shapes(inferred.graph)
-    known = {value.name for value in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
-             if all(entry.HasField("dim_value") for entry in value.type.tensor_type.shape.dim)
-             and value.type.tensor_type.HasField("shape")}
-    for node in inferred.graph.node:
-        if has_graph(node) or (node.output and node.output[0] not in known):
-            raise _refuse(f"node {node.name!r}, operator {node.op_type}", "a result whose size is not known",
-                          "operators whose shapes ONNX finds")

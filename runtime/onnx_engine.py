@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import reason
-from weft.runtime.onnx_bounds import check_runnable
+from weft.runtime.onnx_runnable import check_bytes
 
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
 """Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
@@ -31,34 +31,35 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
                                         disabled_optimizers=WRONG_OPTIMIZERS)
 
 
-@functools.lru_cache(maxsize=4)
-def _check_bytes(model: bytes) -> None:
-    """Raises WeftError for a model of a file that is none, or that is too large to be run."""
-    try:
-        check_runnable(onnx.ModelProto.FromString(model))
-    except WeftError:
-        raise
-    except Exception as error:  # protobuf's and shape inference's own
-        raise WeftError(explain("model of the host's part", f"not a valid ONNX model ({reason(error)})",
-                                "as the compiler writes it", "compile the model again")) from None
+MOST_EVALUATED = 1 << 24
+"""Steps of a file's model on ONNX's own evaluator, which is written in Python."""
 
 
 def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
+    """Return inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
 
-    Bytes come from a file: raises WeftError where they are no model, or one too large to be run.
+    Bytes come from a file: raises WeftError where they are no model, or one whose work is not bounded.
     """
-    if isinstance(model, bytes):
-        _check_bytes(model)
+    steps = check_bytes(model).steps if isinstance(model, bytes) else 0
     try:
         engine = session(model)
-    except Exception:  # its errors have no common type
+    except Exception as error:  # its errors have no common type
+        if steps > MOST_EVALUATED:
+            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps that onnxruntime does not take "
+                                    f"({reason(error)})", f"at most {MOST_EVALUATED:.3g} of them",
+                                    "compile the model again")) from None
         evaluator = ReferenceEvaluator(model)
         return lambda given: dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
     names = [entry.name for entry in engine.get_outputs()]
     return lambda given: dict(zip(names, engine.run(names, dict(given)), strict=True))
 
 
+@functools.lru_cache(maxsize=4)
+def runner_of(content: bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return the same, made once for all images of a run."""
+    return runner(content)
+
+
 def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by name; see :func:`runner`."""
+    """Return all outputs by name; see :func:`runner`."""
     return runner(model)(given)

@@ -53,6 +53,16 @@ class Tensor:
                          f"numbers of the type {self.type}", f"convert the array to {self.type}")
         return found if self.scale is None else self.scale.dequantize(found.astype(np.int64) - SHIFTS[self.type])
 
+    def checked(self, array: np.ndarray) -> np.ndarray:
+        """Return what a part made of it. Raises ModelError for another shape or type; real numbers may have any
+        precision, and are what bytes of a scale are made of."""
+        shape = array.shape if self.shape is None else self.shape
+        kind = array.dtype if self.type is None else np.dtype(np.float32 if self.scale else self.type)
+        if array.shape != shape or (array.dtype != kind and not array.dtype.kind == kind.kind == "f"):
+            raise refuse(f"output {self.name!r}", f"{array.dtype} {list(array.shape)} from the host's part",
+                         f"{self.type} {list(shape)}, as the .tmodel says", "compile the model again")
+        return array
+
     def made(self, array: np.ndarray) -> np.ndarray:
         """An output in the network's own type."""
         if self.scale is not None and self.type is not None:
@@ -74,5 +84,5 @@ class Signature:
                 "outputs": [tensor.to_json() for tensor in self.outputs]}
 
     def results(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs, of all that the parts made."""
-        return {tensor.name: tensor.made(np.asarray(values[tensor.name])) for tensor in self.outputs}
+        """Return the outputs, of all that the parts made. Raises ModelError where one is not what the file says."""
+        return {tensor.name: tensor.made(tensor.checked(np.asarray(values[tensor.name]))) for tensor in self.outputs}

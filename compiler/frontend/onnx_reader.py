@@ -26,9 +26,8 @@ from weft.compiler.frontend.qoperators import to_qdq
 from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.hw.contract.errors import WeftError
 from weft.runtime.files import read_bytes
-from weft.runtime.onnx_bounds import check_content, graphs
+from weft.runtime.onnx_bounds import check_content, check_names, check_opset, graphs
 
-OLDEST_OPSET = 7
 MOST_BYTES = 512 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
@@ -41,7 +40,6 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Mapping[str, Sequence[
     Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
     """
     model = _load(path)
-    _opset(model)
     if outputs:
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
@@ -72,8 +70,10 @@ def _load(path: Path) -> onnx.ModelProto:
         _add_shapes_of_outputs(model)
         onnx.checker.check_model(model)
         _need_text(model.graph)
-    except WeftError:
-        raise
+        check_names(model.graph)
+        check_opset(model)
+    except WeftError as error:
+        raise CompileError(str(error)) from None
     except Exception as error:  # protobuf, the checker and external data each raise types of their own
         raise refuse(f"model file {path}", f"not a valid ONNX model ({reason(error)})",
                      "a file that onnx.checker accepts", EXPORT_AGAIN) from None
@@ -108,18 +108,6 @@ def _need_text(graph: onnx.GraphProto) -> None:
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"name {name!r} is no UTF-8")
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    opsets = {entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")}
-    if len(opsets) > 1:
-        raise refuse("opsets of the model", ", ".join(map(str, sorted(opsets))), "one opset of ONNX's own operators",
-                     "convert its parts to one opset with onnx.version_converter.convert_version, then join them")
-    opset = max(opsets, default=0)
-    if opset < OLDEST_OPSET:
-        raise refuse("opset of the model", opset, f"{OLDEST_OPSET} or newer",
-                     "convert it with onnx.version_converter.convert_version")
-    return opset
 
 
 def _name_first_outputs(graph: onnx.GraphProto) -> None:
@@ -199,5 +187,5 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
                            type=outputs.get(value.name) or types.get(value.name, FLOAT))
                  for value in model.graph.output)
     made = {name for node in nodes for name in node.outputs} | inputs.keys()
-    return Graph(name, nodes, sources, ends, shapes, constants, _opset(model),
+    return Graph(name, nodes, sources, ends, shapes, constants, check_opset(model),
                  {key: kind for key, kind in types.items() if key in made})

@@ -13,12 +13,18 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from weft.compiler.errors import ON_HOST, refuse_node
-from weft.compiler.frontend.check_quantizers import check_parameters, known_constants, named, spread
+from weft.compiler.errors import END, refuse_node
+from weft.compiler.frontend.check_quantizers import (
+    DEQUANTIZE,
+    QUANTIZE,
+    check_parameters,
+    known_constants,
+    named,
+    spread,
+)
 
-DYNAMIC = frozenset({"ConvInteger", "DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul",
-                     "MatMulInteger", "MatMulIntegerToFloat"})
-"""Their scales are found while the network runs."""
+DYNAMIC = frozenset({"DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"})
+"""Of onnxruntime's own operators those whose scales are found while the network runs."""
 
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
@@ -34,7 +40,7 @@ def to_qdq(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.op_type in DYNAMIC and node.domain in OURS:
             raise refuse_node(named(node), "", "scales that are found while it runs", "scales that are constants",
-                         f"quantise the model with static ranges, or {ON_HOST}")
+                         f"quantise the model with static ranges, or {END}")
         make = QOPERATORS.get(node.op_type) if node.domain in OURS else None
         if make is None:
             writer.nodes.append(node)
@@ -42,7 +48,18 @@ def to_qdq(model: onnx.ModelProto) -> None:
             make(writer, node)
     nodes = list(writer.nodes)
     del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    model.graph.node.extend(map(_standard, nodes))
+
+
+def _standard(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return the node, as one of ONNX. Raises CompileError for operators of others: one may have the name of an
+    operator of ONNX and mean something else."""
+    if node.domain == MICROSOFT and node.op_type in (QUANTIZE, DEQUANTIZE):
+        node.domain = ""
+    if node.domain not in ("", "ai.onnx"):
+        raise refuse_node(named(node), "", f"an operator of {node.domain!r}", "operators of ONNX",
+                          f"export the model again with operators of ONNX alone, or {END}")
+    return node
 
 
 @dataclass

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from weft.compiler.errors import ON_HOST, CompileError, refuse_node
+from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.check_quantizers import BYTES, DEQUANTIZE, QUANTISE_AGAIN, QUANTIZE, check_parameters
 from weft.compiler.frontend.graph import Graph, Node
 from weft.runtime.scales import SHIFTS, TensorScale
@@ -31,8 +31,8 @@ def has_quantizers(graph: Graph) -> bool:
 
 
 def with_fake_quantizers(graph: Graph) -> Graph:
-    """The same network without QuantizeLinear and DequantizeLinear. Raises CompileError for one whose scale is not
-    known or not of the whole tensor, and for what computes on bytes."""
+    """Return the same network without QuantizeLinear and DequantizeLinear; those whose scales are found while it runs
+    stay. Raises CompileError for one whose scale is not of the whole tensor, and for what computes on bytes."""
     return _Reader(graph).read() if has_quantizers(graph) else graph
 
 
@@ -70,6 +70,8 @@ class _Reader:
         return None
 
     def _node(self, node: Node) -> Node:
+        if node.op in (QUANTIZE, DEQUANTIZE) and not self._is_known(node):
+            return node
         if node.op == QUANTIZE:
             scale = self._scale(node)
             self.scales[node.output] = scale
@@ -88,6 +90,10 @@ class _Reader:
         scale = next(iter(read.values()))
         self.scales |= dict.fromkeys(filter(None, node.outputs), scale)
         return self._with_real_constants(node, scale)
+
+    def _is_known(self, node: Node) -> bool:
+        """Whether its scale and zero point are constants; else it is not for the machine."""
+        return all(self.graph.is_constant(name) for name in node.inputs[1:] if name)
 
     def _with_real_constants(self, node: Node, scale: TensorScale) -> Node:
         """Constants of bytes among what a node chooses from become the real numbers that they mean."""
@@ -120,8 +126,8 @@ class _Reader:
     def _scale(self, node: Node) -> TensorScale:
         """Scale and zero point of the whole tensor, the zero point as a signed byte."""
         check_parameters(node, self.graph.constants, node.input(0), node.input(1), node.input(2), 0)
-        scale = self._constant(node, 1, "scale")
-        zero = self._constant(node, 2, "zero point") if node.input(2) else np.zeros(1, np.uint8)
+        scale = self.graph.constants[node.input(1)]
+        zero = self.graph.constants[node.input(2)] if node.input(2) else np.zeros(1, np.uint8)
         kind = str(zero.dtype)
         if node.op == QUANTIZE and not node.input(2):
             kind = self.graph.type(node.output)
@@ -133,17 +139,6 @@ class _Reader:
             raise refuse_node(node, f"scale {node.input(1)!r}", f"{scale.size} numbers", "one for the tensor: only "
                               "constants may have one a channel", "quantise activations per tensor")
         return TensorScale(float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]) - SHIFTS[kind])
-
-    def _constant(self, node: Node, number: int, what: str) -> np.ndarray:
-        name = node.input(number)
-        if not self.graph.is_constant(name):
-            raise _computed(node, f"{what} {name!r}")
-        return self.graph.constants[name]
-
-
-def _computed(node: Node, detail: str) -> CompileError:
-    return refuse_node(node, detail, "a tensor computed at run time", "a constant",
-                       f"quantise the model with static ranges, or {ON_HOST}")
 
 
 def scale_of(node: Node) -> TensorScale:

@@ -17,6 +17,7 @@ from weft.compiler.frontend.onnx_writer import part_to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.operators import refusals
 from weft.runtime.host_part import HostPart
+from weft.runtime.onnx_runnable import check_bytes
 
 BESIDE = "no multiply-accumulates, beside parts of the host"
 LAST_JOIN = "joins results of the machine, in front of a part of the host"
@@ -104,7 +105,8 @@ def whole(graph: Graph) -> Division:
 def divide(graph: Graph, attempt: Attempt) -> Division:
     """As much on the machine as ``attempt`` accepts, in as few parts as that takes.
 
-    Raises CompileError when nothing is left for the machine, or for what is no node's fault.
+    Raises CompileError when nothing is left for the machine, or for what is no node's fault; WeftError where the host
+    would have to do more than it may (``onnx_runnable.py``).
     """
     reasons = {name: error.why for name, error in refusals(graph).items()}
     first = next(iter(reasons), None)
@@ -118,6 +120,8 @@ def divide(graph: Graph, attempt: Attempt) -> Division:
             raise _nothing_left(graph, first, reasons)
         refused = next(filter(None, (_refused(graph, part, attempt, accepted, reasons) for part in mine)), None)
         if refused is None:
+            for host in (part for part in parts if isinstance(part, HostPart)):
+                check_bytes(host.model)
             return Division(tuple(parts), _places(graph, phases, parts, reasons))
         first = first or refused.node
         reasons[refused.node] = refused.why

@@ -186,6 +186,10 @@ WIDE = frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormaliza
 """Operators with squares, exponentials or their inverses on the way, of which bytes leave too little."""
 
 
+DYNAMIC = frozenset({"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear"})
+"""What is left of quantisation in a graph: operators whose scales are found while the network runs."""
+
+
 def check_bytes(graph: Graph) -> Graph:
     """The graph itself; raises CompileError where eight bits are not enough for what an operator computes."""
     for node in graph.nodes:
@@ -198,6 +202,9 @@ def check_bytes(graph: Graph) -> Graph:
 
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
     operator = ROWS.get(node.op)
+    if node.op in DYNAMIC:
+        raise refuse_node(node, "", "scales that are found while it runs", "scales that are constants",
+                          f"quantise the model with static ranges, or {ON_HOST}")
     if operator is None or operator.lower is None:
         near = difflib.get_close_matches(node.op, MACHINE_OPERATORS, 1, 0.8)
         raise refuse_node(node, "", "not supported", ", ".join(MACHINE_OPERATORS),

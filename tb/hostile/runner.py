@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from weft.tb.hostile import architectures, arrays, commands, models, onnx_files, writers
+from weft.tb.hostile import architectures, arrays, commands, host_parts, models, onnx_files, writers
 from weft.tb.hostile.case import ESTIMATE, Case, compiled, good_and
 
 MEMORY_BYTES = 2 << 30
@@ -24,6 +24,8 @@ PATIENCE = 3
 
 PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
+
+READERS = (architectures, arrays, onnx_files, models, host_parts, commands, writers)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""
@@ -43,8 +45,7 @@ class Outcome:
 
 def all_cases() -> list[Case]:
     """Every case, names all different."""
-    modules = (architectures, arrays, onnx_files, models, commands, writers)
-    cases = [case for module in modules for case in module.cases()]
+    cases = [case for module in READERS for case in module.cases()]
     assert len({case.name for case in cases}) == len(cases)
     return cases
 

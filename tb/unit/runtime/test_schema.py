@@ -210,5 +210,5 @@ def test_outputs_may_lie_over_inputs_and_each_other(path: Path) -> None:
 
 def test_host_part_that_does_not_run_is_a_message(path: Path) -> None:
     model = TModel.load(path)
-    with pytest.raises(WeftError, match="host part of model echo: found an ONNX model that does not run"):
+    with pytest.raises(WeftError, match="model of the host's part: found not a valid ONNX model"):
         model.run_host({"y": np.zeros(8), "z": np.zeros((4, 2))})
