@@ -37,13 +37,12 @@ def inspect_command(
     overrides: SetOption = None,
 ) -> None:
     """Operators, shapes, multiply-accumulates of a network, and what would run where and why."""
-    from weft.compiler.frontend.reader import read_model
-    from weft.compiler.steps import divided
+    from weft.compiler.pipeline import divide_model
+    from weft.compiler.request import Request
 
     machine = None if arch is None else override(Arch.load(arch), overrides)
     with console.working("reading the network"):
-        graph = read_model(model, ends(output), input_shapes(shape))
-        division = divided(graph, machine)
+        graph, division = divide_model(Request(model, outputs=ends(output), shapes=input_shapes(shape)), machine)
     found = _object(model, graph, division)
     if as_json:
         print(json.dumps(found))

@@ -23,7 +23,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
 from weft.compiler.passes.centre_variances import centre_variances
-from weft.compiler.passes.division import Part
+from weft.compiler.passes.division import Division, Part
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_byte_functions, fuse_functions
 from weft.compiler.passes.nest_pools import nest_pools
@@ -159,6 +159,14 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
                        for products in parts]
 
 
+def divide_model(request: Request, arch: Arch | None) -> tuple[Graph, Division]:
+    """Return the network, and which of it ``arch`` computes and what is left for the host; without a machine only
+    operators decide. Raises WeftError for everything that is the user's to mend."""
+    with _nothing_searched(), _blamed("divide", request):
+        graph = steps.read(request)
+        return graph, steps.divided(graph, arch)
+
+
 def run_on(products: Products, after: str, last: str = STEPS[-1].name, without: Sequence[str] = ()) -> Products:
     """Return the products of a part that came as far as the step ``after``, up to the step ``last``; steps ``without``
     are left out."""
@@ -207,7 +215,7 @@ def _blamed(name: str, request: Request) -> Iterator[None]:
         if request.host_fallback:
             error.forget_host()
         raise
-    except WeftError:
+    except (WeftError, MemoryError):
         raise
     except Exception as error:
         must_run(request.model, request.outputs, request.shapes)

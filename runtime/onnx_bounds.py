@@ -23,6 +23,12 @@ MOST_TOGETHER = 1 << 28
 
 MOST_NODES = 1 << 14
 
+MOST_OUTPUTS = 1 << 11
+"""Of a node: onnxruntime takes a second for 4000 of one, and time as their square."""
+
+MOST_TENSORS = 1 << 15
+"""That nodes make."""
+
 MOST_DIMENSIONS = 32
 """Of a tensor."""
 
@@ -40,15 +46,24 @@ def _refuse(what: str, found: object, allowed: str, way_out: str = EXPORT_AGAIN)
 
 # -- what stands in the file -------------------------------------------------------------------------------------------
 def check_content(model: onnx.ModelProto, folder: Path | None) -> None:
-    """The number of nodes, and the dimensions of every constant. Data outside the file must lie in ``folder``, whole.
+    """The number of nodes and of what they make, and the dimensions of every constant. Data outside the file must lie
+    in ``folder``, whole.
 
     Raises WeftError.
     """
-    nodes = 0
+    nodes, tensors = 0, 0
     for graph in graphs(model.graph):
         nodes += len(graph.node)
         if nodes > MOST_NODES:
             raise _refuse("the model", f"more than {MOST_NODES} nodes", f"at most {MOST_NODES}", "split the network")
+        for node in graph.node:
+            tensors += len(node.output)
+            if len(node.output) > MOST_OUTPUTS:
+                raise _refuse(f"node {node.name or node.output[0]!r}, operator {node.op_type}",
+                              f"{len(node.output)} outputs", f"at most {MOST_OUTPUTS}", "split the network")
+        if tensors > MOST_TENSORS:
+            raise _refuse("the model", f"more than {MOST_TENSORS} results of nodes", f"at most {MOST_TENSORS}",
+                          "split the network")
         for tensor in _tensors(graph):
             check_size(f"constant {tensor.name!r}", tuple(tensor.dims))
             if external_data_helper.uses_external_data(tensor):

@@ -17,7 +17,7 @@ import numpy as np
 from onnx import helper
 
 from weft.cli.check.runners import RUNNERS, Results, Sample, newest
-from weft.compiler.errors import reason
+from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.precision import is_half
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
@@ -221,5 +221,9 @@ def original(request: Request, sample: Sample) -> Results:
     model = load_model(request.model, request.outputs, request.shapes)
     kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
              for value in model.graph.input if value.name in sample}
-    found = run_model(model, {name: np.asarray(sample[name], kind) for name, kind in kinds.items()})
+    try:
+        found = run_model(model, {name: np.asarray(sample[name], kind) for name, kind in kinds.items()})
+    except Exception as error:  # of no common type
+        raise refuse(f"model {request.model}, with --check", f"onnxruntime cannot run it ({reason(error)})",
+                     "a network that onnxruntime runs", "export the model again") from None
     return {name: np.asarray(value, np.float64) for name, value in found.items()}

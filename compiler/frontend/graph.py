@@ -7,8 +7,9 @@ Operators keep their ONNX names and meaning, so that a graph can be written back
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,8 +103,12 @@ class Graph:
         """numpy's name of a tensor's type."""
         return self.types.get(name, FLOAT)
 
-    def consumers(self) -> dict[str, list[Node]]:
+    def consumers(self) -> Mapping[str, Sequence[Node]]:
         """Tensor -> nodes that read it, once per reading input."""
+        return self._consumers
+
+    @cached_property
+    def _consumers(self) -> dict[str, list[Node]]:
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in node.inputs:
@@ -111,6 +116,10 @@ class Graph:
         return readers
 
     def output_tensors(self) -> frozenset[str]:
+        return self._output_tensors
+
+    @cached_property
+    def _output_tensors(self) -> frozenset[str]:
         return frozenset(port.tensor for port in self.outputs)
 
     def is_constant(self, name: str) -> bool:

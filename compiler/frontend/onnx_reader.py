@@ -44,6 +44,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Mapping[str, Sequence[
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
     _name_first_outputs(model.graph)
+    _drop_last_empty(model.graph)
     fix_shapes(model.graph, shapes)
     return model
 
@@ -119,6 +120,14 @@ def _name_first_outputs(graph: onnx.GraphProto) -> None:
             while name in used:
                 name += "_"
             node.output[0] = name
+
+
+def _drop_last_empty(graph: onnx.GraphProto) -> None:
+    """Drop inputs that are left out behind a node's last one: onnxruntime 1.31 ends with a fault of memory where a
+    LayerNormalization has one."""
+    for node in graph.node:
+        while node.input and not node.input[-1]:
+            del node.input[-1]
 
 
 def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:

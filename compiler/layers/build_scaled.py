@@ -57,7 +57,8 @@ def _ends_with(layer: Open | None, *kinds: type) -> TypeGuard[Open]:
 
 def _take(builder: Builder, name: str, *kinds: type) -> Open | None:
     """Takes out the layer that makes a tensor for one reader, where it ends with one of ``kinds``."""
-    if builder.is_shared(name) or not _ends_with(builder.made.get(name), *kinds):
+    layer = builder.made.get(name)
+    if builder.is_shared(name) or not _ends_with(layer, *kinds) or layer.is_full:
         return None
     return builder.made.pop(name)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
@@ -13,6 +14,9 @@ from weft.compiler.passes.operators import OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.runtime.scales import TensorScale
 from weft.runtime.window import Window
+
+MOST_OPERATIONS = 256
+"""In one layer: a sum of thousands of tensors goes on in another one."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,16 @@ class Open:
         return f"%{self.temps - 1}"
 
     def has(self, *kinds: type) -> bool:
-        return any(isinstance(operation, kinds) for operation in self.operations)
+        return not self.kinds.isdisjoint(kinds)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing may join, for all that looks at a layer takes time for each operation."""
+        return len(self.operations) >= MOST_OPERATIONS
+
+    @cached_property
+    def kinds(self) -> frozenset[type]:
+        return frozenset(map(type, self.operations))
 
     def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
         return replace(self, position=position, operations=(*self.operations, operation),
@@ -42,7 +55,7 @@ class Builder:
 
     graph: Graph
     arch: Arch
-    consumers: dict[str, list[Node]]
+    consumers: Mapping[str, Sequence[Node]]
     parts: dict[str, Part]
     scales: Mapping[str, TensorScale] = field(default_factory=dict)
     made: dict[str, Open] = field(default_factory=dict)
@@ -54,7 +67,7 @@ class Builder:
     def take(self, name: str, *excluded: type) -> Open | None:
         """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
         layer = self.made.get(name)
-        if layer is None or self.is_shared(name) or layer.has(Save, *excluded):
+        if layer is None or self.is_shared(name) or layer.is_full or layer.has(Save, *excluded):
             return None
         return self.made.pop(name)
 

@@ -151,17 +151,18 @@ def batch_normalization(state: Rewrite, node: Node) -> None:
     In single precision and in this order, as tf2onnx folds it: a TensorFlow graph and its ONNX twin become one program.
     """
     gamma, beta, mean, variance = (state.constant(name).astype(np.float32) for name in node.inputs[1:5])
-    factor = gamma / np.sqrt(variance + np.float32(node.attributes.get("epsilon", 1e-5)))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # weights are checked for being finite
+        factor = gamma / np.sqrt(variance + np.float32(node.attributes.get("epsilon", 1e-5)))
+        shift = beta - mean * factor
     shape = state.graph.shapes[node.input(0)]
     if default_place(shape)[1] != len(gamma):
         raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.shape(node.input(0))),
                             f"{len(gamma)} channels on axis 1")
-    offset = beta - mean * factor
     scale_there, offset_there = (
         per_channel_there(state, node.input(0), np.broadcast_to(entry.reshape(-1, *(1,) * (len(shape) - 2)), shape))
-        for entry in (factor, offset))
+        for entry in (factor, shift))
     if scale_there is None or offset_there is None:
-        state.hold(node.output, state.scale(node, exact(state, node, node.input(0)), factor, offset))
+        state.hold(node.output, state.scale(node, exact(state, node, node.input(0)), factor, shift))
     else:
         held = state.held[node.input(0)]
         state.hold(node.output, state.scale(node, held.tensor, scale_there, offset_there), held.where)

@@ -110,13 +110,12 @@ def _is_crossed(state: Rewrite, name: str, index: np.ndarray) -> bool:
 
 def _dense(state: Rewrite, node: Node, tensor: str) -> str:
     """A matrix whose pixels lie behind each other, which the array's weights must."""
-    views = {entry.output: entry for entry in state.nodes if entry.op == "View"}
     whole, pixels = tensor, np.arange(state.shapes[tensor][2])
-    while whole in views:
+    while (made := state.maker(whole)) is not None and made.op == "View":
         rows, columns = np.divmod(pixels, state.shapes[whole][3])
-        view = views[whole].attributes
+        view = made.attributes
         pixels = view["offset"] + rows * view["pitch"] + columns * view["step"]
-        whole = views[whole].input(0)
+        whole = made.input(0)
     if whole in state.parts or (np.diff(pixels) != 1).any():
         tensor = state.scale(node, tensor, 1.0, part="copy")
     state.fixed.add(tensor)

@@ -17,8 +17,9 @@ from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_function import function
 from weft.compiler.passes.lower_product import lie
+from weft.compiler.passes.pieces import choose
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import choose, exact
+from weft.compiler.passes.take import exact
 
 KINDS = {"Sigmoid": "any", "Softplus": "any", "Softsign": "keeps_zero", "Tanh": "keeps_zero"}
 """Activations by value table: what is known of each."""

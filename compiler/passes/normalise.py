@@ -118,10 +118,9 @@ def _output(state: Rewrite, port: GraphPort) -> GraphPort:
         state.hold(port.tensor, exact(state, node, port.tensor))
         held = state.held[port.tensor]
     tensor = held.tensor
-    made = next((entry for entry in state.nodes if entry.output == tensor), None)
-    given = {entry.tensor for entry in state.graph.inputs}
-    if tensor in given | state.parts or (made is not None and made.op == "View"):
-        tensor = state.scale(node, tensor, 1.0)
+    made = state.maker(tensor)
+    if made is None or made.op == "View" or tensor in state.parts:
+        tensor = state.copied(node, tensor)
         state.held[port.tensor] = held._replace(tensor=tensor)
     state.fixed.add(tensor)
     order = as_order(state.index(port.tensor), math.prod(state.shapes[tensor]))

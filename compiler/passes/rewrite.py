@@ -20,6 +20,12 @@ from weft.compiler.errors import USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Interval, Node, Shape, Within
 from weft.compiler.passes.index import default_index
 
+MOST_WEIGHTS = 1 << 25
+"""Weights that the compiler makes where the model has none, most of them zeros: 128 MB in single precision."""
+
+MOST_NODES = 1 << 15
+"""Canonical nodes that a network becomes."""
+
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
 
@@ -62,10 +68,22 @@ class Rewrite:
     parts: set[str] = field(default_factory=set)
     assembled: set[str] = field(default_factory=set)
     """Of the fixed ones those that still can become a part, if they lie there as they are."""
+    made_weights: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The last number behind each name that was wished for more than once."""
     uneven: set[str] = field(default_factory=set)
     """Views whose pixels do not follow each other at one distance."""
     bounds: dict[str, Interval | Within] = field(default_factory=dict)
     """Those of the canonical graph."""
+
+    copies: dict[str, str] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    """Where in ``nodes`` the node is that makes a tensor."""
+
+    def __post_init__(self) -> None:
+        """Take shapes and constants as dictionaries of its own, which ``declare`` and ``know`` add to."""
+        self._shapes, self._constants = dict(self.graph.shapes), dict(self.graph.constants)
+        self.graph = self.graph.replace(shapes=self._shapes, constants=self._constants)
 
     # -- tensors of the model --------------------------------------------------------------------------------------
     def constant(self, name: str) -> np.ndarray:
@@ -86,11 +104,11 @@ class Rewrite:
 
     def declare(self, name: str, shape: Shape) -> None:
         """Names a tensor that the model does not have, on the way to one that it has."""
-        self.graph = self.graph.replace(shapes={**self.graph.shapes, name: tuple(shape)})
+        self._shapes[name] = tuple(shape)
 
     def know(self, name: str, value: np.ndarray) -> None:
         """Names a constant that the model does not have."""
-        self.graph = self.graph.replace(constants={**self.graph.constants, name: value})
+        self._constants[name] = value
 
     def hold_channels(self, name: str, tensor: str, channels: np.ndarray) -> None:
         """``name`` lies in ``tensor``: channel c at ``channels[c]``, its pixels as its shape says."""
@@ -114,17 +132,48 @@ class Rewrite:
         self.bounds[name] = bound
         return name
 
+    # -- bounds ----------------------------------------------------------------------------------------------------
+    def need_weights(self, node: Node, count: int) -> None:
+        """Raise CompileError where ``count`` further weights are more than the compiler makes of moves and sums."""
+        total = self.made_weights + count
+        if total > MOST_WEIGHTS:
+            raise self.refusal(node, "weights that it becomes", f"{total} with those of nodes before",
+                               f"at most {MOST_WEIGHTS}")
+
+    def weights(self, node: Node, shape: Sequence[int]) -> np.ndarray:
+        """Return zeros [out, in / group, height, width] for weights that the model's file does not hold, counted."""
+        self.count_weights(node, math.prod(shape))
+        return np.zeros(shape)
+
+    def count_weights(self, node: Node, count: int) -> None:
+        """Count weights that the node becomes. Raises CompileError where they are too many."""
+        self.need_weights(node, count)
+        self.made_weights += count
+
     # -- canonical nodes -------------------------------------------------------------------------------------------
     def emit(self, node: Node, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], shape: Shape,
              part: str = "") -> str:
         """A node that makes the tensor of ``node``'s output, or a ``part`` on the way to it. Returns its name."""
-        wish = f"{node.output}/{part}" if part else node.output
-        name, number = wish, 1
-        while name in self.shapes:
-            name, number = f"{wish}.{number}", number + 1
+        if len(self.nodes) >= MOST_NODES:
+            raise self.refusal(node, "operations that it becomes", f"more than {MOST_NODES} with those of nodes before",
+                               f"at most {MOST_NODES}")
+        name = self._new_name(f"{node.output}/{part}" if part else node.output)
+        self.positions[name] = len(self.nodes)
         self.nodes.append(Node(node.name, op, tuple(inputs), (name,), dict(attributes),
                                node.op if part in ("", "phase") else ""))
         self.shapes[name] = shape
+        return name
+
+    def maker(self, tensor: str) -> Node | None:
+        """Return the node that makes a tensor; None for an input."""
+        return self.nodes[self.positions[tensor]] if tensor in self.positions else None
+
+    def _new_name(self, wish: str) -> str:
+        """Return ``wish``, with a number behind it where a tensor is called so."""
+        name = wish
+        while name in self.shapes:
+            self.numbers[wish] = self.numbers.get(wish, 0) + 1
+            name = f"{wish}.{self.numbers[wish]}"
         return name
 
     def conv(self, node: Node, source: str, weights: np.ndarray, bias: np.ndarray, size: Sequence[int],
@@ -134,8 +183,11 @@ class Rewrite:
         full = {"group": 1, **NO_WINDOW, **attributes, "kernel_shape": tuple(weights.shape[2:])}
         name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
         names = [f"{name}/weights", f"{name}/bias"]
-        bias = np.broadcast_to(bias, len(weights))
-        self.constants.update(zip(names, (weights.astype(np.float32), bias.astype(np.float32)), strict=True))
+        with np.errstate(over="ignore"):
+            numbers = weights.astype(np.float32), np.broadcast_to(bias, len(weights)).astype(np.float32)
+        if not all(np.isfinite(values).all() for values in numbers):
+            raise self.refusal(node, "weights", "infinite numbers, or none", "finite numbers in single precision")
+        self.constants.update(zip(names, numbers, strict=True))
         self.nodes[-1] = self.nodes[-1].replace(inputs=(source, *names))
         return name
 
@@ -143,8 +195,15 @@ class Rewrite:
               part: str = "") -> str:
         """x * scale + shift, one number a channel or one for all."""
         _, channels, height, width = self.shapes[source]
+        self.count_weights(node, channels)
         weights = np.broadcast_to(np.asarray(scale, np.float64), channels).reshape(channels, 1, 1, 1)
         return self.conv(node, source, weights, np.asarray(shift, np.float64), (height, width), part, group=channels)
+
+    def copied(self, node: Node, source: str) -> str:
+        """The source as it is in a tensor that nothing else lies in: one for all that ask for it."""
+        if source not in self.copies:
+            self.copies[source] = self.scale(node, source, 1.0)
+        return self.copies[source]
 
     def relu(self, node: Node, source: str, part: str = "") -> str:
         return self.emit(node, "Relu", [source], {}, self.shapes[source], part)

@@ -1,0 +1,189 @@
+"""What a file can make large is counted before it is built; time grows with the nodes, not with their pairs."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from weft.cli.main import exit_code
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.reader import read_model
+from weft.compiler.passes.boxes import alike_columns
+from weft.compiler.passes.index import FILL
+from weft.compiler.passes.pieces import in_pieces
+from weft.compiler.passes.rewrite import MOST_WEIGHTS, Rewrite
+from weft.compiler.pipeline import compile_model
+from weft.compiler.steps import canonical, divided
+from weft.hw.contract.arch import Arch
+from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tb.compile.test_operators import samples
+from weft.tb.hostile.large_networks import chain, net
+from weft.tb.hostile.onnx_constants import node
+from weft.tb.shared import shared
+
+RNG = np.random.default_rng(0)
+
+
+def state_of(shape: tuple[int, ...]) -> Rewrite:
+    """A graph of the tensor x alone."""
+    return Rewrite(Graph("", (), (), (), {}, {}, 13), 4, shapes={"x": shape})
+
+
+def read(tmp_path: Path, model: onnx.ModelProto) -> Graph:
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    return read_model(tmp_path / "net.onnx")
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+MOVE = Node("move", "Gather", ("x",), ("y",))
+
+
+def test_pieces_are_counted_before_they_are_made() -> None:
+    """300 x 300 elements in shuffled places: the pieces of the first 256 would have weights of 90 000 numbers each."""
+    state = state_of((1, 300, 300, 1))
+    pixels = np.stack([RNG.permutation(300) for _ in range(300)])[..., None]
+    channels = np.broadcast_to(np.arange(300)[:, None, None], pixels.shape)
+    with pytest.raises(CompileError, match="rearrangement of elements: found 300 pieces or more; allowed: at most 256"):
+        in_pieces(state, MOVE, "x", pixels, channels, 0.0)
+    assert not state.nodes
+
+
+def test_weights_of_pieces_are_counted_before_they_are_made() -> None:
+    """100 pieces of 1000 x 1000 weights."""
+    state = state_of((1, 1000, 1, 100))
+    pixels = np.broadcast_to(RNG.permutation(100), (1000, 1, 100))
+    channels = np.stack([RNG.permutation(1000) for _ in range(100)], 1)[:, None]
+    with pytest.raises(CompileError, match=f"weights that it becomes: found 100000000 .*at most {MOST_WEIGHTS}"):
+        in_pieces(state, MOVE, "x", pixels, channels, 0.0)
+    assert not state.nodes
+
+
+def test_pieces_of_many_terms_take_memory_for_each_element() -> None:
+    """A million elements, each output pixel of which takes from 1024 others."""
+    state = state_of((1, 1, 1024, 1024))
+    pixels = RNG.permutation(1 << 20).reshape(1024, 1024, 1)
+    with pytest.raises(CompileError, match="pieces or more|weights that it becomes"):
+        in_pieces(state, MOVE, "x", pixels, np.zeros_like(pixels), 0.0)
+    assert not state.nodes
+
+
+def test_alike_columns_are_those_of_numpy() -> None:
+    values = RNG.integers(-1, 3, (4, 500))
+    kinds, kind = alike_columns(values)
+    expected, place = np.unique(values, axis=1, return_inverse=True)
+    assert np.array_equal(kinds, expected) and np.array_equal(kind, place.reshape(-1))
+
+
+def test_alike_columns_of_one_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the sums tell nothing apart, the columns themselves do."""
+    class Same:
+        def integers(self, *_: object, size: tuple[int, int], **__: object) -> np.ndarray:
+            return np.zeros(size, np.int64)
+
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Same())
+    factors = np.array([[0, 1, -1, 1], [0, -1, 1, -1]])
+    kinds, kind = alike_columns(factors)
+    assert kinds.tolist() == [[-1, 0, 1], [1, 0, -1]] and kind.tolist() == [1, 2, 0, 2]
+
+
+@pytest.mark.parametrize("arch", [BASE, BASE.replace(array_size=3)], ids=lambda arch: f"{arch.array_size} lanes")
+def test_an_output_pixel_of_many_pixels_is_one_convolution(arch: Arch, tmp_path: Path) -> None:
+    """An image as a row of channels, for the left side of a product: seed 880106 of the machine bytes2 has 336."""
+    maker = ModelMaker((1, 2, 5, 70))
+    image = maker.node("Relu", maker.conv("x", 2, 2, (3, 3), pads=(1, 1, 1, 1)))
+    row, column = (maker.node("Reshape", image, maker.constant(np.array(shape))) for shape in ((1, 700), (700, 1)))
+    maker.node("MatMul", row, column)
+    path = maker.save(tmp_path / "model.onnx")
+    lowered = canonical(read_model(path), arch)
+    assert len(lowered.nodes) <= 12
+    check_model(path, arch, samples(maker), 40)
+
+
+def test_fills_between_pixels_of_an_output_pixel() -> None:
+    state = state_of((1, 2, 4, 4))
+    pixels, channels = np.array([3, 9, 14, 0])[:, None, None], np.array([0, 1, 1, FILL])[:, None, None]
+    in_pieces(state, MOVE, "x", pixels, channels, 0.5)
+    view, conv = state.nodes
+    weights, bias = (state.constants[name] for name in conv.inputs[1:])
+    assert view.attributes["offset"] == 1 and weights.shape == (4, 2, 4, 3)
+    assert [tuple(place) for place in np.argwhere(weights)] == [(0, 0, 0, 2), (1, 1, 2, 0), (2, 1, 3, 1)]
+    assert bias.tolist() == [0, 0, 0, 0.5]
+
+
+def test_a_network_of_many_frames_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    """swift-f0: it took all memory of the machine."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    path = shared("models/today/swift_f0.onnx")
+    assert exit_code(["inspect", "-a", "ultra96", "--shape", "audio:1,16000", str(path)]) == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 20
+    assert "on the machine" in capsys.readouterr().out
+
+
+# -- many of everything ------------------------------------------------------------------------------------------------
+def outputs_of_one(count: int) -> onnx.ModelProto:
+    names = [f"p{number}" for number in range(count)]
+    return net((1, count, 2, 2), node("Split", ["x"], names, axis=1, num_outputs=count), outputs=tuple(names))
+
+
+def sum_of(count: int) -> onnx.ModelProto:
+    return net((1, 4), node("Sum", ["x"] * count, ["y"]))
+
+
+def reshapes(count: int) -> onnx.ModelProto:
+    return net((1, 4), *chain(count, lambda a, b, number: node("Flatten", [a], [b])), node("Relu", ["y"], ["z"]),
+               outputs=("z",))
+
+
+def joins(count: int) -> onnx.ModelProto:
+    return net((1, 4, 2, 2), *(node("Concat", ["x", "x"], [f"y{number}"], axis=1) for number in range(count)),
+               outputs=tuple(f"y{number}" for number in range(count)))
+
+
+def products(count: int) -> onnx.ModelProto:
+    return net((4, 4), *chain(count, lambda a, b, number: node("MatMul", [a, "x"], [b])))
+
+
+@pytest.mark.parametrize(("make", "count"), [(outputs_of_one, 250), (sum_of, 4000), (reshapes, 500), (joins, 250),
+                                             (products, 250)])
+def test_time_grows_with_the_number(make: Callable[[int], onnx.ModelProto], count: int, tmp_path: Path) -> None:
+    """Four times as many take less than ten times as long; of pairs they would take sixteen times."""
+    taken = []
+    for times in (1, 4):
+        graph, began = read(tmp_path, make(times * count)), time.process_time()
+        divided(graph, Arch.load("ultra96"))
+        taken.append(time.process_time() - began)
+    assert taken[1] < 10 * taken[0] + 0.1
+
+
+def test_outputs_of_one_tensor_share_a_copy(tmp_path: Path) -> None:
+    lowered = canonical(read(tmp_path, outputs_of_one(100)), BASE)
+    assert len(lowered.nodes) == 1
+
+
+def test_more_outputs_than_a_node_may_have(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="node 'p0', operator Split: found 3000 outputs; allowed: at most 2048"):
+        read(tmp_path, outputs_of_one(3000))
+
+
+def test_a_long_sum_is_several_layers(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 3, 2, 2))
+    maker.node("Sum", *["x"] * 600)
+    path = maker.save(tmp_path / "model.onnx")
+    report = compile_model(path, BASE, tmp_path, calibration={"x": np.ones((1, 3, 2, 2)) / 100})
+    assert len(report.layers) == 3
+
+
+def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
+    """The square root of a negative variance."""
+    maker = ModelMaker((1, 3, 2, 2))
+    ones = maker.constant(np.ones(3, np.float32))
+    maker.node("BatchNormalization", "x", ones, ones, ones, maker.constant(-np.ones(3, np.float32)))
+    with pytest.raises(CompileError, match="operator BatchNormalization, weights: found infinite numbers, or none"):
+        compile_model(maker.save(tmp_path / "model.onnx"), BASE, tmp_path)
