@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from weft.compiler.backend.encode import MachineCode, machine_code
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.build import build_layers
@@ -49,6 +49,7 @@ from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
+from weft.compiler.scheduler.length import check_layers, check_length
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
@@ -72,28 +73,37 @@ def division(request: Request, graph: Graph, arch: Arch) -> Division:
 
 def divided(graph: Graph, arch: Arch | None) -> Division:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
-    if arch is None:
-        return divide(graph, check_supported)
-    return divide(graph, lambda part: build_layers(_ready(_lowered(_checked(part, arch), arch), arch), arch))
+    return divide(graph, partial(_refused, arch))
+
+
+def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
+    """What the machine cannot compute of a part, by node: the first of it, or all."""
+    found: list[CompileError] = []
+    try:
+        if arch is None:
+            check_supported(part)
+            return []
+        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None)
+        if not found:
+            build_layers(_ready(lowered, arch), arch, refused=found if every else None)
+    except CompileError as error:
+        if not error.node:
+            raise
+        found.append(error)
+    return list({error.node: error for error in found}.values())
 
 
 def _checked(graph: Graph, arch: Arch) -> Graph:
-    """Return the same graph, checked as the steps of the machine's scheme check it."""
-    checked = supported(graph, arch)
-    return check_bytes(checked) if arch.scheme.kind is SchemeKind.AFFINE else checked
+    """Return the graph, checked as the steps of the machine's scheme check it. An INT8 machine runs only functions that
+    one 256-entry table can express, so these are found first."""
+    known = supported(graph, arch)
+    return fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE else known
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
     """A canonical graph as layers are built of it."""
     graph, quantization = settle_quantizers(graph)
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
-
-
-def _lowered(graph: Graph, arch: Arch) -> Graph:
-    """Return the graph in canonical form. An INT8 machine runs only functions that one 256-entry table can express, so
-    these are found first."""
-    bytewise = arch.scheme.kind is SchemeKind.AFFINE
-    return canonical(fuse_byte_functions(graph, arch) if bytewise else graph, arch)
 
 
 def parts(front: Products) -> list[Products]:
@@ -153,6 +163,7 @@ def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     built = build_layers(graph, arch, quantization.tensors)
     verify_layers(built, [port.tensor for port in graph.inputs])
+    check_layers(built, graph.constants, arch)
     made = {var.root for layer in built for var in layer.outputs}
     for port in graph.outputs:
         if port.tensor not in made:
@@ -213,4 +224,6 @@ def check_schedule(graph: Graph, stored: Consts, layout: Layout, scheduled: Sche
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
-    return machine_code(scheduled.operations, scheduled.layers, arch)
+    code = machine_code(scheduled.operations, scheduled.layers, arch)
+    check_length(len(code.layers), arch)
+    return code

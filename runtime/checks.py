@@ -28,7 +28,8 @@ MOST_TAPS = 1 << 16
 MOST_DATA_BYTES = 640 << 20
 """Of all files: the constants of VGG-16 in 32 bits are 553 MB."""
 MOST_PROGRAM_BYTES = 32 << 20
-"""ResNet-50 at 8 lanes has 6 MB; the golden machine and the estimator take some hundred bytes an instruction."""
+"""Of one program, on every device; the compiler makes no longer one. ResNet-50 at 8 lanes has 6 MB; the golden machine
+and the estimator take some hundred bytes an instruction."""
 
 LONGEST_RUN = 24
 """Characters of a run of ``instruction_layers``."""

@@ -135,6 +135,14 @@ class Graph:
         merged = {**self.constants, **(constants or {})}
         return self.replace(nodes=nodes, constants={name: value for name, value in merged.items() if name in read})
 
+    def part(self, nodes: Iterable[Node]) -> Graph:
+        """Some of the nodes, with the constants and shapes of what they read and make."""
+        nodes = tuple(nodes)
+        names = dict.fromkeys(name for node in nodes for name in (*node.inputs, *node.outputs))
+        constants, shapes, types = ({name: known[name] for name in names if name in known}
+                                    for known in (self.constants, self.shapes, self.types))
+        return self.replace(nodes=nodes, constants=constants, shapes=shapes, types=types)
+
     def text(self) -> str:
         """One line a tensor or node; constants by shape and type."""
         lines = [f"graph {self.name} opset={self.opset}"]

@@ -30,6 +30,8 @@ from weft.runtime.onnx_bounds import check_content, check_names, check_opset, gr
 
 MOST_BYTES = 512 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""
+MOST_COMPUTED = 1 << 12
+"""Nodes that are left when constants are folded: ResNet-152 has 520."""
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 CASTS = frozenset({"Cast", "CastLike"})
 
@@ -183,6 +185,9 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
         if node.outputs and not math.prod(shapes[node.outputs[0]]):
             raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
                          shapes[node.outputs[0]], "at least one element", EXPORT_AGAIN)
+    if len(nodes) > MOST_COMPUTED:
+        raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",
+                     "split the network, or end it earlier with --end")
     read = {name for node in nodes for name in node.inputs} | {value.name for value in model.graph.output}
     constants = {key: value for key, value in constants.items() if key in read}
     for constant in sorted(constants):

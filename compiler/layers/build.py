@@ -161,10 +161,12 @@ HANDLERS: dict[str, Handler] = {
 HANDLERS_OF = {SchemeKind.FIXED_POINT: HANDLERS, SchemeKind.AFFINE: SCALED_HANDLERS}
 
 
-def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None) -> Layers:
+def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None,
+                 refused: list[CompileError] | None = None) -> Layers:
     """The layers in an order that respects their dataflow. ``scales``: of tensors that keep that of the network's file.
 
-    Raises CompileError for what the machine cannot compute.
+    Raises CompileError for what the machine cannot compute. With ``refused`` such errors are added to it, one for each
+    node of the model; the result then is of no use.
     """
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
                       scales or {})
@@ -172,7 +174,13 @@ def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | N
     for position, node in enumerate(graph.nodes):
         if node.op in ("Assemble", "View"):
             continue
-        builder.made[node.output] = handlers[node.op](builder, position, node)
+        try:
+            builder.made[node.output] = handlers[node.op](builder, position, node)
+        except CompileError as error:
+            if refused is None:
+                raise
+            if all(other.node != error.node for other in refused[-1:]):
+                refused.append(error)
     ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
     return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
                   for name, layer in ordered)

@@ -44,6 +44,8 @@ def _line(member: np.ndarray, sources: np.ndarray, first: int, stride: int) -> W
     """The longest walk from ``first`` that stays inside ``member`` [pixels] and on which each of ``sources`` [sources,
     pixels] grows by one and the same step. Looks at few places first: most walks of a shuffled image are short."""
     whole = range(first, len(member), stride)
+    if len(whole) == 1:
+        return Walk(int(first), stride, 1)
     count = FEW_PLACES
     while True:
         places = np.asarray(whole[:count])

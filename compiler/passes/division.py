@@ -6,7 +6,8 @@ compiler refuses, and what would be a part of the machine without a multiply-acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +27,13 @@ HOST, MACHINE = "host", "machine"
 IN_FILES = {FAKE_QUANTIZE: "QuantizeLinear"}
 """What users call an operator that no file has."""
 
-Attempt = Callable[[Graph], object]
+Attempt = Callable[[Graph, bool], Sequence[CompileError]]
+"""The nodes of a part that the machine cannot compute, as errors: the first one; or all at once, each as if those
+before it were done elsewhere."""
+
+PATIENCE = 16
+"""Refusals that are found one by one. A node may be possible once another one is the host's; but every refusal costs
+another look at all nodes behind it."""
 
 
 @dataclass(frozen=True)
@@ -112,35 +119,37 @@ def divide(graph: Graph, attempt: Attempt) -> Division:
     first = next(iter(reasons), None)
     reasons = {**_joined_ends(graph), **reasons}
     accepted: set[frozenset[str]] = set()
-    while True:
+    names = {node.name for node in graph.nodes}
+    for turn in itertools.count():
         phases = _settled(graph, reasons)
         parts = _parts(graph, phases)
         mine = [part for part in parts if isinstance(part, Graph)]
         if not mine:
             raise _nothing_left(graph, first, reasons)
-        refused = next(filter(None, (_refused(graph, part, attempt, accepted, reasons) for part in mine)), None)
-        if refused is None:
+        every = turn >= PATIENCE
+        found = (_refused(part, attempt, accepted, every) for part in mine)
+        refused = [error for errors in found for error in errors] if every else next(filter(None, found), [])
+        if not refused:
             for host in (part for part in parts if isinstance(part, HostPart)):
                 check_bytes(host.model)
             return Division(tuple(parts), _places(graph, phases, parts, reasons))
-        first = first or refused.node
-        reasons[refused.node] = refused.why
+        for error in refused:
+            if error.node in reasons or error.node not in names:
+                raise error
+            first = first or error.node
+            reasons[error.node] = error.why
+    raise AssertionError("every turn gives the host a node more")
 
 
-def _refused(graph: Graph, part: Graph, attempt: Attempt, accepted: set[frozenset[str]],
-             reasons: Mapping[str, str]) -> CompileError | None:
-    """The error that ``attempt`` raises for a node of the part, None where it accepts the part."""
+def _refused(part: Graph, attempt: Attempt, accepted: set[frozenset[str]], every: bool) -> Sequence[CompileError]:
+    """The errors of nodes of the part; none where the machine computes it."""
     key = frozenset([*(node.output for node in part.nodes), *(f"{port.name} out" for port in part.outputs)])
     if key in accepted:
-        return None
-    try:
-        attempt(part)
-    except CompileError as error:
-        if not error.node or error.node in reasons or all(node.name != error.node for node in graph.nodes):
-            raise
-        return error
-    accepted.add(key)
-    return None
+        return []
+    errors = attempt(part, every)
+    if not errors:
+        accepted.add(key)
+    return errors
 
 
 def _nothing_left(graph: Graph, first: str | None, reasons: Mapping[str, str]) -> CompileError:
@@ -223,22 +232,24 @@ def _parts(graph: Graph, phases: Mapping[str, int]) -> list[Graph | HostPart]:
     if len(used) == 1 and used[0] % 2:
         return [graph]
     found: list[Graph | HostPart] = []
-    for phase in used:
-        nodes = [node for node in graph.nodes if phases[node.output] == phase]
-        reads, makes = _borders(graph, nodes)
+    of_phase: dict[int, list[Node]] = {phase: [] for phase in used}
+    for node in graph.nodes:
+        of_phase[phases[node.output]].append(node)
+    for phase, nodes in of_phase.items():
+        reads, makes = _borders(graph, nodes, phases)
         found.append(_machine(graph, nodes, reads, makes) if phase % 2 else _host(graph, nodes, reads, makes))
     return found
 
 
-def _borders(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
-    """Tensors that some nodes read of others, and those that others, or the network's user, read of them."""
+def _borders(graph: Graph, nodes: list[Node], phases: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """Return (reads, makes) of the nodes of one phase: what they read and do not make; what they make and nodes of
+    other phases or the network's user read."""
     made = {name for node in nodes for name in node.outputs if name}
     reads = list(dict.fromkeys(name for node in nodes for name in node.inputs
                                if name and name not in made and not graph.is_constant(name)))
-    inside = {node.output for node in nodes}
-    wanted = {name for node in graph.nodes if node.output not in inside for name in node.inputs}
-    wanted |= graph.output_tensors()
-    return reads, [name for node in nodes for name in node.outputs if name in wanted and name in made]
+    readers, ends = graph.consumers(), graph.output_tensors()
+    return reads, [name for node in nodes for name in node.outputs if name and (name in ends or any(
+        phases[reader.output] != phases[node.output] for reader in readers.get(name, [])))]
 
 
 def _machine(graph: Graph, nodes: Iterable[Node], reads: list[str], makes: list[str]) -> Graph:
@@ -246,8 +257,7 @@ def _machine(graph: Graph, nodes: Iterable[Node], reads: list[str], makes: list[
     ordered = [*(port.tensor for port in graph.inputs if port.tensor in reads),
                *(name for name in reads if name not in given)]
     final = {port.tensor: port for port in reversed(graph.outputs)}
-    part = graph.with_nodes(nodes)
-    return part.replace(
+    return graph.part(nodes).replace(
         inputs=tuple(given.get(name) or GraphPort(name, graph.shapes[name], name) for name in ordered),
         outputs=tuple(final.get(name) or GraphPort(name, graph.shapes[name], name) for name in makes))
 

@@ -102,11 +102,13 @@ def total(state: Rewrite, node: Node, tensor: str, of: Groups, factor: float, pa
     count = state.shapes[tensor][1]
     classes, rows, columns = of.kept.shape
     if classes != len(of.channels) or count != classes:
-        weights = np.zeros((classes, count, 1, 1))
+        weights = state.weights(node, (classes, count, 1, 1))
         weights[of.channels, np.arange(len(of.channels))] = factor
         tensor = state.conv(node, tensor, weights, np.zeros(1), state.shapes[tensor][2:], part)
         factor = 1.0
     if of.members[1] > 1:
+        for of_line, kinds in ((of.rows, rows), (of.columns, columns)):
+            state.need_matrix(node, kinds, len(of_line))
         return weighted(state, node, tensor, _chosen(of.rows, rows) * factor, _chosen(of.columns, columns))
     return tensor if factor == 1 else state.scale(node, tensor, factor, part=part)
 
@@ -148,11 +150,14 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
     """Half as many channels in each class; ``order`` [classes, members] are their channels."""
     half = -(-order.shape[1] // 2)
     left, right = order[:, :half].ravel(), order[:, -half:].ravel()
-    eye = np.eye(state.shapes[tensor][1])
-    size = state.shapes[tensor][2:]
-    lead = state.conv(node, tensor, (eye[right] - eye[left])[..., None, None], np.zeros(1), size, "lead")
+    count, place, size = state.shapes[tensor][1], np.arange(len(left)), state.shapes[tensor][2:]
+    ahead, own = (state.weights(node, (len(left), count, 1, 1)) for _ in range(2))
+    ahead[place, right] += 1
+    ahead[place, left] -= 1
+    own[place, left] = 1
+    lead = state.conv(node, tensor, ahead, np.zeros(1), size, "lead")
     state.bound(lead, Within(tensor, differences=True))
-    kept = state.conv(node, tensor, eye[left][..., None, None], np.zeros(1), size, "kept")
+    kept = state.conv(node, tensor, own, np.zeros(1), size, "kept")
     made = state.bound(state.add(node, kept, state.relu(node, lead, "lead"), "larger"), Within(tensor))
     return made, np.arange(len(left)).reshape(len(order), half)
 
@@ -169,6 +174,6 @@ def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1
         assert moved is None
     if factor == 1 and np.array_equal(of.channels, np.arange(count)):
         return small
-    weights = np.zeros((len(of.channels), count, 1, 1))
+    weights = state.weights(node, (len(of.channels), count, 1, 1))
     weights[np.arange(len(of.channels)), of.channels] = factor
     return state.conv(node, small, weights, np.zeros(1), state.shapes[small][2:], "spread")

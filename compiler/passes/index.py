@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ FILL = -1
 
 SMALL_ENOUGH = 1 << 24
 """Elements: their indices run through onnxruntime as float32."""
+
+
+KEPT_SIZE = 1 << 14
+"""Elements: where those of smaller tensors come from is kept, for networks have many operators that are alike."""
 
 
 def default_place(shape: Shape) -> tuple[int, int, int, int]:
@@ -55,15 +60,27 @@ def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[
     """Runs an operator that moves elements on their indices: ``data``, int64, of the shape of input 0; ``constants`` by
     input number. Returns one int64 array for each output."""
     names = [f"i{number}" if name else "" for number, name in enumerate(node.inputs)]
-    made = node.replace(inputs=tuple(names), outputs=tuple(f"o{number}" for number in range(len(node.outputs))),
-                        attributes=attributes)
+    made = node.replace(name="moved", inputs=tuple(names), attributes=attributes,
+                        outputs=tuple(f"o{number}" for number in range(len(node.outputs))))
     weights = [numpy_helper.from_array(np.asarray(value), names[number]) for number, value in constants.items()]
     graph = helper.make_graph(
         [node_to_onnx(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
         [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
-    results = run_model(onnx.shape_inference.infer_shapes(model), {names[0]: data.astype(np.float32)})
-    return [np.rint(results[name]).astype(np.int64) for name in made.outputs]
+    places = (_kept_places if data.size <= KEPT_SIZE else _places)(model.SerializeToString(), data.shape)
+    return [np.where(place == FILL, FILL, data.ravel()[place]) for place in places]
+
+
+def _places(content: bytes, shape: Shape) -> list[np.ndarray]:
+    """Where each element of the outputs of a model o0, o1 ... comes from in its input i0 of ``shape``, FILL for a
+    constant."""
+    model = onnx.ModelProto.FromString(content)
+    given = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    results = run_model(onnx.shape_inference.infer_shapes(model), {"i0": given})
+    return [np.rint(results[value.name]).astype(np.int64) for value in model.graph.output]
+
+
+_kept_places = lru_cache(maxsize=256)(_places)
 
 
 def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:

@@ -32,6 +32,7 @@ def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) 
     if height * width > CONSTANT_PIXELS:
         raise state.refusal(node, "shape of a constant", [1, *values.shape],
                             f"one number, one a channel, or at most {CONSTANT_PIXELS} pixels")
+    state.count_weights(node, values.size)
     pixel = state.view(node, source, (1, 1), 0, 1, 1)
     nothing = np.zeros((1, state.shapes[pixel][1], 1, 1))
     one = state.conv(node, pixel, nothing, np.ones(1), (1, 1), "one")

@@ -42,7 +42,7 @@ def conv_transpose_in_blocks(state: Rewrite, node: Node, weights: np.ndarray, bi
         return False
     tensor, (outputs, _, *kernel) = state.held[node.input(0)].tensor, weights.shape
     _, rows, columns = source.channels.shape
-    own = np.zeros((rows, columns, *kernel, outputs, state.shapes[tensor][1]))
+    own = state.weights(node, (rows, columns, *kernel, outputs, state.shapes[tensor][1]), weights.size)
     for row in range(rows):
         for column in range(columns):
             own[row, column][..., source.channels[:, row, column]] = weights.transpose(2, 3, 0, 1)

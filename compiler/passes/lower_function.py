@@ -74,13 +74,13 @@ def _filled(state: Rewrite, node: Node, source: str, channels: list[int]) -> str
     maker = next((entry for entry in reversed(state.nodes[-RECENT:]) if entry.output == source), None)
     size = state.shapes[source][2:]
     if maker is None or maker.op != "Conv" or source in state.fixed or source in state.graph.shapes:
-        eye = np.zeros((len(channels), state.shapes[source][1], 1, 1))
+        eye = state.weights(node, (len(channels), state.shapes[source][1], 1, 1))
         eye[range(len(channels)), channels] = 1
         return state.conv(node, source, eye, np.zeros(1), size, "lanes")
     weights, bias = (state.constants[name] for name in maker.inputs[1:])
     group = maker.attributes["group"]
     if group > 1:
-        dense = np.zeros((group, len(weights) // group, group, *weights.shape[1:]))
+        dense = state.weights(node, (group, len(weights) // group, group, *weights.shape[1:]))
         dense[range(group), :, range(group)] = weights.reshape(group, -1, *weights.shape[1:])
         weights = dense.reshape(len(weights), -1, *weights.shape[2:])
     attributes = {key: maker.attributes[key] for key in ("strides", "pads", "dilations")}

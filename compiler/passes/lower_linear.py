@@ -30,6 +30,8 @@ def conv(state: Rewrite, node: Node) -> None:
     _need_group(state, node, group, weights.shape[1] * group, len(weights))
     source, channels = image(state, node, node.input(0))
     if channels is not None:
+        spread_out = len(weights) * state.shapes[source][1] * kernel[0] * kernel[1]
+        state.count_weights(node, spread_out - weights.size)
         weights, group = spread(weights, group, channels, state.shapes[source][1]), 1
     places = state.aligned.get(node.output, np.arange(len(weights)))
     weights, bias = (_placed(values, places) for values in (weights, bias))
@@ -79,6 +81,7 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
     split = weights.reshape(group, inputs // group, per_group, *kernel)
     weights = split.transpose(0, 2, 1, 3, 4).reshape(group * per_group, inputs // group, *kernel)
     bias = state.constant(node.input(2)) if node.input(2) else np.zeros(len(weights))
+    state.need_weights(node, (group - 1) * weights.size)
     if conv_transpose_in_blocks(state, node, spread(weights, group, np.arange(inputs), inputs), bias):
         return
     begin = transposed_pads(node, kernel, image_size(state.graph, node.input(0)), image_size(state.graph, node.output))
@@ -116,7 +119,7 @@ def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: n
     is left out. ``taps``: of each axis (tap of the kernel, input pixel)."""
     low = [min((at for _, at in line), default=0) for line in taps]
     extent = [max((at for _, at in line), default=0) - low[axis] + 1 for axis, line in enumerate(taps)]
-    own = np.zeros((*weights.shape[:2], *extent))
+    own = state.weights(node, (*weights.shape[:2], *extent), weights.size)
     for tap_y, at_y in taps[0]:
         for tap_x, at_x in taps[1]:
             own[:, :, at_y - low[0], at_x - low[1]] += weights[:, :, tap_y, tap_x]
@@ -137,7 +140,7 @@ def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias:
         count[axis] = last - begin[axis]
         pads[axis], pads[axis + 2] = begin[axis] - first[axis], end - last
     if min(pads) < 0:  # the windows see nothing of the image
-        zero = np.zeros((len(weights), weights.shape[1], 1, 1))
+        zero = state.weights(node, (len(weights), weights.shape[1], 1, 1))
         one = state.view(node, tensor, (1, 1), 0, width, 1)
         return state.conv(node, one, zero, bias, size, part, group=group, pads=(size[0] - 1, size[1] - 1, 0, 0))
     inner = state.view(node, tensor, count, begin[0] * width + begin[1], width, 1)

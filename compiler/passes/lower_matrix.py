@@ -21,7 +21,7 @@ def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) ->
         _, *memory = state.shapes[held.tensor]
         features = state.index(node.input(0)).reshape(-1)
         if (features >= 0).all():
-            weights = np.zeros((matrix.shape[1], int(np.prod(memory))))
+            weights = state.weights(node, (matrix.shape[1], int(np.prod(memory))), matrix.size)
             np.add.at(weights.T, features, matrix)
             made = state.conv(node, held.tensor, weights.reshape(-1, *memory), bias, (1, 1))
             state.hold(node.output, made)

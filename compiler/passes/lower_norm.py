@@ -154,14 +154,16 @@ def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
     count = state.shapes[like][1]
     if state.shapes[tensor][1] == count:
         return tensor
-    eye = np.eye(count, state.shapes[tensor][1])[..., None, None]
-    return state.conv(node, tensor, eye, np.zeros(1), state.shapes[tensor][2:], "channels")
+    weights = state.weights(node, (count, state.shapes[tensor][1], 1, 1))
+    weights[np.arange(count), np.arange(count)] = 1
+    return state.conv(node, tensor, weights, np.zeros(1), state.shapes[tensor][2:], "channels")
 
 
 def _centred(state: Rewrite, node: Node, of: Groups) -> str:
     """Without the mean of each group; over channels alone that is one convolution."""
     channels, pixels = of.members
     if pixels == 1:
+        state.count_weights(node, len(of.channels) ** 2)
         alike = of.channels[:, None] == of.channels
         weights = np.eye(len(of.channels)) - alike / channels
         return state.conv(node, of.tensor, weights[..., None, None], np.zeros(1), state.shapes[of.tensor][2:],

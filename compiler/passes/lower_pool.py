@@ -144,6 +144,8 @@ def average_pool(state: Rewrite, node: Node) -> None:
         made = per_image(state, node, source, lambda tensor: state.conv(
             node, tensor, weights, np.zeros(1), outputs, group=channels, **attributes))
     else:
+        for axis in range(2):
+            state.need_matrix(node, batch * outputs[axis], batch * size[axis])
         rows, columns = (_averages(axis, kernel, size, outputs, counted, attributes) for axis in range(2))
         made = weighted(state, node, source, np.kron(np.eye(batch), rows), columns)
     state.hold(node.output, made)
@@ -220,8 +222,10 @@ def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
     middle = [1] if len(shape) < 2 else [lying[0], *lying[2:-1]]
     reduced = [1 if number in axes else size
                for number, size in zip([0, *range(2, len(shape) - 1)], middle, strict=False)]
-    rows = _sums(middle, reduced if len(shape) > 1 else [1])
     last = len(shape) - 1
+    state.need_matrix(node, math.prod(reduced), math.prod(middle))
+    state.need_matrix(node, 1 if last in axes and last != 1 else width, width)
+    rows = _sums(middle, reduced if len(shape) > 1 else [1])
     columns = _sums([width], [1 if last in axes and last != 1 else width])
     divisor = math.prod(shape[axis] for axis in axes) if divide else 1
     over_channels = 1 in axes and len(shape) > 1

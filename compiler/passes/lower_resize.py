@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.errors import reason
-from weft.compiler.frontend.graph import Node
+from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_pool import weighted
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 from weft.runtime.onnx_engine import session
+
+MOST_STEPS = 1 << 31
+"""Pixels of all images that the operator runs on to be understood, and of what it makes of them: some seconds."""
 
 
 def resize(state: Rewrite, node: Node) -> None:
@@ -27,12 +31,13 @@ def resize(state: Rewrite, node: Node) -> None:
     _need_clear_scale(state, node, shape, wanted)
     value, attributes = node.attributes.get("extrapolation_value", 0.0), {**node.attributes}
     attributes.pop("extrapolation_value", None)
-    rows, columns = (_response(state, node.replace(attributes=attributes), axis) for axis in (2, 3))
+    rows, columns = (_response(state, node.replace(attributes=attributes), axis, wanted) for axis in (2, 3))
     source = exact(state, node, node.input(0))
     factors = _repeats(rows), _repeats(columns)
     if factors[0] and factors[1]:
         state.hold(node.output, state.enlarge(node, source, factors) if factors != (1, 1) else source)
         return
+    state.need_matrix(node, shape[0] * len(rows), shape[0] * shape[2])
     rows = np.kron(np.eye(shape[0]), rows)
     made = weighted(state, node, source, rows, columns)
     outside = np.logical_or.outer(~rows.any(1), ~columns.any(1))  # they see no pixel of the image
@@ -65,21 +70,33 @@ def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: 
                                 f"scales that give whole sizes from {list(shape)}")
 
 
-def _response(state: Rewrite, node: Node, axis: int) -> np.ndarray:
-    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each."""
-    size = list(state.graph.shapes[node.input(0)])
-    count = size[axis]
-    data = np.zeros((count, *size[2:]), np.float32)
-    bright = np.arange(count)
-    data[(bright, bright) if axis == 2 else (bright, slice(None), bright)] = 1
-    results = [_resized(state, node, image[None, None]) for image in data]
-    images = np.stack([result[0, 0] for result in results])  # inputs x height x width
-    images = images if axis == 2 else images.transpose(0, 2, 1)
-    lit = np.abs(images).sum((0, 1)).argmax()
-    return np.asarray(images[:, :, lit].T, np.float64)
+def _response(state: Rewrite, node: Node, axis: int, wanted: Shape) -> np.ndarray:
+    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each. Of each result one
+    line across is looked at, that which is brightest where the whole image is bright."""
+    size = state.graph.shapes[node.input(0)][2:]
+    count = size[axis - 2]
+    if count * (math.prod(size) + math.prod(wanted[2:])) > MOST_STEPS:
+        raise state.refusal(node, "sizes", f"{list(size)} to {list(wanted[2:])}",
+                            f"at most {MOST_STEPS} pixels of all images of one bright line")
+    run = _resizer(state, node, size)
+
+    def lines(image: np.ndarray) -> np.ndarray:
+        """[outputs of the axis, outputs across]."""
+        made = run(image if axis == 2 else image.T)
+        return made if axis == 2 else made.T
+
+    image = np.ones(size if axis == 2 else size[::-1], np.float32)
+    brightest = int(np.abs(lines(image)).sum(0).argmax())
+    found = []
+    for number in range(count):
+        image[:] = 0
+        image[number] = 1
+        found.append(lines(image)[:, brightest])
+    return np.stack(found, 1).astype(np.float64)
 
 
-def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
+def _resizer(state: Rewrite, node: Node, size: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
+    """The operator on an image [height, width] of ``size``."""
     weights = []
     for number, name in enumerate(node.inputs[1:], 1):
         if not name:
@@ -88,12 +105,13 @@ def _resized(state: Rewrite, node: Node, data: np.ndarray) -> np.ndarray:
         if node.op == "Resize" and number == 3 and "axes" not in node.attributes and value.size == 4:
             value = np.array([1, 1, *value[2:]], value.dtype)
         weights.append(numpy_helper.from_array(value, name))
-    declared = [helper.make_tensor_value_info(node.input(0), TensorProto.FLOAT, data.shape)]
+    declared = [helper.make_tensor_value_info(node.input(0), TensorProto.FLOAT, [1, 1, *size])]
     outputs = [onnx.ValueInfoProto(name=node.output)]
     graph = helper.make_graph([node_to_onnx(node)], "resize", declared, outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", state.graph.opset)], ir_version=IR_VERSION)
     try:
         engine = session(onnx.shape_inference.infer_shapes(model))
-        return np.asarray(engine.run(None, {node.input(0): data})[0])
+        engine.run(None, {node.input(0): np.zeros((1, 1, *size), np.float32)})
     except Exception as error:
         raise state.refusal(node, "attributes", reason(error), "what onnxruntime computes") from None
+    return lambda image: np.asarray(engine.run(None, {node.input(0): image[None, None]})[0])[0, 0]

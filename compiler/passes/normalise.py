@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
@@ -34,8 +34,12 @@ OPSET = 20
 """Opset of the normalised graph."""
 
 
-def normalise(graph: Graph, lanes: int) -> Graph:
-    """The graph in canonical form, for an array of ``lanes``."""
+def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None) -> Graph:
+    """The graph in canonical form, for an array of ``lanes``.
+
+    Raises CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to it, and
+    what the node makes is taken as an input; the result then is of no use.
+    """
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
     state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
     inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
@@ -43,8 +47,15 @@ def normalise(graph: Graph, lanes: int) -> Graph:
         lower = ROWS[node.op].lower
         assert lower is not None, "refused before"
         first = len(state.nodes)
-        lower(state, node)
-        _count(state, node, first)
+        try:
+            lower(state, node)
+            _count(state, node, first)
+        except CompileError as error:
+            if refused is None or error.node != node.name:
+                raise
+            refused.append(error)
+            for name in filter(None, node.outputs):
+                state.take_as_input(name)
     outputs = tuple(_output(state, port) for port in graph.outputs)
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET,
                  bounds=state.bounds)

@@ -83,6 +83,7 @@ def _cut(state: Rewrite, node: Node, pixels: np.ndarray, channels: np.ndarray) -
         term, channel = keys[:count, number], keys[count:, number]
         selections = [np.where(term == place, channel, FILL) for place in range(term.max() + 1)]
         for box in boxes(group == number, sources[:len(selections)]):
+            state.count_piece()
             piece = Piece(*box, list(sources[:len(selections)]), selections)
             made += piece.convolutions
             if made > PIECES:

@@ -16,12 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.errors import USE_HOST, CompileError, refuse_node
+from weft.compiler.errors import USE_HOST, CompileError, refuse, refuse_node
 from weft.compiler.frontend.graph import Graph, Interval, Node, Shape, Within
-from weft.compiler.passes.index import default_index
+from weft.compiler.passes.index import default_index, default_place
 
 MOST_WEIGHTS = 1 << 25
 """Weights that the compiler makes where the model has none, most of them zeros: 128 MB in single precision."""
+
+MOST_MATRIX = 1 << 24
+"""Numbers of a matrix that says what each line of an output takes from each line of an image: 4096 by 4096."""
+
+MOST_PIECES = 1 << 15
+"""Pieces that moved elements are cut into, which takes a quarter of a millisecond each."""
 
 MOST_NODES = 1 << 15
 """Canonical nodes that a network becomes."""
@@ -68,6 +74,7 @@ class Rewrite:
     parts: set[str] = field(default_factory=set)
     assembled: set[str] = field(default_factory=set)
     """Of the fixed ones those that still can become a part, if they lie there as they are."""
+    pieces: int = 0
     made_weights: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     """The last number behind each name that was wished for more than once."""
@@ -97,6 +104,12 @@ class Rewrite:
 
     def hold(self, name: str, tensor: str, index: np.ndarray | None = None, fill: float = 0.0) -> None:
         self.held[name] = Held(tensor, index, fill)
+
+    def take_as_input(self, name: str) -> None:
+        """Hold a tensor in its default place, whoever makes it."""
+        self.shapes[name] = default_place(self.graph.shapes[name])
+        self.hold(name, name)
+        self.fixed.add(name)
 
     def index(self, name: str) -> np.ndarray:
         held = self.held[name]
@@ -140,9 +153,24 @@ class Rewrite:
             raise self.refusal(node, "weights that it becomes", f"{total} with those of nodes before",
                                f"at most {MOST_WEIGHTS}")
 
-    def weights(self, node: Node, shape: Sequence[int]) -> np.ndarray:
-        """Return zeros [out, in / group, height, width] for weights that the model's file does not hold, counted."""
-        self.count_weights(node, math.prod(shape))
+    def count_piece(self) -> None:
+        """Count a piece of moved elements, of a node that is refused too. Raises CompileError where they are too
+        many, which is no single node's fault."""
+        self.pieces += 1
+        if self.pieces > MOST_PIECES:
+            raise refuse("pieces of moved elements in the network", f"more than {MOST_PIECES}",
+                         f"at most {MOST_PIECES}", "keep elements in their order (Gather, Transpose, Reshape of pixels "
+                         "and channels), or end the network before they move (--end)")
+
+    def need_matrix(self, node: Node, rows: int, columns: int) -> None:
+        """Raise CompileError where a matrix over the lines of an image is too large to be made."""
+        if rows * columns > MOST_MATRIX:
+            raise self.refusal(node, "matrix of output lines by input lines", f"{rows} by {columns}",
+                               f"at most {MOST_MATRIX} numbers")
+
+    def weights(self, node: Node, shape: Sequence[int], given: int = 0) -> np.ndarray:
+        """Return zeros [out, in / group, height, width] for weights, all counted but those ``given`` by the model."""
+        self.count_weights(node, max(math.prod(shape) - given, 0))
         return np.zeros(shape)
 
     def count_weights(self, node: Node, count: int) -> None:

@@ -36,7 +36,7 @@ def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, 
     made = (pixels - 1) // half * half + min(half, channels)
     parts: list[tuple[str, PartPlace]] = []
     for bit in range(2 if channels > half else 1):
-        weights = np.zeros((made, count, 1, 2))
+        weights = state.weights(node, (made, count, 1, 2))
         for lane in range(made):
             source = lane & ~half | bit * half
             if source < count:

@@ -61,13 +61,13 @@ def _finite(bound: Interval) -> bool:
     return all(map(math.isfinite, bound))
 
 
-def with_bounds(graph: Graph, seen: Calibration, has_points: bool) -> Calibration:
+def with_bounds(graph: Graph, seen: Calibration, own_points: bool) -> Calibration:
     """Return the calibration with the ranges of bounded tensors in place of what was seen, and room for sums of them.
     Numbers that have points have room for magnitudes beyond those seen, others for what was seen."""
     ranges, sums = dict(seen.ranges), dict(seen.sums)
 
     def room(name: str) -> Interval:
-        if not has_points:
+        if not own_points:
             return seen.ranges[name].low, seen.ranges[name].high
         reached = seen.ranges[name].expected(HEADROOM)
         return -reached, reached

@@ -12,6 +12,7 @@ from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
+from weft.compiler.scheduler.length import check_length
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
 
@@ -43,6 +44,7 @@ def schedule(numbers: Numbers, layout: Layout, arch: Arch) -> Schedule:
         operations += LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents,
                                    pools, copy).operations()
         counts.append(len(operations) - before)
+        check_length(len(operations), arch)
         for place in layout.local.values():
             if place.last == number:
                 pools.local.release(Buffer(place.base, place.size))

@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,7 +25,7 @@ from weft.compiler.steps import canonical, divided
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.compile.test_operators import samples
-from weft.tb.hostile.large_networks import chain, net
+from weft.tb.hostile.large_networks import chain, net, permuted, weight
 from weft.tb.hostile.onnx_constants import node
 from weft.tb.shared import shared
 
@@ -150,8 +151,23 @@ def products(count: int) -> onnx.ModelProto:
     return net((4, 4), *chain(count, lambda a, b, number: node("MatMul", [a, "x"], [b])))
 
 
-@pytest.mark.parametrize(("make", "count"), [(outputs_of_one, 250), (sum_of, 4000), (reshapes, 500), (joins, 250),
-                                             (products, 250)])
+def late(count: int) -> onnx.ModelProto:
+    """Convolutions, every second of which reads pixels in an order that only its lowering finds impossible."""
+    def link(a: str, b: str, number: int) -> onnx.NodeProto:
+        return node("Gather", [a, "n"], [b], axis=2) if number % 3 == 1 else node("Conv", [a, "w"], [b])
+
+    return net((1, 4, 700), *chain(count, link), weights=(weight("w", 4, 4, 1), permuted(700)))
+
+
+def for_the_host(count: int) -> onnx.ModelProto:
+    def link(a: str, b: str, number: int) -> onnx.NodeProto:
+        return node("Sin", [a], [b]) if number % 2 else node("Conv", [a, "w"], [b])
+
+    return net((1, 4, 4), *chain(count, link), weights=(weight("w", 4, 4, 1),))
+
+
+@pytest.mark.parametrize(("make", "count"), [(outputs_of_one, 100), (sum_of, 4000), (reshapes, 500), (joins, 100),
+                                             (products, 100), (for_the_host, 250)])
 def test_time_grows_with_the_number(make: Callable[[int], onnx.ModelProto], count: int, tmp_path: Path) -> None:
     """Four times as many take less than ten times as long; of pairs they would take sixteen times."""
     taken = []
@@ -170,6 +186,40 @@ def test_outputs_of_one_tensor_share_a_copy(tmp_path: Path) -> None:
 def test_more_outputs_than_a_node_may_have(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="node 'p0', operator Split: found 3000 outputs; allowed: at most 2048"):
         read(tmp_path, outputs_of_one(3000))
+
+
+def test_all_refusals_are_found_at_once_after_some(tmp_path: Path) -> None:
+    """40 convolutions that fail late are the host's, and no others."""
+    places = divided(read(tmp_path, late(120)), Arch.load("ultra96")).places
+    assert {place.where for place in places[::3]} == {"machine"} and {place.where for place in places[2::3]} == {"host"}
+
+
+def test_pieces_of_all_nodes_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("weft.compiler.passes.rewrite.MOST_PIECES", 1000)
+    with pytest.raises(CompileError, match="pieces of moved elements in the network: found more than 1000"):
+        divided(read(tmp_path, late(120)), Arch.load("ultra96"))
+
+
+def test_more_nodes_than_are_computed(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="found 5001 nodes that are no constants; allowed: at most 4096"):
+        read(tmp_path, reshapes(5000))
+
+
+@pytest.mark.parametrize(("operator", "shape", "wanted"), [
+    ("AveragePool", (4096, 1, 4, 4), "matrix of output lines by input lines: found 16384 by 16384"),
+    ("Softmax", (1, 20_000, 2, 1), "weights that it becomes: found 200000000"),
+    ("ReduceMean", (1, 1, 1 << 16, 4), "matrix of output lines by input lines: found 65536 by 65536"),
+    ("Resize", (1, 1, 900, 900), "sizes: found .900, 900. to .2700, 2700.")])
+def test_matrices_are_counted_before_they_are_made(operator: str, shape: tuple[int, ...], wanted: str,
+                                                   tmp_path: Path) -> None:
+    maker = ModelMaker(shape, opset=17)
+    more: dict[str, dict[str, Any]] = {
+        "AveragePool": {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}, "Softmax": {"axis": 1},
+        "ReduceMean": {"axes": [3]}, "Resize": {"mode": "linear"}}
+    scales = ["", maker.constant(np.array([1, 1, 3, 3], np.float32))] if operator == "Resize" else []
+    maker.node(operator, "x", *scales, **more[operator])
+    with pytest.raises(CompileError, match=wanted):
+        canonical(read_model(maker.save(tmp_path / "model.onnx")), BASE)
 
 
 def test_a_long_sum_is_several_layers(tmp_path: Path) -> None:

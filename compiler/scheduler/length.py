@@ -1,0 +1,59 @@
+"""A program that nothing loads is refused, as soon as it is known to be so long.
+
+The limit is the loader's, the same for the golden machine, RTL and boards; a board may have less room, which its driver
+says. What a network needs at least is known from its weights: a MatMul for every tile of them that is not all zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.layers.hir import Convolution, Layers
+from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.isa import Isa
+from weft.runtime.checks import MOST_PROGRAM_BYTES
+
+MARGIN = 2
+"""How much shorter than the limit a program must be expected to be on a machine that is named as the way out."""
+
+
+def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch) -> None:
+    """Raise CompileError where the weights alone make too long a program."""
+    tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch.array_size)
+             for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
+    check_length(sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution)), arch)
+
+
+def check_length(instructions: int, arch: Arch) -> None:
+    """Raise CompileError where a program of so many instructions, or more, is too long."""
+    size = instructions * Isa(arch).instruction_bytes
+    if size > MOST_PROGRAM_BYTES:
+        raise _too_long(size, arch)
+
+
+def _weight_tiles(weights: np.ndarray, group: int, lanes: int) -> int:
+    """Tiles of lanes x lanes weights [out, in / group, height, width] that are not all zero. Groups lie behind each
+    other, so that a tile may hold several of them; these are counted where they do not share a tile."""
+    outputs, inputs = weights.shape[:2]
+    if group > 1:
+        return math.prod(weights.shape[2:]) * -(-outputs // lanes)
+    there = weights != 0
+    for axis, size in ((0, outputs), (1, inputs)):
+        there = np.logical_or.reduceat(there, np.arange(0, size, lanes), axis=axis)
+    return int(there.sum())
+
+
+def _too_long(size: int, arch: Arch) -> CompileError:
+    """Name machines of the same numbers whose arrays are so large that the program is short enough there."""
+    alike = {name: preset for name in presets()
+             if (preset := Arch.load(name)).scheme.kind is arch.scheme.kind}
+    fitting = [name for name, preset in alike.items()
+               if MARGIN * size * (arch.array_size / preset.array_size) ** 2 < MOST_PROGRAM_BYTES
+               and preset.local_depth >= arch.local_depth]
+    way = f"compile for a machine with more lanes (-a {' or -a '.join(fitting)})" if fitting else "use a smaller model"
+    return refuse("program", f"{size} bytes or more on {arch.array_size} lanes",
+                  f"at most {MOST_PROGRAM_BYTES} bytes, which is what is loaded", way)
