@@ -23,15 +23,28 @@ MOST_IMAGES = 1 << 16
 """In one run: a small file may claim millions, and each is packed and kept."""
 
 
-def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None,
-                without: frozenset[str] = frozenset()) -> list[Values]:
-    """The arrays of each of the first ``most`` images, but for the inputs ``without``. Raises WeftError for arrays that
-    do not fit, and for more than MOST_IMAGES."""
+def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None) -> list[Values]:
+    """The arrays of each of the first ``most`` images, as parts of the network read them. Raises WeftError for arrays
+    that do not fit, and for more than MOST_IMAGES."""
+    arrays = _batches(network, inputs, network.signature.inputs)
+    return _apart({tensor.name: tensor.given(arrays[tensor.name]) for tensor in network.signature.inputs}, most)
+
+
+def split_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None,
+                 without: frozenset[str]) -> list[Values]:
+    """Return the arrays of each of the first ``most`` images as the user gives them, but for the inputs ``without``.
+    Raises WeftError as :func:`user_images`."""
+    tensors = [tensor for tensor in network.signature.inputs if tensor.name not in without]
+    return _apart(_batches(network, inputs, tensors), most)
+
+
+def _batches(network: Network, inputs: Mapping[str, np.ndarray], tensors: Sequence[Tensor]) -> dict[str, np.ndarray]:
+    """Return the user's array of each tensor as [images, ...]."""
     arrays = {}
-    for tensor in (tensor for tensor in network.signature.inputs if tensor.name not in without):
+    for tensor in tensors:
         given, shape = _given(inputs, tensor.name), _shape(network.name, tensor)
-        arrays[tensor.name] = tensor.given(split_batch(tensor.name, given, shape, batched=shape[:1] == (1,)))
-    return _apart(arrays, most)
+        arrays[tensor.name] = split_batch(tensor.name, given, shape, batched=shape[:1] == (1,))
+    return arrays
 
 
 def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | None) -> tuple[list[Vectors], bool]:

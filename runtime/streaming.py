@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.compare import Comparison
-from weft.runtime.images import user_images
+from weft.runtime.images import split_images
 from weft.runtime.network import Network
 from weft.runtime.session import RunResult, Session
 from weft.runtime.tensors import Tensor
@@ -22,14 +22,14 @@ LISTED = ("operations", "samples")
 def stream(session: Session, inputs: Mapping[str, np.ndarray], states: Mapping[str, str], *, most: int | None = None,
            **options: Any) -> RunResult:
     """Run the network once for each of the inputs, one step after another, with ``states``: output -> input that reads
-    it in the next step. ``inputs`` may hold the states before the first step, else they are 0. The result is that of
-    all steps together; ``options`` are those of Session.run.
+    it in the next step. ``inputs`` may hold the states before the first step, else they are the real 0. The result is
+    that of all steps together; ``options`` are those of Session.run.
 
     Raises WeftError for states that the network has not or that do not fit, and what Session.run raises.
     """
     kept = checked(session.network, states)
-    steps = user_images(session.network, inputs, most, without=frozenset(kept))
-    now = {name: np.asarray(inputs.get(name, np.zeros(tensor.shape or (), tensor.type)))
+    steps = split_images(session.network, inputs, most, frozenset(kept))
+    now = {name: np.asarray(inputs[name]) if name in inputs else tensor.made(np.zeros(tensor.shape or ()))
            for name, tensor in kept.items()}
     results = []
     for values in steps:

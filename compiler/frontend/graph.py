@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compiler.frontend.states import State
 from weft.runtime.packing import Packing
 from weft.runtime.scales import TensorScale
 
@@ -98,6 +99,7 @@ class Graph:
     opset: int
     types: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, Interval | Within] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
 
     def type(self, name: str) -> str:
         """numpy's name of a tensor's type."""

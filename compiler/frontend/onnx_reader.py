@@ -24,6 +24,7 @@ from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
 from weft.compiler.frontend.qoperators import to_qdq
 from weft.compiler.frontend.quantizers import with_fake_quantizers
+from weft.compiler.frontend.states import states_of
 from weft.hw.contract.errors import WeftError
 from weft.runtime.files import read_bytes
 from weft.runtime.onnx_bounds import check_content, check_names, check_opset, graphs
@@ -57,10 +58,12 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
     inputs = {value.name: type_name(value) for value in true_inputs(model.graph)}
     outputs = {value.name: type_name(value, "output") for value in model.graph.output
                if value.type.tensor_type.elem_type}
+    states = states_of(model)
     to_single(model)
     check_quantizers(model)
     to_qdq(model)
-    return with_fake_quantizers(_to_graph(model, find_known(model), name, inputs, outputs))
+    graph = with_fake_quantizers(_to_graph(model, find_known(model), name, inputs, outputs))
+    return graph.replace(states=states)
 
 
 def _load(path: Path) -> onnx.ModelProto:

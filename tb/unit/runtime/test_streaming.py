@@ -17,6 +17,8 @@ from weft.runtime.session import Session
 from weft.runtime.streaming import stream
 from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tb.compile.tflite_files import FileMaker
+from weft.tb.compile.tflite_streams import stream as tflite_stream
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
 STEPS = 6
@@ -55,6 +57,19 @@ def test_a_state_goes_from_step_to_step(first: float, folder: Path) -> None:
     result = stream(session, inputs, {"after": "before"})
     assert result.images == STEPS and result.saturated == 0
     assert signal_to_noise(np.concatenate(in_float(folder, begin)), result.outputs["after"]) > 45
+
+
+def test_a_state_of_bytes_begins_at_the_real_0(tmp_path: Path) -> None:
+    """Bytes go in and out as they are in the file; the real 0 is its zero point."""
+    file = FileMaker()
+    tflite_stream(file)
+    arch = ARCH.replace(data_type="INT8")
+    report = compile_network(file.save(tmp_path / "model.tflite"), arch, tmp_path)
+    steps = np.random.default_rng(0).integers(-128, 128, (STEPS, 1, 2, 1, 4)).astype(np.int8)
+    result = stream(Session(Network.load(report.model_path)), {"x": steps}, {"kept/next": "kept"})
+    rows = np.concatenate([np.full((3, 1, 4), -100), *steps[:, 0]])
+    wanted = np.stack([rows[2 * step + 2:2 * step + 5] for step in range(STEPS)])
+    assert result.outputs["kept/next"].dtype == np.int8 and (result.outputs["kept/next"] == wanted).all()
 
 
 def test_the_command_line_keeps_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

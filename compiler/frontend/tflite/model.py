@@ -1,0 +1,117 @@
+"""A TensorFlow Lite file -> ONNX model: which operators are needed, each converted by its row in ``operators.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.onnx_reader import unknown_output
+from weft.compiler.frontend.states import State, declare_states
+from weft.compiler.frontend.tflite.operation import Operation
+from weft.compiler.frontend.tflite.operators import convert
+from weft.compiler.frontend.tflite.schema import Subgraph, read_subgraphs
+from weft.compiler.frontend.tflite.shape_check import check_told_shapes
+from weft.compiler.frontend.tflite.states import NEXT, first_numbers, kept_states
+from weft.compiler.frontend.tflite.writer import Writer
+
+ASSIGN, CALL_ONCE, READ = "ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE"
+
+
+def to_model(content: bytes, name: str, outputs: Sequence[str] = (),
+             shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
+    """Return the network up to the tensors ``outputs``, by default the file's own and all states. ``shapes``: what is
+    told of inputs whose sizes the file leaves open.
+
+    Raises WeftError for a file that is none or damaged, operators that are not read, and unknown outputs.
+    """
+    graphs = read_subgraphs(content)
+    writer = Writer(graphs[0])
+    return _Network(graphs, writer, tuple(outputs), shapes or {}).model(name)
+
+
+class _Network:
+    """The first of ``graphs``, on its way into the model that ``writer`` collects."""
+
+    def __init__(self, graphs: Sequence[Subgraph], writer: Writer, outputs: tuple[str, ...],
+                 shapes: Mapping[str, Sequence[int]]) -> None:
+        self.graphs, self.graph, self.writer, self.shapes = graphs, graphs[0], writer, shapes
+        self.numbers = {value.name: number for number, value in enumerate(writer.values)}
+        self.chosen = tuple(output.removesuffix(":0") for output in outputs)
+        self.ends = [writer.values[number].name for number in self.graph.outputs]
+        for output in self.chosen:
+            if output not in self.numbers and not output.endswith(NEXT):
+                raise unknown_output(output, self.ends, list(self.numbers))
+
+    def model(self, name: str) -> onnx.ModelProto:
+        targets = [self.numbers[output] for output in self.chosen if output in self.numbers] if self.chosen else list(
+            self.graph.outputs)
+        needed, read = self._needed(targets)
+        for number in self.graph.inputs:
+            if number in read or not self.chosen:
+                self._input(number)
+        first: dict[str, np.ndarray] = {}
+        for number, operator in enumerate(self.graph.operators):
+            if operator.code == CALL_ONCE:
+                first |= first_numbers(self.graphs, operator.option("InitSubgraphIndex"))
+            elif number in needed:
+                convert(Operation(self.writer, operator))
+        states = self._outputs(targets, first)
+        check_told_shapes(self.writer)
+        model = self.writer.model(name, self.writer.constants)
+        declare_states(model, states)
+        return model
+
+    def _needed(self, targets: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Return the operators that the targets need, and all tensors that these read. States are targets too, unless
+        outputs were chosen and none of them is a state."""
+        operators = self.graph.operators
+        with_states = not self.chosen or any(output.endswith(NEXT) for output in self.chosen)
+        makers = {made: number for number, operator in enumerate(operators) for made in operator.outputs}
+        assigning = [number for number, operator in enumerate(operators) if operator.code == ASSIGN]
+        needed: set[int] = set(assigning if with_states else [])
+        read = set(targets)
+        waiting = [*targets, *(source for number in needed for source in operators[number].inputs)]
+        while waiting:
+            tensor = waiting.pop()
+            read.add(tensor)
+            number = makers.get(tensor)
+            if number is None or number in needed:
+                continue
+            needed.add(number)
+            waiting += [source for source in operators[number].inputs if source >= 0]
+            if operators[number].code == READ:  # what was assigned before it is what it reads
+                for earlier in assigning:
+                    if earlier < number and earlier not in needed:
+                        needed.add(earlier)
+                        waiting += operators[earlier].inputs
+        return needed, read
+
+    def _input(self, number: int) -> None:
+        value = self.writer.values[number]
+        if value.tensor.opened and tuple(self.shapes.get(value.name, ())) != value.shape:
+            sizes = ",".join(map(str, value.shape))
+            raise refuse(f"input {value.name!r}", "sizes that the file leaves open",
+                         f"{sizes}, which its other tensors are laid out for",
+                         f"add --shape {value.name}:{sizes}, or convert the network again with fixed shapes")
+        self.writer.input(number)
+
+    def _outputs(self, targets: Sequence[int], first: Mapping[str, np.ndarray]) -> list[State]:
+        """Add the outputs; return the states among them."""
+        writer = self.writer
+        kept = {before.name + NEXT: (before, source) for before, source in (*kept_states(writer), *writer.kept)}
+        states = []
+        for output in self.chosen or (*(writer.values[number].name for number in targets), *kept):
+            if output in self.numbers:
+                number = self.numbers[output]
+                writer.output(writer.made(number), writer.stored(number))
+            elif output in kept:
+                before, source = kept[output]
+                begins = first.get(before.name)
+                states.append(State(writer.output(before, source, output), before.name,
+                                    begins is None or not begins.any()))
+            else:
+                raise unknown_output(output, self.ends, [*self.numbers, *kept])
+        return states

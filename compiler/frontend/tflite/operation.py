@@ -1,0 +1,171 @@
+"""An operator of the file as the functions that convert it see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from weft.compiler.errors import CompileError, refuse_node
+from weft.compiler.frontend.check_quantizers import OnnxNode
+from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Operator, damaged
+from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES, Layout, Value, Writer
+
+ACTIVATIONS: dict[int, tuple[str, tuple[float, ...]]] = {
+    tflite.ActivationFunctionType.NONE: ("", ()), tflite.ActivationFunctionType.RELU: ("Relu", ()),
+    tflite.ActivationFunctionType.RELU_N1_TO_1: ("Clip", (-1, 1)),
+    tflite.ActivationFunctionType.RELU6: ("Clip", (0, 6)), tflite.ActivationFunctionType.TANH: ("Tanh", ())}
+"""The schema's number -> ONNX's operator and its limits."""
+
+
+class Operation:
+    """``inputs`` and ``outputs`` are tensors. What its methods return are names in the ONNX model."""
+
+    def __init__(self, writer: Writer, operator: Operator) -> None:
+        self.writer, self.operator = writer, operator
+        self.outputs = [writer.values[number] for number in operator.outputs]
+        if not self.outputs:
+            self.name = operator.code.lower()
+        else:
+            self.name = self.outputs[0].name
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    def refusal(self, detail: str, found: object, allowed: str, way_out: str = "") -> CompileError:
+        """Return the error for this operator; by default the way out is to end the network before it."""
+        return refuse_node(OnnxNode(self.name, self.operator.code), detail, found, allowed, way_out or self.way_out)
+
+    @property
+    def way_out(self) -> str:
+        """Say how to end the network before this operator."""
+        given = [value.name for number in self.operator.inputs if number >= 0
+                 for value in [self.writer.values[number]] if value.constant is None and not value.variable]
+        return f"end the network before it with --end {','.join(dict.fromkeys(given)) or 'TENSOR'}"
+
+    def option(self, name: str, default: Any = 0) -> Any:
+        """Return a field of its options."""
+        return self.operator.option(name, default)
+
+    def has(self, index: int) -> bool:
+        """Whether it has this input."""
+        return index < len(self.operator.inputs) and self.operator.inputs[index] >= 0
+
+    def input(self, index: int) -> Value:
+        """Return an input. Raises CompileError where it is left out."""
+        return self.writer.values[self._number(index)]
+
+    def _number(self, index: int) -> int:
+        if not self.has(index):
+            raise damaged(f"operator {self.operator.code} of {self.name!r} lacks input {index}")
+        return self.operator.inputs[index]
+
+    def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
+        """Return the shape of an input. Raises CompileError where it has not ``rank`` axes."""
+        found = self.input(index).shape
+        if rank is not None and len(found) != rank:
+            raise self.refusal(f"shape of input {index}", list(found), f"{rank} dimensions", CONVERT_AGAIN)
+        return found
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Return the shape of its first result."""
+        if not self.outputs:
+            raise damaged(f"operator {self.operator.code} makes nothing")
+        return self.outputs[0].shape
+
+    def numbers(self, index: int) -> np.ndarray:
+        """Return a constant input. Raises CompileError where it is computed."""
+        value = self.input(index).constant
+        if value is None:
+            raise self.refusal(f"input {index} ({self.input(index).name!r})", "a tensor computed at run time",
+                               "a constant", "convert the network again with fixed shapes")
+        return value
+
+    def integers(self, index: int) -> list[int]:
+        """Return a constant input as a list of whole numbers."""
+        return [int(number) for number in self.numbers(index).ravel()]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis counted from the first. Raises CompileError for one that is not there."""
+        if not -rank <= axis < rank:
+            raise self.refusal("axis", axis, f"{-rank} .. {rank - 1}", CONVERT_AGAIN)
+        return axis % rank
+
+    # -- what it reads -------------------------------------------------------------------------------------------------
+    def layout(self, *indices: int) -> Layout:
+        """Return the layout that inputs (default: all) of four axes lie in, the file's where none lies as planes."""
+        for index in indices or range(len(self.operator.inputs)):
+            if self.has(index):
+                value = self.input(index)
+                if value.constant is None and len(value.shape) == 4 and value.native == PLANES:
+                    return PLANES
+        return FILE
+
+    def read(self, index: int, layout: Layout = FILE) -> str:
+        """Return an input's real numbers."""
+        if layout == PLANES:
+            self.shape(index, 4)
+        return self.writer.as_real(self._number(index), layout)
+
+    def operand(self, index: int, layout: Layout) -> str:
+        """Return an input so that it broadcasts against others: fewer axes get leading ones where planes are wanted."""
+        value, rank = self.input(index), len(self.shape(index))
+        if layout == FILE or rank in (0, 4):
+            return self.read(index, layout if rank else FILE)
+        shape = (1,) * (4 - rank) + value.shape
+        if value.constant is not None:
+            return self.constant(value.constant.reshape(shape).transpose(ORDER[PLANES]), "spread")
+        return self.emit("Transpose", [self.reshaped(self.read(index), shape)], perm=ORDER[PLANES])
+
+    def place(self, axis: int, layout: Layout) -> int:
+        """Return where an axis of the file's four lies in a layout."""
+        return axis if layout == FILE else ORDER[PLANES].index(axis)
+
+    # -- what it makes -------------------------------------------------------------------------------------------------
+    def constant(self, value: np.ndarray, what: str) -> str:
+        return self.writer.constant(value, f"{self.name}/{what}")
+
+    def emit(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node on the way; return its result."""
+        return self.writer.node(op, inputs, f"{self.name}/{op.lower()}", **attributes)
+
+    def reshaped(self, name: str, shape: Sequence[int]) -> str:
+        """Add a Reshape; return its result."""
+        return self.emit("Reshape", [name, self.constant(np.array(shape, np.int64), "shape")])
+
+    def write(self, op: str, inputs: Sequence[str], layout: Layout = FILE, *, activation: bool = False,
+              rounds: bool = True, **attributes: Any) -> None:
+        """Add the node that makes its first result, and the activation that its options name."""
+        self.give(self.emit(op, inputs, **attributes), layout, activation=activation, rounds=rounds)
+
+    def give(self, name: str, layout: Layout = FILE, *, activation: bool = False, rounds: bool = True,
+             index: int = 0) -> None:
+        """Make the result of a node the operator's own."""
+        if index >= len(self.outputs):
+            raise damaged(f"operator {self.operator.code} of {self.name!r} lacks result {index}")
+        if activation:
+            name = self.activated(name)
+        self.writer.give(self.operator.outputs[index], name, layout, rounds or not self._keeps_scale(index))
+
+    def _keeps_scale(self, index: int) -> bool:
+        """Whether a result has the scale of the first input, so that a copy needs no rounding."""
+        read, made = self.input(0).tensor.quantization, self.outputs[index].tensor.quantization
+        if read is None or made is None or self.input(0).tensor.type != self.outputs[index].tensor.type:
+            return False
+        return np.array_equal(read.scales, made.scales) and np.array_equal(read.zeros, made.zeros)
+
+    def activated(self, name: str) -> str:
+        """Return a tensor behind the operator's fused activation."""
+        number = self.option("FusedActivationFunction")
+        if number not in ACTIVATIONS:
+            raise self.refusal("fused activation", f"number {number}", "RELU, RELU_N1_TO_1, RELU6, TANH")
+        op, limits = ACTIVATIONS[number]
+        return self.emit(op, [name, *self.limits(limits)]) if op else name
+
+    def limits(self, limits: Sequence[float]) -> list[str]:
+        return [self.constant(np.array(limit, np.float32), "limit") for limit in limits]
+
+
+Convert = Callable[[Operation], None]
+"""Adds an operator to the model."""

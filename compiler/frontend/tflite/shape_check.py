@@ -1,0 +1,47 @@
+"""Checks that the shapes which a TensorFlow Lite file tells are those that its operators give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from weft.compiler.errors import reason, refuse
+from weft.compiler.frontend.constants import TOLD
+from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN
+from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES, Value, Writer
+
+
+def check_told_shapes(writer: Writer) -> None:
+    """Infer the shapes of the model with those of the file beside them. Raises CompileError where they differ.
+
+    Large constants are but told, for inference copies them.
+    """
+    small = {key: value for key, value in writer.constants.items() if value.size <= TOLD}
+    told = [_told(key, value.dtype, value.shape) for key, value in writer.constants.items() if key not in small]
+    model = writer.model("shapes", small, told)
+    known = {each.name for each in (*model.graph.input, *model.graph.output)} | small.keys()
+    for each in (each for value in writer.values for each in _forms(value)):
+        if each.name not in known:
+            known.add(each.name)
+            model.graph.value_info.append(each)
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except Exception as error:  # of no common type
+        raise refuse("shapes of the model file", reason(error), "those that its operators give",
+                     CONVERT_AGAIN) from None
+
+
+def _forms(value: Value) -> Iterator[onnx.ValueInfoProto]:
+    """Yield what the file tells of each form that was made of a tensor."""
+    for layout, names in ((FILE, value.real), (PLANES, value.real), (FILE, value.bytes), (PLANES, value.bytes)):
+        if layout in names:
+            shape = value.shape if layout == FILE else tuple(value.shape[axis] for axis in ORDER[PLANES])
+            real = value.is_bytes and names is value.real
+            yield _told(names[layout], np.dtype(np.float32) if real else value.numpy_type, shape)
+
+
+def _told(name: str, kind: np.dtype, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)

@@ -1,0 +1,109 @@
+"""What a network keeps from one run to the next: variables, and the states of recurrent layers.
+
+Each becomes an input, which holds it before the run, and an output, which holds it behind: ``weft run --state
+OUTPUT:INPUT`` carries it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.compiler.errors import refuse
+from weft.compiler.frontend.tflite.operation import Convert, Operation
+from weft.compiler.frontend.tflite.schema import Subgraph, damaged
+from weft.compiler.frontend.tflite.writer import Value, Writer
+
+NEXT = "/next"
+"""The suffix of the output that holds a state behind the run."""
+
+
+def var_handle(op: Operation) -> None:
+    """A handle stands for the variable of its name."""
+    if len(op.outputs) != 1:
+        raise damaged(f"operator {op.operator.code} with {len(op.outputs)} results")
+    op.writer.result(op.operator.outputs[0]).variable = name_of(op.option("SharedName"), op.outputs[0].tensor.name)
+
+
+def name_of(shared: bytes | None | int, otherwise: str) -> str:
+    """Return what a variable is called."""
+    return shared.decode(errors="replace") if isinstance(shared, bytes) and shared else otherwise
+
+
+def read_variable(op: Operation) -> None:
+    """What an operator before it has assigned, else what the input holds."""
+    variables, name = op.writer.variables, _variable(op)
+    number = op.operator.outputs[0] if op.outputs else -1
+    if number < 0:
+        raise damaged(f"operator {op.operator.code} makes nothing")
+    if name in variables.assigned:
+        source = op.writer.made(variables.assigned[name])
+        op.writer.alias(number, source)
+    elif name in variables.read:
+        op.writer.alias(number, op.writer.values[variables.read[name]])
+    else:
+        op.writer.input(number, name)
+        variables.read[name] = number
+
+
+def assign_variable(op: Operation) -> None:
+    op.input(1)
+    op.writer.made(op.operator.inputs[1])
+    op.writer.variables.assigned[_variable(op)] = op.operator.inputs[1]
+
+
+def _variable(op: Operation) -> str:
+    name = op.input(0).variable
+    if not name:
+        raise op.refusal("input 0", f"{op.input(0).name!r}, no variable", "the handle of a variable")
+    return name
+
+
+def call_once(op: Operation) -> None:
+    """Sets variables before the first run; :func:`first_numbers` reads it."""
+
+
+def first_numbers(graphs: Sequence[Subgraph], number: int) -> dict[str, np.ndarray]:
+    """Return the real numbers that a subgraph assigns to variables, by name. Raises CompileError."""
+    if not 0 < number < len(graphs):
+        raise damaged(f"it calls subgraph {number} of {len(graphs)}")
+    graph, handles, found = graphs[number], {}, {}
+    for operator in graph.operators:
+        if operator.code == "VAR_HANDLE" and operator.outputs:
+            handles[operator.outputs[0]] = name_of(operator.option("SharedName"),
+                                                   graph.tensors[operator.outputs[0]].name)
+        elif operator.code == "ASSIGN_VARIABLE" and len(operator.inputs) == 2 and operator.inputs[1] >= 0:
+            numbers = Value(graph.tensors[operator.inputs[1]], "").constant
+            if operator.inputs[0] in handles and numbers is not None:
+                found[handles[operator.inputs[0]]] = numbers
+        else:
+            raise refuse(f"operator {operator.code} of subgraph {number}", "run once before the network",
+                         "VAR_HANDLE and ASSIGN_VARIABLE of constants", "convert the network again, with variables "
+                         "that begin at constants")
+    return found
+
+
+def kept_states(writer: Writer) -> list[tuple[Value, str]]:
+    """Return variables that are read and assigned: the tensor before the run, and the name of what is assigned to it.
+    Raises CompileError where these two are not alike."""
+    variables, found = writer.variables, []
+    for name, number in variables.read.items():
+        if name in variables.assigned:
+            before, behind = writer.values[number], writer.values[variables.assigned[name]]
+            _need_one_kind(name, before, behind)
+            found.append((before, writer.stored(variables.assigned[name])))
+    return found
+
+
+def _need_one_kind(name: str, before: Value, behind: Value) -> None:
+    kinds = [(value.shape, value.tensor.type, *(np.concatenate(value.tensor.quantization[:2]).tolist()
+                                                if value.tensor.quantization else ())) for value in (before, behind)]
+    if kinds[0] != kinds[1]:
+        raise refuse(f"variable {name!r}", f"read as {kinds[0]}, assigned {kinds[1]}", "one shape, type and scale",
+                     "convert the network again")
+
+
+CONVERTERS: dict[str, Convert] = {
+    "ASSIGN_VARIABLE": assign_variable, "CALL_ONCE": call_once, "READ_VARIABLE": read_variable,
+    "VAR_HANDLE": var_handle}
