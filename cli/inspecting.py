@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from weft.compiler.frontend.graph import Graph, GraphPort
     from weft.compiler.passes.division import Division
 
+FIRST = ", and its first numbers, which are not 0, in --input"
+"""Of a state: what else ``weft run`` needs."""
+
 
 def inspect_command(
     model: ModelArgument,
@@ -56,6 +59,7 @@ def _object(model: Path, graph: Graph, division: Division) -> dict[str, Any]:
     return {
         "schema": console.SCHEMA, "name": model.stem, "opset": graph.opset, "nodes": len(graph.nodes),
         "inputs": [_port(port) for port in graph.inputs], "outputs": [_port(port) for port in graph.outputs],
+        "states": [state._asdict() for state in graph.states],
         "parameters": sum(value.size for value in graph.constants.values()),
         "operators": _operators(division),
         **places_object(division),
@@ -80,7 +84,9 @@ def _print(found: dict[str, Any], division: Division) -> None:
 
     ports = {f"{kind} {port['name']}": f"{'x'.join(map(str, port['shape']))} {port['type']}"
              for kind in ("input", "output") for port in found[f"{kind}s"]}
-    console.print_table(found["name"], {"opset": str(found["opset"]), **ports, "nodes": str(found["nodes"]),
+    states = {f"state {state['input']}": f"--state {state['output']}:{state['input']}{'' if state['zero'] else FIRST}"
+              for state in found["states"]}
+    console.print_table(found["name"], {"opset": str(found["opset"]), **ports, **states, "nodes": str(found["nodes"]),
                                         "parameters": f"{found['parameters']:,}", "MACs": f"{found['macs']:,}"})
     print()
     print_rich(("operator", "nodes", "machine", "host", "MACs"),

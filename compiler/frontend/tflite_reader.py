@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 
+from weft.compiler.errors import refuse
 from weft.compiler.frontend.inputs import NO_SHAPES, fix_shapes
 from weft.compiler.frontend.known import drop_unread_nodes
 from weft.runtime.files import read_bytes
 
-MOST_BYTES = 512 << 20
+MOST_BYTES = 256 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""
 
 
@@ -25,9 +27,16 @@ def load_tflite(path: Path, outputs: Sequence[str] = (),
 
     Raises WeftError for a file that is none or damaged, unknown outputs, and operators that are not read.
     """
-    from weft.compiler.frontend.tflite.model import to_model  # its package takes a fifth of a second to import
+    from weft.compiler.frontend.tflite.model import to_model  # brings the schema: a fifth of a second to import
+    from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged
 
-    model = to_model(read_bytes(path, "model file", "give a .tflite file", MOST_BYTES), path.stem, outputs, shapes)
+    content = read_bytes(path, "model file", "give a .tflite file", MOST_BYTES)
+    try:
+        with np.errstate(all="ignore"):  # constants of a file may be anything
+            model = to_model(content, path.stem, outputs, shapes)
+    except Damaged as error:
+        raise refuse(f"model file {path}", f"not a TensorFlow Lite model, or a damaged one ({error})",
+                     "a TensorFlow Lite model", CONVERT_AGAIN) from None
     drop_unread_nodes(model.graph)
     fix_shapes(model.graph, shapes)
     return model

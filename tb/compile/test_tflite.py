@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,20 @@ def test_activations_of_sixteen_bits(tmp_path: Path) -> None:
     assert np.abs(found - wanted / 512).max() <= 1.5 / 512
 
 
+def test_weights_of_four_bits(tmp_path: Path) -> None:
+    """Two a byte, the lower half first."""
+    numbers = np.arange(4 * 5).reshape(5, 4) % 16 - 8
+
+    def write(kind: str, file: FileMaker) -> None:
+        graph, halves = file.main, (numbers & 15).astype(np.uint8).reshape(-1, 2)
+        data = halves[:, 0] | halves[:, 1] << 4 if kind == "int4" else numbers.astype(np.int8)
+        known = graph.tensor("filter", (5, 4), kind, data=data, scale=0.1)
+        graph.run("FULLY_CONNECTED", [graph.input("x", (1, 4)), known, graph.constant(weights(5))], (1, 5))
+
+    four, eight = (load_model(made(partial(write, kind), tmp_path)) for kind in ("int4", "int8"))
+    assert four == eight
+
+
 def test_mediapipes_transposed_convolution(tmp_path: Path) -> None:
     """The custom operator is TRANSPOSE_CONV with a bias, its inputs in another order."""
     def write(custom: bool, file: FileMaker) -> None:
@@ -166,3 +182,20 @@ def _with(**changed: Any) -> Make:
 def test_what_no_file_should_say_is_refused(make: Make, said: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=said):
         read_model(made(make, tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"no flatbuffer at all", b"\x1c\0\0\0TFL3" + b"\xff" * 100])
+def test_no_file_of_tensorflow_lite(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(content)
+    said = "model.tflite: found not a TensorFlow Lite model, or a damaged one .*way out: convert"
+    with pytest.raises(CompileError, match=said):
+        read_model(path)
+
+
+def test_neither_tensorflow_nor_its_converter_is_asked(tmp_path: Path) -> None:
+    """In a process of its own, which another test cannot have filled."""
+    path = made(FLOATS["CONV_2D, groups"], tmp_path)
+    script = ("import sys, pathlib; from weft.compiler.frontend.reader import read_model; "
+              "read_model(pathlib.Path(sys.argv[1])); assert not {'tensorflow', 'tf2onnx'} & sys.modules.keys()")
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)

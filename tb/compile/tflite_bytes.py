@@ -51,10 +51,10 @@ def int8_network(file: FileMaker, kind: str = INT8, scale: float = 0.025, zero: 
     pooled = graph.run("MAX_POOL_2D", [total], (1, 3, 2, 8), INT8, scale=0.06, zero=-20,
                        options={"Padding": VALID, "StrideW": 2, "StrideH": 2, "FilterWidth": 2, "FilterHeight": 2})
     gate = graph.run("LOGISTIC", [pooled], (1, 3, 2, 8), INT8, scale=1 / 256, zero=-128)
-    mean = graph.run("MEAN", [gate, graph.constant([1, 2], INT32)], (1, 8), INT8, scale=1 / 256, zero=-128)
+    mean = graph.run("MEAN", [gate, graph.constant([1, 2], INT32)], (1, 8), INT8, scale=0.0045, zero=-128)
     numbers, scales = stored(weights(5, 8).reshape(1, -1))
     filters = graph.constant(numbers.reshape(5, 8), INT8, scale=scales)
-    bias = graph.constant(np.arange(5) * 30, INT32, scale=scales[0] / 256)
+    bias = graph.constant(np.arange(5) * 30, INT32, scale=scales[0] * 0.0045)
     made = graph.run("FULLY_CONNECTED", [mean, filters, bias], (1, 5), INT8, scale=0.01, zero=4, options={})
     if kind == "uint8":
         graph.run("QUANTIZE", [made], (1, 5), "uint8", scale=0.01, zero=132)

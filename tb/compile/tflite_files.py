@@ -53,9 +53,11 @@ class Graph:
 
     def operator(self, code: str, inputs: Sequence[int], outputs: Sequence[int],
                  options: Mapping[str, Any] | None = None, table: str = "", custom: bytes | None = None,
-                 version: int = 1) -> None:
+                 version: int = 1) -> int:
+        """Add an operator; return its number."""
         self.operators.append({"code": self.file.code(code, version), "inputs": list(inputs), "outputs": list(outputs),
                                "options": dict(options or {}), "table": table, "custom": custom})
+        return len(self.operators) - 1
 
 
 class FileMaker:

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.compiler.frontend.tflite.numbers import TYPES
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.writer import REAL_TYPES
+from weft.compiler.frontend.tflite.values import REAL_TYPES
 
 SMALLEST_NORM = 1e-6
 """Of L2_NORMALIZATION: what it divides by at least."""

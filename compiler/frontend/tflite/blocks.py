@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.compiler.frontend.tflite.operation import Convert, Operation
 from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN
-from weft.compiler.frontend.tflite.writer import PLANES
+from weft.compiler.frontend.tflite.values import PLANES
 
 
 def of_channels(onnx: str) -> Convert:

@@ -9,8 +9,8 @@ import numpy as np
 import tflite
 
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.schema import damaged
-from weft.compiler.frontend.tflite.writer import PLANES
+from weft.compiler.frontend.tflite.schema import Damaged
+from weft.compiler.frontend.tflite.values import PLANES
 
 HEIGHT, WIDTH = 1, 2
 """Axes of an image with channels last."""
@@ -109,7 +109,7 @@ def convolution_2d_transpose_bias(op: Operation) -> None:
     """MediaPipe's custom operator: inputs are image, filter, bias; options are padding, width and height of strides."""
     options = op.operator.custom_options
     if len(options) < 12:
-        raise damaged(f"options of {op.operator.code} of {len(options)} bytes")
+        raise Damaged(f"options of {op.operator.code} of {len(options)} bytes")
     padding, width, height = struct.unpack_from("<iii", options)
     _transposed(op, 0, 2, (height, width), CUSTOM_PADDING.get(padding, padding))
 

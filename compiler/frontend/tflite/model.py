@@ -12,7 +12,7 @@ from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.frontend.states import State, declare_states
 from weft.compiler.frontend.tflite.operation import Operation
 from weft.compiler.frontend.tflite.operators import convert
-from weft.compiler.frontend.tflite.schema import Subgraph, read_subgraphs
+from weft.compiler.frontend.tflite.schema import Damaged, Subgraph, read_subgraphs
 from weft.compiler.frontend.tflite.shape_check import check_told_shapes
 from weft.compiler.frontend.tflite.states import NEXT, first_numbers, kept_states
 from weft.compiler.frontend.tflite.writer import Writer
@@ -25,7 +25,7 @@ def to_model(content: bytes, name: str, outputs: Sequence[str] = (),
     """Return the network up to the tensors ``outputs``, by default the file's own and all states. ``shapes``: what is
     told of inputs whose sizes the file leaves open.
 
-    Raises WeftError for a file that is none or damaged, operators that are not read, and unknown outputs.
+    Raises Damaged, and WeftError for operators that are not read, and unknown outputs.
     """
     graphs = read_subgraphs(content)
     writer = Writer(graphs[0])
@@ -69,7 +69,11 @@ class _Network:
         outputs were chosen and none of them is a state."""
         operators = self.graph.operators
         with_states = not self.chosen or any(output.endswith(NEXT) for output in self.chosen)
-        makers = {made: number for number, operator in enumerate(operators) for made in operator.outputs}
+        makers: dict[int, int] = {}
+        for number, operator in enumerate(operators):
+            for made in operator.outputs:
+                if makers.setdefault(made, number) != number:
+                    raise Damaged(f"tensor {self.writer.values[made].name!r} is made twice")
         assigning = [number for number, operator in enumerate(operators) if operator.code == ASSIGN]
         needed: set[int] = set(assigning if with_states else [])
         read = set(targets)
@@ -77,9 +81,9 @@ class _Network:
         while waiting:
             tensor = waiting.pop()
             read.add(tensor)
-            number = makers.get(tensor)
-            if number is None or number in needed:
+            if tensor not in makers or makers[tensor] in needed:
                 continue
+            number = makers[tensor]
             needed.add(number)
             waiting += [source for source in operators[number].inputs if source >= 0]
             if operators[number].code == READ:  # what was assigned before it is what it reads

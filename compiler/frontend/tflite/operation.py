@@ -10,14 +10,18 @@ import tflite
 
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.check_quantizers import OnnxNode
-from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Operator, damaged
-from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES, Layout, Value, Writer
+from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged, Operator
+from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Layout, Value
+from weft.compiler.frontend.tflite.writer import Writer
 
 ACTIVATIONS: dict[int, tuple[str, tuple[float, ...]]] = {
     tflite.ActivationFunctionType.NONE: ("", ()), tflite.ActivationFunctionType.RELU: ("Relu", ()),
     tflite.ActivationFunctionType.RELU_N1_TO_1: ("Clip", (-1, 1)),
     tflite.ActivationFunctionType.RELU6: ("Clip", (0, 6)), tflite.ActivationFunctionType.TANH: ("Tanh", ())}
 """The schema's number -> ONNX's operator and its limits."""
+
+MOST_INTEGERS = 1 << 14
+"""Axes, sizes and the like of an operator."""
 
 
 class Operation:
@@ -52,12 +56,12 @@ class Operation:
         return index < len(self.operator.inputs) and self.operator.inputs[index] >= 0
 
     def input(self, index: int) -> Value:
-        """Return an input. Raises CompileError where it is left out."""
+        """Return an input. Raises Damaged where it is left out."""
         return self.writer.values[self._number(index)]
 
     def _number(self, index: int) -> int:
         if not self.has(index):
-            raise damaged(f"operator {self.operator.code} of {self.name!r} lacks input {index}")
+            raise Damaged(f"operator {self.operator.code} of {self.name!r} lacks input {index}")
         return self.operator.inputs[index]
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
@@ -71,7 +75,7 @@ class Operation:
     def made(self) -> tuple[int, ...]:
         """Return the shape of its first result."""
         if not self.outputs:
-            raise damaged(f"operator {self.operator.code} makes nothing")
+            raise Damaged(f"operator {self.operator.code} makes nothing")
         return self.outputs[0].shape
 
     def numbers(self, index: int) -> np.ndarray:
@@ -83,8 +87,12 @@ class Operation:
         return value
 
     def integers(self, index: int) -> list[int]:
-        """Return a constant input as a list of whole numbers."""
-        return [int(number) for number in self.numbers(index).ravel()]
+        """Return a constant input as a list of whole numbers. Raises CompileError for others, and for too many."""
+        value = self.numbers(index)
+        if value.dtype.kind not in "iu" or value.size > MOST_INTEGERS:
+            raise self.refusal(f"input {index} ({self.input(index).name!r})", f"{value.size} numbers of {value.dtype}",
+                               f"at most {MOST_INTEGERS} whole numbers", CONVERT_AGAIN)
+        return [int(number) for number in value.ravel()]
 
     def axis(self, axis: int, rank: int) -> int:
         """Return an axis counted from the first. Raises CompileError for one that is not there."""
@@ -143,7 +151,7 @@ class Operation:
              index: int = 0) -> None:
         """Make the result of a node the operator's own."""
         if index >= len(self.outputs):
-            raise damaged(f"operator {self.operator.code} of {self.name!r} lacks result {index}")
+            raise Damaged(f"operator {self.operator.code} of {self.name!r} lacks result {index}")
         if activation:
             name = self.activated(name)
         self.writer.give(self.operator.outputs[index], name, layout, rounds or not self._keeps_scale(index))

@@ -8,7 +8,7 @@ import numpy as np
 import tflite
 
 from weft.compiler.frontend.tflite.operation import ACTIVATIONS, Convert, Operation
-from weft.compiler.frontend.tflite.writer import Value
+from weft.compiler.frontend.tflite.values import Value
 
 GATES = (0, 3, 1, 2)
 """ONNX's order of the gates (input, output, forget, cell), each as the file's number of it."""

@@ -2,7 +2,7 @@
 
 The accessors are those of the package ``tflite``, generated from TensorFlow Lite's schema. They check no offset, so
 every access here goes through :func:`readable`, and all vectors together may have no more entries than the file has
-bytes: tables that stand in for each other cannot make the reader walk a small file for ever.
+bytes: tables that stand in for each other cannot make the reader walk a small file for ever. Buffers are no entries.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from typing import Any
 import numpy as np
 import tflite
 
-from weft.compiler.errors import CompileError, refuse
+from weft.compiler.errors import refuse
 from weft.compiler.frontend.tflite.numbers import TYPES, Quantization, stored
 from weft.compiler.frontend.tflite.sparsity import Dimension, Sparsity, dense
 from weft.runtime.onnx_bounds import MOST_ELEMENTS, MOST_NODES, check_size
 
 IDENTIFIER = b"TFL3"
-ALLOWED, CONVERT_AGAIN = "a TensorFlow Lite model", "convert the network again with TFLiteConverter"
+CONVERT_AGAIN = "convert the network again with TFLiteConverter"
 BUILTIN = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
 OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
+MOST_ENTRIES = 1 << 24
+"""Of all vectors and names together."""
+
+MOST_TENSORS = 1 << 16
+MOST_SPARSE = 1 << 23
+"""Numbers that a sparse tensor stores, and entries of its indices."""
+
 SPARSE_INDICES = {tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
                   tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
                   tflite.SparseIndexVector.Uint8Vector: tflite.Uint8Vector}
@@ -33,16 +40,15 @@ SPARSE_INDICES = {tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Turn what the accessors raise where an offset leads astray into one message."""
+    """Turn what the accessors raise where an offset leads astray into Damaged."""
     try:
         yield
-    except (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise damaged(str(error).split("\n")[0] or type(error).__name__) from None
+    except (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise Damaged(str(error).split("\n")[0] or type(error).__name__) from None
 
 
-def damaged(reason: str) -> CompileError:
-    """Return the error for a file that is none of TensorFlow Lite."""
-    return refuse("the model file", f"not a TensorFlow Lite model, or a damaged one ({reason})", ALLOWED, CONVERT_AGAIN)
+class Damaged(Exception):
+    """A file that is none of TensorFlow Lite, or whose parts do not fit together; the text says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,7 @@ class Operator:
     custom_options: bytes
 
     def option(self, name: str, default: Any = 0) -> Any:
-        """Return a field of the operator's options, ``default`` where it has none. Raises CompileError."""
+        """Return a field of the operator's options, ``default`` where it has none. Raises Damaged."""
         if self.table is None:
             return default
         with readable():
@@ -92,34 +98,41 @@ class Subgraph:
 
 
 def read_subgraphs(content: bytes) -> list[Subgraph]:
-    """Return the subgraphs of a file, the network first. Raises WeftError for a file that is none or damaged."""
+    """Return the subgraphs of a file, the network first. Raises Damaged, and WeftError for what is too large."""
     if content[4:8] != IDENTIFIER:
-        raise damaged(f"it lacks the mark {IDENTIFIER.decode()}")
+        raise Damaged(f"it lacks the mark {IDENTIFIER.decode()}")
     with readable():
         return _Reader(content).subgraphs()
+
+
+class _Unknown:
+    """Options that no schema of ours has: whoever asks for a field is told that the file is damaged."""
+
+    def Init(self, content: bytes, place: int) -> None:  # noqa: N802  # as the generated tables call it
+        """Take no note of where they lie."""
 
 
 class _Reader:
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self.left = len(content)
-        self.nodes = self.elements = 0
+        self.left = min(len(content), MOST_ENTRIES)
+        self.nodes = self.tensors = self.elements = 0
         self.model = tflite.Model.GetRootAs(content)
 
     def subgraphs(self) -> list[Subgraph]:
         count = self._count(self.model.SubgraphsLength())
         if not count:
-            raise damaged("it has no subgraph")
+            raise Damaged("it has no subgraph")
         self.codes = [self._code(self.model.OperatorCodes(number))
                       for number in range(self._count(self.model.OperatorCodesLength()))]
         self.buffers = self._count(self.model.BuffersLength())
         return [self._subgraph(self.model.Subgraphs(number)) for number in range(count)]
 
     def _count(self, length: int) -> int:
-        """Return the length of a vector. Raises CompileError once all of them are longer than the file."""
+        """Return the length of a vector. Raises Damaged once all of them are longer than the file."""
         self.left -= length
         if self.left < 0:
-            raise damaged("it lists more than it has room for")
+            raise Damaged("it lists more than it has room for")
         return length
 
     def _numbers(self, table: Any, name: str) -> np.ndarray:
@@ -137,18 +150,18 @@ class _Reader:
         return (self._text(code.CustomCode()) if custom else BUILTIN.get(number, f"number {number}")), custom
 
     def _subgraph(self, graph: Any) -> Subgraph:
-        operators = self._count(graph.OperatorsLength())
-        self.nodes += operators
-        if self.nodes > MOST_NODES:
-            raise refuse("the model", f"more than {MOST_NODES} operators", f"at most {MOST_NODES}", "split the network")
-        tensors = tuple(self._tensor(graph.Tensors(number), number)
-                        for number in range(self._count(graph.TensorsLength())))
+        operators, count = self._count(graph.OperatorsLength()), self._count(graph.TensorsLength())
+        self.nodes, self.tensors = self.nodes + operators, self.tensors + count
+        for found, most, what in ((self.nodes, MOST_NODES, "operators"), (self.tensors, MOST_TENSORS, "tensors")):
+            if found > most:
+                raise refuse("the model", f"more than {most} {what}", f"at most {most}", "split the network")
+        tensors = tuple(self._tensor(graph.Tensors(number), number) for number in range(count))
         made = Subgraph(tensors, self._tensor_numbers(graph, "Inputs"), self._tensor_numbers(graph, "Outputs"),
                         tuple(self._operator(graph.Operators(number)) for number in range(operators)))
         used = [*made.inputs, *made.outputs, *(number for each in made.operators for number in each.outputs)]
         if not all(0 <= number < len(tensors) for number in used) or not all(
                 -1 <= number < len(tensors) for each in made.operators for number in each.inputs):
-            raise damaged("it names a tensor that it has not")
+            raise Damaged("it names a tensor that it has not")
         return made
 
     def _tensor_numbers(self, table: Any, name: str) -> tuple[int, ...]:
@@ -158,7 +171,7 @@ class _Reader:
         code, custom = self.codes[operator.OpcodeIndex()]
         table, found = None, operator.BuiltinOptions()
         if found is not None:
-            table = getattr(tflite, OPTIONS[operator.BuiltinOptionsType()])()
+            table = getattr(tflite, OPTIONS.get(operator.BuiltinOptionsType(), ""), _Unknown)()
             table.Init(found.Bytes, found.Pos)
         return Operator(code, custom, self._tensor_numbers(operator, "Inputs"),
                         self._tensor_numbers(operator, "Outputs"), table,
@@ -185,6 +198,9 @@ class _Reader:
         sparsity = tensor.Sparsity()
         if sparsity is None:
             return stored(content, kind, shape, name)
+        if content.size > 4 * MOST_SPARSE:
+            raise refuse(f"sparse constant {name!r}", f"{content.size} bytes", f"at most {4 * MOST_SPARSE}",
+                         CONVERT_AGAIN)
         return dense(stored(content, kind, None, name), shape, self._sparsity(sparsity), name)
 
     def _buffer(self, number: int) -> np.ndarray:
@@ -192,13 +208,13 @@ class _Reader:
         if number == 0 and self.buffers == 0:
             return np.zeros(0, np.uint8)
         if number >= self.buffers:
-            raise damaged(f"it names buffer {number} of {self.buffers}")
+            raise Damaged(f"it names buffer {number} of {self.buffers}")
         buffer = self.model.Buffers(number)
         first, size = buffer.Offset(), buffer.Size()
         if first <= 1:
             return buffer.DataAsNumpy() if buffer.DataLength() else np.zeros(0, np.uint8)
         if first + size > len(self.content):
-            raise damaged(f"a buffer ends at byte {first + size} of {len(self.content)}")
+            raise Damaged(f"a buffer ends at byte {first + size} of {len(self.content)}")
         return np.frombuffer(self.content, np.uint8, size, first)
 
     def _quantization(self, tensor: Any, name: str, shape: tuple[int, ...]) -> Quantization | None:
@@ -226,6 +242,8 @@ class _Reader:
     def _indices(self, kind: int, table: Any) -> np.ndarray:
         vector = SPARSE_INDICES[kind]() if kind in SPARSE_INDICES else None
         if vector is None or table is None:
-            raise damaged("sparse weights without their indices")
+            raise Damaged("sparse weights without their indices")
         vector.Init(table.Bytes, table.Pos)
+        if vector.ValuesLength() > MOST_SPARSE:
+            raise Damaged(f"{vector.ValuesLength()} indices of sparse weights")
         return self._numbers(vector, "Values").astype(np.int64)

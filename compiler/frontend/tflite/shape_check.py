@@ -11,7 +11,8 @@ from onnx import helper
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.constants import TOLD
 from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN
-from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES, Value, Writer
+from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Value
+from weft.compiler.frontend.tflite.writer import Writer
 
 
 def check_told_shapes(writer: Writer) -> None:
@@ -35,7 +36,9 @@ def check_told_shapes(writer: Writer) -> None:
 
 
 def _forms(value: Value) -> Iterator[onnx.ValueInfoProto]:
-    """Yield what the file tells of each form that was made of a tensor."""
+    """Yield what the file tells of each form that was made of a computed tensor."""
+    if value.constant is not None:
+        return
     for layout, names in ((FILE, value.real), (PLANES, value.real), (FILE, value.bytes), (PLANES, value.bytes)):
         if layout in names:
             shape = value.shape if layout == FILE else tuple(value.shape[axis] for axis in ORDER[PLANES])

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, damaged
-from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES, Layout
-from weft.runtime.onnx_bounds import check_size
+from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged
+from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Layout
+
+LONGEST_SUM = 2048
+"""Of CUMSUM, which is a matrix of as many rows and columns."""
 
 REFLECT, SYMMETRIC = 0, 1
 """Modes of MIRROR_PAD."""
@@ -85,14 +87,14 @@ def split_v(op: Operation) -> None:
 
 def _split(op: Operation, source: int, axes: Sequence[int], sizes: Sequence[int]) -> None:
     if len(axes) != 1 or not op.outputs:
-        raise damaged(f"operator {op.operator.code} of {op.name!r} with {len(axes)} axes")
+        raise Damaged(f"operator {op.operator.code} of {op.name!r} with {len(axes)} axes")
     axis, layout = op.axis(axes[0], len(op.shape(source))), op.layout(source)
     whole = op.shape(source)[axis]
     lengths = list(sizes) or [whole // len(op.outputs)] * len(op.outputs)
     if lengths.count(-1) == 1:
         lengths[lengths.index(-1)] = whole - sum(lengths) - 1
     if len(lengths) != len(op.outputs):
-        raise damaged(f"operator {op.operator.code} of {op.name!r} with {len(lengths)} lengths")
+        raise Damaged(f"operator {op.operator.code} of {op.name!r} with {len(lengths)} lengths")
     for number, name in enumerate(_parts(op, source, op.place(axis, layout), lengths, layout)):
         op.give(name, layout, rounds=not _same_scale(op, source, number), index=number)
 
@@ -261,7 +263,8 @@ def cumsum(op: Operation) -> None:
     axis = op.axis(size_axis[0] if size_axis else 0, rank)
     size = op.shape(0)[axis]
     order = [place for place in range(rank) if place != axis] + [axis]
-    check_size(f"the triangle of {op.name!r}", (size, size))
+    if size > LONGEST_SUM:
+        raise op.refusal("axis", f"{size} numbers", f"at most {LONGEST_SUM} to be summed")
     ones = np.triu(np.ones((size, size), np.float32), 1 if op.option("Exclusive") else 0)
     triangle = op.constant(ones.T if op.option("Reverse") else ones, "triangle")
     if axis == rank - 1:

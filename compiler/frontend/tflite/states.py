@@ -12,8 +12,9 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.schema import Subgraph, damaged
-from weft.compiler.frontend.tflite.writer import Value, Writer
+from weft.compiler.frontend.tflite.schema import Damaged, Subgraph
+from weft.compiler.frontend.tflite.values import Value
+from weft.compiler.frontend.tflite.writer import Writer
 
 NEXT = "/next"
 """The suffix of the output that holds a state behind the run."""
@@ -22,7 +23,7 @@ NEXT = "/next"
 def var_handle(op: Operation) -> None:
     """A handle stands for the variable of its name."""
     if len(op.outputs) != 1:
-        raise damaged(f"operator {op.operator.code} with {len(op.outputs)} results")
+        raise Damaged(f"operator {op.operator.code} with {len(op.outputs)} results")
     op.writer.result(op.operator.outputs[0]).variable = name_of(op.option("SharedName"), op.outputs[0].tensor.name)
 
 
@@ -36,7 +37,7 @@ def read_variable(op: Operation) -> None:
     variables, name = op.writer.variables, _variable(op)
     number = op.operator.outputs[0] if op.outputs else -1
     if number < 0:
-        raise damaged(f"operator {op.operator.code} makes nothing")
+        raise Damaged(f"operator {op.operator.code} makes nothing")
     if name in variables.assigned:
         source = op.writer.made(variables.assigned[name])
         op.writer.alias(number, source)
@@ -67,7 +68,7 @@ def call_once(op: Operation) -> None:
 def first_numbers(graphs: Sequence[Subgraph], number: int) -> dict[str, np.ndarray]:
     """Return the real numbers that a subgraph assigns to variables, by name. Raises CompileError."""
     if not 0 < number < len(graphs):
-        raise damaged(f"it calls subgraph {number} of {len(graphs)}")
+        raise Damaged(f"it calls subgraph {number} of {len(graphs)}")
     graph, handles, found = graphs[number], {}, {}
     for operator in graph.operators:
         if operator.code == "VAR_HANDLE" and operator.outputs:

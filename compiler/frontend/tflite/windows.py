@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.compiler.frontend.tflite.convolutions import strides_of, window_pads
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.writer import FILE, ORDER, PLANES
+from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES
 
 
 def _window(op: Operation) -> dict[str, Any]:

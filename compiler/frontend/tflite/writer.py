@@ -8,89 +8,28 @@ reads it, by a Transpose, QuantizeLinear or DequantizeLinear, and once. So a cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.inputs import NUMBERS
-from weft.compiler.frontend.tflite.numbers import BYTES, QUANTISE_AGAIN, WORDS, Quantization
-from weft.compiler.frontend.tflite.schema import Subgraph, Tensor, damaged
-from weft.runtime.onnx_bounds import MOST_ELEMENTS
+from weft.compiler.frontend.tflite.numbers import QUANTISE_AGAIN
+from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged, Subgraph
+from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Layout, Value
+from weft.runtime.onnx_bounds import MOST_ELEMENTS, MOST_NODES
 
 OPSET = 20
 IR_VERSION = 10
-Layout = Literal["", "/planes"]
-"""Also the suffix of a tensor's name in that layout."""
-
-FILE: Layout = ""
-PLANES: Layout = "/planes"
-ORDER: dict[Layout, tuple[int, ...]] = {FILE: (0, 2, 3, 1), PLANES: (0, 3, 1, 2)}
-"""Layout -> the permutation that makes it of the other one."""
-
 HANDLE = "/handle"
 """The suffix of a variable's handle: the name without it is that of the state."""
 
 MOST_CONSTANTS = 2 * MOST_ELEMENTS
 """Numbers in all constants: those of the file, and what operators make of them."""
 
-REAL_TYPES = ("float32", "float16", "float64", "bfloat16")
-
-class Value:
-    """A tensor on the way: ``real`` and ``bytes`` are the names of its forms by layout; ``constant`` the real numbers
-    of one that is known; ``native`` the layout in which it was made; ``variable`` what it is a handle of."""
-
-    def __init__(self, tensor: Tensor, name: str) -> None:
-        self.tensor, self.name = tensor, name
-        self.real: dict[Layout, str] = {}
-        self.bytes: dict[Layout, str] = {}
-        self.native: Layout = FILE
-        self.variable = ""
-        self.constant: np.ndarray | None = None
-        if tensor.data is not None:
-            known = tensor.quantization.real(tensor.data) if tensor.quantization else tensor.data
-            self.constant = known.astype(np.float32) if tensor.type in REAL_TYPES else known
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.tensor.shape
-
-    @property
-    def is_bytes(self) -> bool:
-        """Whether the file holds it as bytes of one scale."""
-        return self.tensor.quantization is not None and self.tensor.type in BYTES
-
-    @property
-    def is_made(self) -> bool:
-        return bool(self.real or self.bytes or self.variable) or self.constant is not None
-
-    @property
-    def quantization(self) -> Quantization:
-        """Return its scale and zero point. Raises CompileError where it has several."""
-        found = self.tensor.quantization
-        assert found is not None
-        if found.scales.size > 1:
-            raise refuse(f"scales of tensor {self.name!r}", f"{found.scales.size} numbers",
-                         "one for the tensor: only constants may have one a channel", QUANTISE_AGAIN)
-        return found
-
-    @property
-    def numpy_type(self) -> np.dtype:
-        """Return the type of its real form, or of its bytes where it has these. Raises CompileError for no numbers."""
-        kind = self.tensor.type
-        if kind in REAL_TYPES or (kind == WORDS and self.tensor.quantization is not None):
-            return np.dtype(np.float32)
-        if kind not in NUMBERS.values():
-            raise refuse(f"type of tensor {self.name!r}", kind, "numbers", "end the network before it with --end, or "
-                         "convert it again without it")
-        return np.dtype(kind)
-
-    @property
-    def onnx_type(self) -> int:
-        """Return the same as ONNX's number."""
-        return int(helper.np_dtype_to_tensor_dtype(self.numpy_type))
+MOST_KNOWN = MOST_ELEMENTS
+"""Numbers in constants that operators make of constants."""
 
 
 class Variables(NamedTuple):
@@ -114,16 +53,18 @@ class Writer:
         self.constants: dict[str, np.ndarray] = {}
         self.shared: dict[tuple[float, int, str], tuple[str, str]] = {}
         self.used: set[str] = set()
-        self.elements = 0
+        self.again: dict[str, int] = {}
+        self.elements = self.known = 0
         self.values = [Value(tensor, self.fresh(tensor.name + HANDLE * (tensor.type == "resource")))
                        for tensor in graph.tensors]
 
     # -- names, nodes, constants ---------------------------------------------------------------------------------------
     def fresh(self, wanted: str) -> str:
         """Return a name that nothing else has, the wanted one where it is free."""
-        name, number = wanted, 1
+        name = wanted
         while name in self.used:
-            name, number = f"{wanted}_{number}", number + 1
+            self.again[wanted] = self.again.get(wanted, 0) + 1
+            name = f"{wanted}_{self.again[wanted]}"
         self.used.add(name)
         return name
 
@@ -133,6 +74,8 @@ class Writer:
 
     def many(self, op: str, inputs: Sequence[str], wanted: Sequence[str], **attributes: Any) -> list[str]:
         """Add a node of several results; return their names."""
+        if len(self.nodes) >= MOST_NODES:
+            raise refuse("the model", f"more than {MOST_NODES} nodes", f"at most {MOST_NODES}", "split the network")
         names = [self.fresh(name) for name in wanted]
         node = helper.make_node(op, list(inputs), names, name=names[0], **attributes)
         self.nodes.append(node)
@@ -172,12 +115,12 @@ class Writer:
         return value.real[layout]
 
     def made(self, number: int) -> Value:
-        """Return a tensor that is known by now. Raises CompileError for one that is not."""
+        """Return a tensor that is known by now. Raises Damaged for one that is not."""
         value = self.values[number]
         if not value.is_made:
-            raise damaged(f"tensor {value.name!r} is read before it is made")
+            raise Damaged(f"tensor {value.name!r} is read before it is made")
         if value.variable:
-            raise damaged(f"tensor {value.name!r} is read as numbers and is a variable's handle")
+            raise Damaged(f"tensor {value.name!r} is read as numbers and is a variable's handle")
         return value
 
     def _new_real(self, value: Value, layout: Layout) -> str:
@@ -240,6 +183,8 @@ class Writer:
         numbers that have its scale already."""
         value = self.result(number)
         value.native = layout
+        if layout == PLANES and len(value.shape) != 4:
+            raise refuse(f"shape of tensor {value.name!r}", list(value.shape), "4 dimensions", CONVERT_AGAIN)
         maker = self.makers[source]
         if maker.name == source:
             maker.name = value.name
@@ -249,17 +194,21 @@ class Writer:
             value.real[layout] = self.rename(source, self.name_of(value, layout, False))
 
     def result(self, number: int) -> Value:
-        """Return the tensor that an operator is to make. Raises CompileError where it is there already."""
+        """Return the tensor that an operator is to make. Raises Damaged where it is there already."""
         value = self.values[number]
         if value.is_made:
-            raise damaged(f"tensor {value.name!r} is made twice")
+            raise Damaged(f"tensor {value.name!r} is made twice")
         return value
 
     def know(self, number: int, numbers: np.ndarray) -> None:
         """Make a constant the result of the file's operator."""
         value = self.result(number)
         if numbers.shape != value.shape:
-            raise damaged(f"constant {value.name!r} of {list(numbers.shape)} where {list(value.shape)} is told")
+            raise Damaged(f"constant {value.name!r} of {list(numbers.shape)} where {list(value.shape)} is told")
+        self.known += numbers.size
+        if self.known > MOST_KNOWN:
+            raise refuse(f"constant {value.name!r}", f"{self.known} numbers in constants that operators make",
+                         f"at most {MOST_KNOWN}", "convert the network again with constants folded")
         value.constant = numbers
 
     # -- ends ----------------------------------------------------------------------------------------------------------
@@ -276,7 +225,7 @@ class Writer:
         """Make a tensor the same as another one."""
         value = self.result(number)
         if (value.shape, value.tensor.type) != (source.shape, source.tensor.type):
-            raise damaged(f"tensor {value.name!r} is not of the kind of {source.name!r}, whose numbers it has")
+            raise Damaged(f"tensor {value.name!r} is not of the kind of {source.name!r}, whose numbers it has")
         value.real, value.bytes, value.native, value.constant = (source.real, source.bytes, source.native,
                                                                  source.constant)
 
