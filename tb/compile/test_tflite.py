@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import load_model, read_model
+from weft.compiler.frontend.tflite.operators import CONVERTERS, UNKNOWN
 from weft.runtime.onnx_engine import session
 from weft.tb.compile.tflite_bytes import BYTES, int8_network, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
@@ -199,3 +201,9 @@ def test_neither_tensorflow_nor_its_converter_is_asked(tmp_path: Path) -> None:
     script = ("import sys, pathlib; from weft.compiler.frontend.reader import read_model; "
               "read_model(pathlib.Path(sys.argv[1])); assert not {'tensorflow', 'tf2onnx'} & sys.modules.keys()")
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+
+
+def test_the_documentation_lists_every_operator() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "compiler.md").read_text()
+    assert [code for code in CONVERTERS if not re.search(rf"\b{code}\b", page)] == []
+    assert not CONVERTERS.keys() & UNKNOWN.keys()

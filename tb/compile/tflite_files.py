@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,16 +202,55 @@ def _camel(code: str) -> str:
 
 # -- the oracle --------------------------------------------------------------------------------------------------------
 class LiteRt:
-    """A file in LiteRT's own interpreter; states stay from one run to the next."""
+    """A file in LiteRT's own interpreter; states stay from one run to the next. Names are without ``:0``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, everything: bool = False) -> None:
+        """``everything``: tensors on the way can be read too."""
         lite = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT: pip install 'weft[test]'")
-        self.interpreter = lite.Interpreter(model_path=str(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # keeping everything takes memory
+            self.interpreter = lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=everything)
         self.interpreter.allocate_tensors()
+        self.numbers = {_plain(entry): entry["index"] for entry in self.interpreter.get_tensor_details()}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         for entry in self.interpreter.get_input_details():
-            self.interpreter.set_tensor(entry["index"], inputs[entry["name"]])
+            self.interpreter.set_tensor(entry["index"], inputs[_plain(entry)])
         self.interpreter.invoke()
-        return {entry["name"]: np.asarray(self.interpreter.get_tensor(entry["index"]))
+        return {_plain(entry): np.array(self.interpreter.get_tensor(entry["index"]))
                 for entry in self.interpreter.get_output_details()}
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Return a tensor of the last run."""
+        return np.array(self.interpreter.get_tensor(self.numbers[name]))
+
+
+def _plain(entry: Mapping[str, Any]) -> str:
+    return str(entry["name"]).removesuffix(":0")
+
+
+def with_transpose_conv(path: Path, folder: Path) -> Path:
+    """Write a file again with TRANSPOSE_CONV for MediaPipe's Convolution2DTransposeBias, which LiteRT has not."""
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="needs LiteRT: pip install 'weft[test]'")
+    model = schema.ModelT.InitFromPackedBuf(path.read_bytes(), 0)
+    graph, = model.subgraphs
+    number, code = next((number, code) for number, code in enumerate(model.operatorCodes) if code.customCode)
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.TRANSPOSE_CONV
+    code.customCode, code.version = None, 3
+    for operator in (each for each in graph.operators if each.opcodeIndex == number):
+        padding, width, height = struct.unpack_from("<iii", bytes(operator.customOptions))
+        buffer, shape, options = schema.BufferT(), schema.TensorT(), schema.TransposeConvOptionsT()
+        buffer.data = np.frombuffer(np.asarray(graph.tensors[operator.outputs[0]].shape, np.int32).tobytes(), np.uint8)
+        shape.shape, shape.type, shape.buffer = np.array([4], np.int32), schema.TensorType.INT32, len(model.buffers)
+        options.padding, options.strideW, options.strideH = padding - 1, width, height
+        source, filters, bias = operator.inputs
+        operator.inputs = np.array([len(graph.tensors), filters, source, bias], np.int32)
+        operator.customOptions, operator.builtinOptions = None, options
+        operator.builtinOptionsType = schema.BuiltinOptions.TransposeConvOptions
+        model.buffers.append(buffer)
+        graph.tensors.append(shape)
+    builder = flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    made = folder / f"plain_{path.name}"
+    made.write_bytes(builder.Output())
+    return made
