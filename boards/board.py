@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram
+
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
@@ -18,6 +20,8 @@ class Memory:
     module: str
     rate: str
     phases: int
+    dram: LiteDram
+    """The same in cycles, at the clock of the shell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,12 @@ class Board:
     def chip(self) -> str:
         """Part and speed grade, as place and route asks for them."""
         return f"{self.part}-{self.speed_grade}"
+
+    @property
+    def dram(self) -> DramModel:
+        """What stands behind the machine's DRAM ports, as far as it is known; else what is expected anywhere."""
+        memory = self.shell.memory if self.shell else None
+        return memory.dram if isinstance(memory, Memory) else EXPECTED
 
     @property
     def built(self) -> str:

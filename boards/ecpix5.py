@@ -2,6 +2,7 @@
 machine, and 8 lanes do not route (docs/decisions/boards.md)."""
 
 from weft.boards.board import Board, Memory, Shell
+from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
     key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4", others=("ecpix5", "ecpix5_int8"),
@@ -12,4 +13,7 @@ BOARD = Board(
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
         clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,
-        memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2)))
+        memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2, dram=LiteDram(
+            data_bits=16, word_bytes=16, phases=2, banks=8, rows=32768, row_bytes=2048, read_latency=13,
+            write_latency=3, column_write_latency=3, t_rp=2, t_rcd=2, t_wr=2, t_wtr=2, t_refi=586, t_rfc=104, t_ccd=2,
+            t_rrd=2, t_rc=5, t_ras=4, t_faw=4))))

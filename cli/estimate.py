@@ -6,15 +6,15 @@ from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
 from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import Estimate
 from weft.compiler.estimator.replay import estimate as replay
 from weft.golden.legality import first_stop
+from weft.hw.contract.dram import IdealDram
 from weft.runtime.devices import Progress
 from weft.runtime.session import Loaded, Session
 
 
-def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
+def estimated(session: Session, dram: IdealDram, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
     """When every operation of each of the network's programs runs, and the object of ``--json`` for all of them.
 
     Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter.
@@ -29,7 +29,7 @@ def estimated(session: Session, dram: DramTiming, progress: Progress) -> tuple[l
     return found, {**joined(objects, session.arch), "preload": preload, "checksums": session.network.checksums}
 
 
-def estimated_program(machine: Loaded, dram: DramTiming,
+def estimated_program(machine: Loaded, dram: IdealDram,
                       progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
     """The program's operations, where its cycles went, and what copies its constants to local memory."""
     model = machine.model

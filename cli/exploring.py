@@ -16,9 +16,9 @@ from weft.cli import console
 from weft.cli.options import INTEGER, JsonOption, LatencyOption, SetOption, ShapeOption, input_shapes, override
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.strict_json import parse_object
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.files import MOST_BYTES
 from weft.runtime.outputs import Kind, write_text
 
@@ -71,7 +71,7 @@ def explore_command(
                                                 "time is not counted.")] = False,
     least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="SNR of a data type's "
                                          "outputs against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
-    latency: LatencyOption = EXPECTED_DRAM_LATENCY,
+    latency: LatencyOption = EXPECTED.read_latency,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, max=1024, metavar="COUNT", help="Worker processes; "
                                              "default: one a core.")] = None,
     dask: Annotated[bool, typer.Option("--dask", help="Workers of a Dask cluster on this machine.")] = False,

@@ -14,7 +14,7 @@ from weft.cli import console
 from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch, presets
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.hw.contract.dram import EXPECTED
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
 from weft.runtime.manifest import TModel
@@ -28,7 +28,7 @@ def report_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
     part: PartOption = None,
-    latency: LatencyOption = EXPECTED_DRAM_LATENCY,
+    latency: LatencyOption = EXPECTED.read_latency,
     overrides: SetOption = None,
 ) -> None:
     """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
@@ -40,11 +40,11 @@ def report_command(
 
 
 def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
-               latency: int = EXPECTED_DRAM_LATENCY) -> None:
+               latency: int = EXPECTED.read_latency) -> None:
     """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program
-    from weft.compiler.estimator.machine import DramTiming
+    from weft.hw.contract.dram import IdealDram
     from weft.report.collect import Machine
     from weft.report.operations import Ran
     from weft.report.page import page
@@ -56,7 +56,7 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
                       _resources(arch, name, part))
     programs, objects = [], []
     for loaded in Session(network, arch).machines:
-        found, where, _ = estimated_program(loaded, DramTiming(latency, latency), progress)
+        found, where, _ = estimated_program(loaded, IdealDram(latency, latency), progress)
         of_arch = dataclasses.replace(loaded.model, arch=arch)
         programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
         objects.append(where)

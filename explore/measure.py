@@ -15,7 +15,6 @@ import numpy as np
 
 import weft.compiler
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate_within
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.pipeline import run_on, run_parts
@@ -25,6 +24,7 @@ from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.arrays import read_arrays
 from weft.runtime.files import read_bytes
@@ -114,7 +114,7 @@ def cycles(contents: list[bytes], arch: Arch, latency: int, most: int | None = N
     total = 0
     for content in contents:
         left = None if most is None else most - total
-        found = estimate_within(content, arch, left, DramTiming(latency, latency))
+        found = estimate_within(content, arch, left, IdealDram(latency, latency))
         if found is None:
             return None
         total += found.cycles

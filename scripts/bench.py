@@ -2,9 +2,9 @@
 
     python scripts/bench.py [--quick] [--only NETWORK] [--arch PRESET] [--estimate]
 
-Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers after
-EXPECTED_DRAM_LATENCY cycles. ``--quick``: ResNet-20 alone, without machines of bytes; ``--estimate``: without RTL and
-golden, the estimator's cycles only.
+Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers
+as ``EXPECTED`` of hw/contract/dram.py says. ``--quick``: ResNet-20 alone, without machines of bytes; ``--estimate``:
+without RTL and golden, the estimator's cycles only.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from weft.boards import clock_hz
 from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
@@ -111,7 +110,7 @@ def machine(name: str, preset: str) -> Arch:
     return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
 
 
-def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED_DRAM_LATENCY,
+def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED.read_latency,
             watch: Callable[[Step, Products], None] | None = None) -> Result:
     """Compile, estimate, run; ``watch`` sees what each step of the compiler made. Raises CompileError where the network
     does not fit the machine."""
@@ -121,7 +120,7 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
                   watch=watch)
     compiled = time.monotonic()
     model = TModel.load(folder / f"{name}.tmodel")
-    found = estimate(model.program, arch, DramTiming(latency, latency))
+    found = estimate(model.program, arch, IdealDram(latency, latency))
     estimated = time.monotonic()
     where = cycles_object(model, waits_of(model, found.cycles, found.operations))
     ran = exact = None

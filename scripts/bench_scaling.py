@@ -16,12 +16,11 @@ from bench import OUTPUT, QUICK, network_file, sample, write
 
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
@@ -62,7 +61,7 @@ def point(axis: str, value: int, *, confirm: bool) -> Point:
     path = network_file(QUICK)
     assert path is not None  # it can be built
     arch, inputs = arch_of(axis, value), sample(path)
-    latency = value if axis == "dram_latency" else EXPECTED_DRAM_LATENCY
+    latency = value if axis == "dram_latency" else EXPECTED.read_latency
     limit = limit_cycles(read_model(path), arch.array_size)
     folder = OUTPUT / "scaling" / f"{axis}_{value}"
     try:
@@ -71,7 +70,7 @@ def point(axis: str, value: int, *, confirm: bool) -> Point:
         print(f"{axis} {value}: {error}")
         return Point(axis, value, limit, None, None, None)
     model = TModel.load(folder / f"{QUICK}.tmodel")
-    cycles = estimate(model.program, arch, DramTiming(latency, latency)).cycles
+    cycles = estimate(model.program, arch, IdealDram(latency, latency)).cycles
     ran = None
     if confirm:
         memory = MemorySettings(read_latency=latency, write_latency=latency)

@@ -1,5 +1,5 @@
-"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency
-EXPECTED_DRAM_LATENCY cycles.
+"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency as
+``EXPECTED`` of hw/contract/dram.py says.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines
 
@@ -23,17 +23,18 @@ from rich.table import Table
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.schemes import FixedPointEveryStep
-from weft.hw.contract.timing import ALU_LATENCY, EXPECTED_DRAM_LATENCY, execute_latency
+from weft.hw.contract.timing import ALU_LATENCY, execute_latency
 from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
 
 ROOT = Path(__file__).parents[1]
-MEMORY = MemorySettings(read_latency=EXPECTED_DRAM_LATENCY, write_latency=EXPECTED_DRAM_LATENCY)
+MEMORY = MemorySettings(read_latency=EXPECTED.read_latency, write_latency=EXPECTED.read_latency)
 WEIGHTS = 8192
 """Where weights lie in local memory."""
 TILE = 1024

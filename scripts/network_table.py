@@ -24,9 +24,9 @@ import typer
 
 import weft
 from weft.cli.cycles import cycles_object, joined, waits_of
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.errors import run_script
 from weft.runtime.host_part import HostPart
 from weft.runtime.network import Network
@@ -145,7 +145,7 @@ def decibels(exact: np.ndarray, found: np.ndarray) -> float:
 def cycles_of(network: Network) -> int:
     """Estimated, of all of the machine's parts."""
     parts = [part for part in network.parts if not isinstance(part, HostPart)]
-    found = [(part, estimate(part.program, part.arch, DramTiming())) for part in parts]
+    found = [(part, estimate(part.program, part.arch, IdealDram())) for part in parts]
     objects = [cycles_object(part, waits_of(part, one.cycles, one.operations)) for part, one in found]
     return int(joined(objects, network.arch)["cycles"])
 

@@ -20,7 +20,7 @@ from weft.cli.check.signals import LAST, signal_of
 from weft.cli.resources import around
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import done_macs
-from weft.compiler.estimator.machine import DramTiming, machine_record
+from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
@@ -33,6 +33,7 @@ from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
@@ -70,7 +71,7 @@ class Family:
             check_room(len(products[Consts].vectors), arch)
         placed = [run_on(products.plus({Arch: arch}), LAST, "memory") for products in parts]
         machine = {key: value for key, value in arch.to_dict().items() if key not in ("dram0_depth", "dram1_depth")}
-        key = ("cycles", *machine.items(), machine_record(arch, DramTiming()).tobytes(),
+        key = ("cycles", *machine.items(), machine_record(arch, IdealDram()).tobytes(),
                *(products[text].text() for products in placed for text in (Layers, Layout)))
         macs = sum(layer.macs for products in parts for layer in products[Layers])
         done = sum(done_macs(layer, products[Graph].constants) for products in parts for layer in products[Layers])
@@ -98,7 +99,7 @@ class Family:
 def _cycles(placed: Products) -> int:
     """Of one part of which every tensor has its place. Programs are not verified: the benchmark and the tests do."""
     program = run_on(placed, "memory", without=("verify",))[MachineCode].content
-    return estimate(program, placed[Arch], DramTiming()).cycles
+    return estimate(program, placed[Arch], IdealDram()).cycles
 
 
 @lru_cache(1)

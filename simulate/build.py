@@ -20,6 +20,7 @@ from weft.simulate.simulation import Simulation
 SV = Path(__file__).parent / "sv"
 MAIN = SV / "main.cpp"
 DRAM_SOURCES = [SV / "axi_dram.sv", SV / "dram.cpp"]
+PACED_SOURCES = [SV / "axi_paced.sv", SV / "dram.cpp"]
 TRACE_SOURCES = [SV / "trace.cpp"]
 
 

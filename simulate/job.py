@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
-from weft.simulate.build import DRAM_SOURCES, TRACE_SOURCES, build_simulation
+from weft.hw.contract.dram import EXPECTED
+from weft.simulate.build import DRAM_SOURCES, PACED_SOURCES, TRACE_SOURCES, build_simulation
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 from weft.simulate.simulation import Simulation, run_simulation
 
@@ -22,8 +22,8 @@ __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", 
 class MemorySettings:
     """The behaviour of one memory; the meaning of each is in sv/axi_dram.sv. Cycles; stalls per 256 cycles."""
 
-    read_latency: int = EXPECTED_DRAM_LATENCY
-    write_latency: int = EXPECTED_DRAM_LATENCY
+    read_latency: int = EXPECTED.read_latency
+    write_latency: int = EXPECTED.read_latency
     jitter: int = 0
     stall_ar: int = 0
     stall_r: int = 0
@@ -92,16 +92,18 @@ def build_machine(
     axi_address_width: int,
     stream_width: int,
     shared_dram: bool = False,
+    controller: str = "",
     trace: bool = False,
     coverage: bool = False,
 ) -> Simulation:
-    """The simulation of module `weft_top`, which has its trace port, with its three memories."""
+    """The simulation of module `weft_top`, which has its trace port, with its three memories. ``controller``: the
+    Verilog of a board's memory controller that paces them (boards/shell/controller.py)."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
-                   shared_dram=shared_dram)
+                   shared_dram=shared_dram, paced=bool(controller))
     return build_simulation(
-        weft_top_verilog + "\n" + top,
+        weft_top_verilog + "\n" + top + controller,
         top="weft_sim",
-        sources=[*DRAM_SOURCES, *TRACE_SOURCES],
+        sources=[*(PACED_SOURCES if controller else DRAM_SOURCES), *TRACE_SOURCES],
         public_vlt=public_vlt(),
         trace=trace,
         coverage=coverage,
@@ -116,12 +118,14 @@ def run_job(
     files: Mapping[str, Path],
     samples: Path | None = None,
     operations: Path | None = None,
+    bases: Mapping[str, int] | None = None,
     timeout_seconds: float = 600,
     trace: bool = False,
 ) -> list[JobResult]:
     """Runs `job` in `directory`, one result a program, on memories held by `files`
     (by name; the file's size is the memory's).
 
+    ``bases``: where each memory begins in a board's own, with a controller.
     `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError
     when the machine breaks an AXI rule, hangs or outlasts `timeout_seconds`; a machine that reports an error in its
     registers has run, and the result says so.
@@ -135,6 +139,7 @@ def run_job(
     text |= {"result": str(result_file.resolve()), "files": {name: str(files[name].resolve()) for name in MEMORIES}}
     job_file.write_text(json.dumps(text, indent=1))
     plusargs = [f"+{name}={Path(files[name]).resolve()}" for name in MEMORIES]
+    plusargs += [f"+{name}_base={base}" for name, base in (bases or {}).items()]
     if samples is not None:
         plusargs.append(f"+samples={samples.resolve()}")
     if operations is not None:

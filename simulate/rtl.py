@@ -57,15 +57,17 @@ class RtlResult:
     """With ``samples`` the words (uint64) of the sample port."""
 
 
-def build_rtl(arch: Arch, *, trace: bool = False, stage: Stage | None = None) -> Simulation:
-    """The simulation of a machine; cached by content, so that a second call takes no time."""
+def build_rtl(arch: Arch, *, controller: str = "", trace: bool = False, stage: Stage | None = None) -> Simulation:
+    """The simulation of a machine; cached by content, so that a second call takes no time. ``controller``: the Verilog
+    of a board's memory controller in front of the memories."""
     tell = stage or (lambda _: None)
     toolchain.setup()
     tell("making the Verilog")
     text = cached_verilog(arch)
     tell("building the simulator")
     return build_machine(text, axi_data_width=arch.axi_data_width, axi_address_width=arch.axi_address_width,
-                         stream_width=arch.stream_width, shared_dram=arch.shared_dram, trace=trace)
+                         stream_width=arch.stream_width, shared_dram=arch.shared_dram, controller=controller,
+                         trace=trace)
 
 
 def cached_verilog(arch: Arch) -> str:
@@ -113,6 +115,8 @@ def run_many_on_rtl(
     dram1: Dram,
     *,
     memories: Sequence[MemorySettings | Mapping[str, MemorySettings]] | None = None,
+    controller: str = "",
+    bases: Mapping[str, int] | None = None,
     seed: int = 0,
     cycle_limit: int = CYCLE_LIMIT,
     timeout_seconds: float = TIMEOUT_SECONDS,
@@ -124,19 +128,20 @@ def run_many_on_rtl(
 ) -> list[RtlResult]:
     """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
 
-    ``memories``: for each program the behaviour of all three memories, or of some by name. ``directory`` keeps log,
-    job and waveforms (``trace``); without it they are kept only when the run fails. ``trace_operations`` and
-    ``samples`` fill these of the results. A machine that stops with an error has run: the result says so.
-    Raises SimulationError when it hangs or breaks an AXI rule.
+    ``controller``: the Verilog of a board's memory controller that says when memories answer; ``bases``: where each of
+    them begins in the board's. ``memories``: else, for each program, the behaviour of all three memories, or of some by
+    name. ``directory`` keeps log, job and waveforms (``trace``); without it they are kept only when the run fails.
+    ``trace_operations`` and ``samples`` fill these of the results. A machine that stops with an error has run: the
+    result says so. Raises SimulationError when it hangs or breaks an AXI rule.
     """
-    simulation = build_rtl(arch, trace=trace, stage=stage)
+    simulation = build_rtl(arch, controller=controller, trace=trace, stage=stage)
     if stage:
         stage("simulating")
     job = Job(programs=(), cycle_limit=cycle_limit, seed=seed)
     given = memories or [MemorySettings()] * len(programs)
     run = partial(_run_in, arch=arch, simulation=simulation, programs=programs, drams=(dram0, dram1), memories=given,
                   job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations,
-                  samples=samples)
+                  samples=samples, bases=bases)
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         return run(directory)
@@ -154,7 +159,7 @@ def run_many_on_rtl(
 
 def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Sequence[bytes], drams: tuple[Dram, Dram],
             memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job, timeout_seconds: float,
-            trace: bool, trace_operations: bool, samples: bool) -> list[RtlResult]:
+            trace: bool, trace_operations: bool, samples: bool, bases: Mapping[str, int] | None) -> list[RtlResult]:
     """``job`` says everything but the programs."""
     files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
     try:
@@ -165,7 +170,7 @@ def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Seque
         events = folder / "operations.bin" if trace_operations else None
         words = folder / "samples.bin" if samples else None
         results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
-                          operations=events, samples=words)
+                          operations=events, samples=words, bases=bases)
         sampled = _split_samples(words, results) if words else [None] * len(results)
         tables = read_operations(events) if events else [None] * len(results)
         for ours, theirs in twins:

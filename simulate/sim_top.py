@@ -5,6 +5,7 @@ sets or reads is a plain variable listed in ``WRITABLE`` and ``READABLE``; ``pub
 visible to cocotb, for every visible signal costs simulation speed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from weft.hw.contract.units import UNITS
@@ -91,15 +92,32 @@ def _declare(kind: str, width: int, name: str, start: str = "") -> str:
     return f"  {kind} [{width - 1}:0] {name}{start};"
 
 
-def _memory(port: int, name: str, data_width: int, address_width: int) -> list[str]:
-    """The wires of machine port m_axi_<name> and the memory at their end."""
+_PACED = {"araddr": 32, "awaddr": 32, "arlen": 8, "awlen": 8, "arsize": 3, "awsize": 3, "arburst": 2, "awburst": 2,
+          **dict.fromkeys(("arvalid", "awvalid", "wvalid", "wlast", "rready", "bready", "arready", "awready", "wready",
+                           "rvalid", "bvalid"), 1)}
+"""What goes between a port and a board's memory controller."""
+
+
+def _controller(names: Iterable[str]) -> list[str]:
+    """A board's memory controller, behind the machine's ports."""
+    pins = [f".m_axi_{name}_{wire}(c_{name}_{wire})" for name in names for wire in _PACED]
+    return ["  dram_controller dram_controller (.sys_clk(clk), .sys_rst(rst_q),", "    " + ",\n    ".join(pins), "  );"]
+
+
+def _memory(port: int, name: str, data_width: int, address_width: int, paced: bool) -> list[str]:
+    """The wires of machine port m_axi_<name> and the memory at their end; ``paced``: by a board's controller."""
     shared, write = name == SHARED_PORT, name != "program"
     wires = _channels(data_width, address_width, write, shared)
     lines = [_declare("wire", wire.width, f"m_axi_{name}_{wire.name}") for wire in wires]
-    connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)", ".seed(seed_q)"]
+    connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)"]
     memory = "dram0" if shared else name
-    connections += [f".{setting}({memory}_{setting}_q)" for setting in _SETTINGS]
-    connections += [f".second_{setting}(dram1_{setting}_q)" for setting in _ERRORS]
+    if paced:
+        lines += [_declare("wire", width, f"c_{name}_{wire}") for wire, width in _PACED.items()]
+        connections += [f".c_{wire}(c_{name}_{wire})" for wire in _PACED]
+    else:
+        connections.append(".seed(seed_q)")
+        connections += [f".{setting}({memory}_{setting}_q)" for setting in _SETTINGS]
+        connections += [f".second_{setting}(dram1_{setting}_q)" for setting in _ERRORS]
     connections += [f".{counter}({memory}_{counter})" for counter in _COUNTERS]
     connections += [f".s_axi_{wire.name}(m_axi_{name}_{wire.name})" for wire in wires]
     # what the machine's port lacks rests: a program's write channels, AxUSER
@@ -108,15 +126,19 @@ def _memory(port: int, name: str, data_width: int, address_width: int) -> list[s
     parameters = f".DATA_WIDTH({data_width}), .ADDRESS_WIDTH({address_width}), .PORT({port}), .NAME(\"{memory}\")"
     if shared:
         parameters += ', .WINDOWS(2), .SECOND("dram1")'
-    lines += [f"  axi_dram #({parameters}) memory_{name} (", "    " + ",\n    ".join(connections), "  );"]
+    module = "axi_paced" if paced else "axi_dram"
+    lines += [f"  {module} #({parameters}) memory_{name} (", "    " + ",\n    ".join(connections), "  );"]
     return lines
 
 
-def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False) -> str:
+def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False,
+             paced: bool = False) -> str:
     """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths and its DRAM ports.
 
     * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; see sv/axi_dram.sv for their
       settings.
+    * ``paced``: these are axi_paced (sv/axi_paced.sv) on a board's memory controller, a module `dram_controller`; their
+      settings then mean nothing.
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
     * Samples: with +samples=<file>, each word of m_axis_sample is appended there as eight bytes, little-endian; a
       packet's end is counted by nothing but the words before it. `sample_words` counts them in any case.
@@ -126,7 +148,10 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, 
     ports = {SHARED_PORT: 0, "program": 2} if shared_dram else {name: port for port, name in enumerate(MEMORIES)}
     memories = []
     for name, port in ports.items():
-        memories += _memory(port, name, stream_width if name == "program" else axi_data_width, axi_address_width)
+        memories += _memory(port, name, stream_width if name == "program" else axi_data_width, axi_address_width,
+                            paced)
+    if paced:
+        memories += _controller(ports)
     axi = [
         (f"m_axi_{name}_{wire.name}")
         for name in ports

@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from litedram import modules
-from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
+from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.sim import SimPlatform
 from litex.gen import ClockDomain, LiteXModule
@@ -23,15 +22,16 @@ from litex.soc.integration.export import get_csr_json
 
 from weft.boards import BOARDS
 from weft.boards.board import Board, Memory
+from weft.boards.shell.controller import settings_of
 from weft.boards.shell.generate import SHELL, description, machine_of
-from weft.boards.shell.soc import ShellSoC
+from weft.boards.shell.soc import ShellSoC, chip_of
 from weft.hw.contract.arch import Arch
 
 IO = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)),
       ("serial", 0, *(Subsignal(f"{side}_{name}", Pins(8 if name == "data" else 1))
                       for side in ("source", "sink") for name in ("valid", "ready", "data")))]
-DATA_BITS = 16
-"""Of the boards' chips."""
+ROW_BITS = 12
+"""Of the simulated chip at most: what is left out is capacity, which a simulator would have to keep."""
 
 
 class Clocks(LiteXModule):
@@ -42,10 +42,11 @@ class Clocks(LiteXModule):
 
 class SimulatedShell(ShellSoC):
     def make_memory(self, memory: Memory) -> tuple[Any, Any]:
+        """LiteDRAM's model of PHY and chip, with widths, phases and latencies of the board's own PHY."""
         clock = int(self.sys_clk_freq)
-        settings = get_sdram_phy_settings(memtype=memory.kind, data_width=DATA_BITS, clk_freq=clock)
-        chip = getattr(modules, memory.module)(clock, f"1:{settings.nphases}")
-        return SDRAMPHYModel(module=chip, settings=settings, clk_freq=clock), chip
+        chip = chip_of(memory, clock)
+        chip.geom_settings.rowbits = min(chip.geom_settings.rowbits, ROW_BITS)
+        return SDRAMPHYModel(module=chip, settings=settings_of(self.board), clk_freq=clock), chip
 
     def add_links(self, board: Board) -> None:
         phy = RS232PHYModel(self.platform.request("serial"))

@@ -27,6 +27,7 @@ from litex.soc.interconnect import axi
 from weft.boards.board import Board, Memory, OnChip
 from weft.boards.shell.block_memory import BlockMemory
 from weft.boards.shell.machine import MACHINE, Machine, windows
+from weft.boards.shell.narrow import native_port
 from weft.hw.contract.arch import Arch
 
 REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
@@ -47,13 +48,28 @@ def named(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+def chip_of(memory: Memory, clock: int) -> Any:
+    """Geometry and timing of the chip, as LiteDRAM has them, at a clock of the machine in Hz."""
+    return getattr(modules, memory.module)(clock, memory.rate)
+
+
+def phy_of(memory: Memory, platform: Any, clock: int) -> Any:
+    """The PHY on the board's pins."""
+    if memory.phy == "GENSDRPHY":
+        return phy.GENSDRPHY(platform.request("sdram"), clock)
+    pads = platform.request("ddram")
+    if memory.phy == "ECP5DDRPHY":
+        return phy.ECP5DDRPHY(pads, sys_clk_freq=clock)
+    return getattr(phy, memory.phy)(pads, memtype=memory.kind, nphases=memory.phases, sys_clk_freq=clock)
+
+
 class ShellSoC(SoCMini):
     """The shell of a board around its machine, on ``platform`` with the clocks of ``crg``."""
 
     def __init__(self, board: Board, arch: Arch, machine: Machine, platform: Any, crg: Any) -> None:
         assert board.shell is not None
         super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False)
-        self.crg, memory = crg, board.shell.memory
+        self.board, self.crg, memory = board, crg, board.shell.memory
         self.windows = windows(arch, memory.program_bytes) if isinstance(memory, OnChip) else {}
         if isinstance(memory, Memory):
             self.add_memory(memory)
@@ -68,15 +84,10 @@ class ShellSoC(SoCMini):
     def make_memory(self, memory: Memory) -> tuple[Any, Any]:
         """The PHY on the board's pins, and the chip's timing."""
         clock = int(self.sys_clk_freq)
-        chip = getattr(modules, memory.module)(clock, memory.rate)
-        if memory.phy == "GENSDRPHY":
-            return phy.GENSDRPHY(self.platform.request("sdram"), clock), chip
-        pads = self.platform.request("ddram")
+        found = phy_of(memory, self.platform, clock)
         if memory.phy == "ECP5DDRPHY":
-            found = phy.ECP5DDRPHY(pads, sys_clk_freq=clock)
             self.comb += [self.crg.stop.eq(found.init.stop), self.crg.reset.eq(found.init.reset)]
-            return found, chip
-        return getattr(phy, memory.phy)(pads, memtype=memory.kind, nphases=memory.phases, sys_clk_freq=clock), chip
+        return found, chip_of(memory, clock)
 
     def add_links(self, board: Board) -> None:
         assert board.shell is not None
@@ -114,7 +125,7 @@ class ShellSoC(SoCMini):
     def dram_port(self, machine: Machine, name: str) -> Any:
         width = machine.width(name)
         port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
-        adapter = LiteDRAMAXI2Native(port, self.sdram.crossbar.get_port(data_width=width))
+        adapter = LiteDRAMAXI2Native(port, native_port(self, name, self.sdram.crossbar, width))
         self.add_module(name=f"{name}_adapter", module=adapter)
         return port
 

@@ -16,19 +16,26 @@ ISSUED, STARTED, FINISHED = range(3)
 def fetch(control, machine, drains, instructions, given, now):
     """An instruction whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and
     closes gaps. Nothing goes in behind an instruction that waits until the machine is empty. Then a beat arrives, if
-    there is room.
+    there is one, and room.
 
     ``given``: how many instructions have left the decoder, as far as its entrance knows. A register slice in place of
     the last stage holds one more, and the entrance hears a cycle later of what leaves it."""
     room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
-    whole = control.bytes >= machine.instruction_bytes and control.entered < instructions
-    if room and whole and not drains_inside:
+    wires = machine.instruction_bytes == machine.stream_bytes
+    whole = control.beats > 0 if wires else control.bytes >= machine.instruction_bytes
+    if room and whole and control.entered < instructions and not drains_inside:
+        if control.entered == 0:
+            control.first_at = now
         control.entered_at[control.entered % STAGES] = now
         control.entered += 1
-        control.bytes -= machine.instruction_bytes
-    if control.bytes < machine.instruction_bytes:
+        if wires:
+            control.beats -= 1
+        else:
+            control.bytes -= machine.instruction_bytes
+    if not wires and control.bytes < machine.instruction_bytes and control.beats > 0:
         control.bytes += machine.stream_bytes
+        control.beats -= 1
 
 
 @kernel

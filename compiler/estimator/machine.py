@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from weft.compiler.estimator.state import NONE
 from weft.hw.contract import timing
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import UNIT_NAMES
 
@@ -29,18 +28,7 @@ together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 w
 ``first_writer``: a unit, or NONE."""
 
 
-@dataclass(frozen=True)
-class DramTiming:
-    """How DRAM answers, in cycles: ``read_latency`` from an address taken to the first beat, ``write_latency`` from a
-    burst's last beat to its response; ``bursts`` under way at most, each way; the machine would
-    keep OUTSTANDING_BURSTS."""
-
-    read_latency: int = timing.EXPECTED_DRAM_LATENCY
-    write_latency: int = timing.EXPECTED_DRAM_LATENCY
-    bursts: int = timing.SIMULATED_DRAM_BURSTS
-
-
-def machine_record(arch: Arch, dram: DramTiming) -> np.void:
+def machine_record(arch: Arch, dram: IdealDram) -> np.void:
     """A record of MACHINE."""
     first = arch.scheme.writes_first
     values = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -30,7 +30,7 @@ WORK = np.dtype([
     ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"), ("enters", "i1"),
     ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
-    ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
+    ("window", "i8"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
 ])
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
@@ -38,7 +38,7 @@ many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``lo
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
 LoadLeaveTable is an operation of move_out without a memory of operand 1; its range counts as one that is written, as in
-the interlock."""
+the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
     work["turn"] = _turns(work)
+    work["window"] = _windows(work, register)
     work["enters"] = work["swap"]
     if Register.ENTER_SHIFT in register:
         work["enters"] |= _other_shifts(work, register[Register.ENTER_SHIFT])
@@ -118,7 +119,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     """What each Configure register that shapes an operation holds at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
-               Register.ENTER_SHIFT)
+               Register.ENTER_SHIFT, Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
     for number in set(shaping) & set(isa.registers):
@@ -248,6 +249,13 @@ def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
     others: np.ndarray = np.zeros(len(work), bool)
     others[mat_mul[1:]] = shifts[1:] != shifts[:-1]
     return others
+
+
+def _windows(work: np.ndarray, register: dict[Register, np.ndarray]) -> np.ndarray:
+    """Where the window of each DataMove with DRAM begins. ``register``: of every instruction."""
+    blocks = [register[number][work["instruction"]] for number in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)]
+    windows = (MEMORIES.index(Memory.DRAM0), MEMORIES.index(Memory.DRAM1))
+    return DRAM_OFFSET_BYTES * np.select([work["memory1"] == each for each in windows], blocks, 0).astype(np.int64)
 
 
 def _swaps(work: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.compiler.estimator.board_dram import port_of
 from weft.compiler.estimator.dram import advance, next_burst
 from weft.compiler.estimator.interlock import address0, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
@@ -38,7 +39,10 @@ def step_reader(state, reader, number, machine, now):
         waiting, room = reader.waiting, reader.vectors < READER_VECTORS_WAITING
         reader.vectors -= written
         fill(reader, machine, room)
-        answer(reader, machine, waiting, now)
+        if state.paced:
+            take_beat(reader, machine, state.dram.ports[port_of(number)])
+        else:
+            answer(reader, machine, waiting, now)
 
 
 @kernel
@@ -73,21 +77,38 @@ def answer(reader, machine, waiting, now):
     burst = reader.answered % DEPTH
     if reader.offered or reader.answered == reader.accepted or now < reader.due[burst]:
         return
-    last = reader.beat_out == reader.beats[burst] - 1
-    reader.offered_bytes = reader.end[burst] if last else machine.beat_bytes
-    if reader.beat_out == 0:
-        reader.offered_bytes -= reader.skip[burst]
+    reader.offered_bytes = next_bytes(reader, machine)
     reader.offered = 1
+
+
+@kernel
+def take_beat(reader, machine, port):
+    """The bus, where a board's memory says when a beat moves."""
+    if port.r_taken:
+        reader.waiting_bytes[reader.waiting] = next_bytes(reader, machine)
+        reader.waiting += 1
+
+
+@kernel
+def next_bytes(reader, machine):
+    """How many bytes of the next beat count; the one behind it is next then."""
+    burst = reader.answered % DEPTH
+    last = reader.beat_out == reader.beats[burst] - 1
+    count = reader.end[burst] if last else machine.beat_bytes
+    if reader.beat_out == 0:
+        count -= reader.skip[burst]
     reader.beat_out += 1
     if last:
         reader.beat_out = 0
         reader.answered += 1
+    return count
 
 
 @kernel
 def address(state, reader, number, machine, now):
     """The address offered is taken while the DRAM has room, and the next is made."""
-    if reader.address_valid and reader.accepted - reader.answered < machine.dram_bursts:
+    room = reader.accepted - reader.answered < machine.dram_bursts
+    if state.dram.ports[port_of(number)].ar_taken if state.paced else reader.address_valid and room:
         reader.due[reader.accepted % DEPTH] = now + machine.dram_read_latency - 1
         reader.accepted += 1
         reader.address_valid = 0

@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.estimator import array, enter, moves, reader, simd, writer
+from weft.compiler.estimator.board_dram import step_memory
 from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads
 from weft.compiler.estimator.jit import entry, kernel
-from weft.compiler.estimator.machine import DramTiming, machine_record
+from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.memories import (
     ACCUMULATOR_READS,
     ACCUMULATOR_WRITES,
@@ -21,6 +22,7 @@ from weft.compiler.estimator.memories import (
     grant_accumulators,
     grant_local,
 )
+from weft.compiler.estimator.origin import RESET, Origin, join_board
 from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
@@ -36,6 +38,7 @@ from weft.compiler.estimator.state import (
     new_state,
 )
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
 from weft.hw.contract.units import OPERATION
 
@@ -60,28 +63,35 @@ class Estimate:
     program: DecodedProgram
 
 
-def estimate(program: bytes, arch: Arch, dram: DramTiming | None = None,
-             progress: Callable[[int, int], None] | None = None) -> Estimate:
+def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
+             progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate:
     """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
-    then. Raises IsaError when the program is truncated, CompileError when it ends within a SIMD loop or is endless."""
-    found = estimate_within(program, arch, None, dram, progress)
+    then; ``origin``: where a board's memory stands when the program starts.
+
+    Raises IsaError when the program is truncated, CompileError when it ends within a SIMD loop or is endless."""
+    found = estimate_within(program, arch, None, dram, progress, origin)
     assert found is not None
     return found
 
 
-def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: DramTiming | None = None,
-                    progress: Callable[[int, int], None] | None = None) -> Estimate | None:
+def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: DramModel = EXPECTED,
+                    progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate | None:
     """The same; None as soon as it is sure that the program takes more than ``most_cycles``: where the vectors that the
     array has still to take, one a cycle, do not fit into what is left of them."""
     read = read_program(program, arch)
     _refuse_endless(read)
-    machine = machine_record(arch, dram or DramTiming())
+    machine = machine_record(arch, dram if isinstance(dram, IdealDram) else EXPECTED)
     state = new_state(arch, int(machine["writer_vectors"]))
+    first = int(machine["decode_latency"])
     mat_muls, vectors = _vectors(read.work)
     times = np.full((len(read.work), 3), NONE)
-    start(state, machine, read.drains, read.instructions)
+    if isinstance(dram, LiteDram):
+        join_board(state, arch, dram, origin, read.work, len(program))
+        first = 0
+    else:
+        start(state, machine, read.drains, read.instructions)
     piece = PIECE_CYCLES if most_cycles is None else max(most_cycles // LOOKS, SHORTEST_PIECE_CYCLES)
-    clock = np.array([machine["decode_latency"], 0, machine["decode_latency"], piece], np.int64)
+    clock = np.array([first, 0, first, piece], np.int64)
     while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
         now, finished, finished_at, _ = map(int, clock)
         if most_cycles is not None and now + _vectors_left(mat_muls, vectors, times) > most_cycles:
@@ -91,11 +101,12 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
                          "run it on rtl, and report both")
         if progress:
             progress(finished, len(read.work))
+    began = int(state["control"]["first_at"])
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
-        operations[name] = times[:, column]
-    return Estimate(_end(arch, read.work, operations, int(state["control"]["free_from"])), operations, read)
+        operations[name] = times[:, column] - began
+    return Estimate(_end(arch, read.work, operations, int(state["control"]["free_from"]) - began), operations, read)
 
 
 def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -153,8 +164,11 @@ def replay(state, machine, work, drains, instructions, times, clock):
         if control.finished != finished:
             finished, finished_at = control.finished, now
         given = control.instruction
+        if state.paced:
+            step_memory(state, machine, now)
         decode(state, machine, work, drains, times, now)
         fetch(control, machine, drains, instructions, given if machine.slices else control.instruction, now)
+        control.beats += state.program.arriving
         fetch_heads(state, machine, now)
         ask(state, machine, now)
         step(state, machine, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.compiler.estimator.litedram_state import CONTROLLER, DRAM
 from weft.compiler.estimator.program import NO_MEMORY, WORK
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
@@ -68,18 +69,20 @@ the last cycle. Into the accumulators the requests are those of GATE."""
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
     ("address_valid", "i8"), ("walk", "i8"), ("scaled", "i8"), ("fifo", "i8"), ("splitter", "i8"),
-    ("taken_at", "i8", SLOTS),
+    ("address", "i8"), ("address_beats", "i8"), ("taken_at", "i8", SLOTS),
     ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
     ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"),
     ("waiting_bytes", "i8", READER_BEATS_WAITING), ("level", "i8"), ("vectors", "i8"),
 ])
-"""A DRAM reader and the DRAM behind it. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat.
-``offered``, ``waiting``: beats, on the bus and behind it; ``level``: bytes in the gearbox, ``vectors`` behind it."""
+"""A DRAM reader and the DRAM behind it. ``address``, ``address_beats``: of the burst offered. ``bursts`` made,
+``accepted`` by the DRAM, ``answered`` to the last beat. ``offered``, ``waiting``: beats, on the bus and behind it;
+``level``: bytes in the gearbox, ``vectors`` behind it."""
 
 WRITER = np.dtype([
     *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
-                                        "walk", "scaled", "fifo", "splitter", "taken_at")),
+                                        "walk", "scaled", "fifo", "splitter", "address", "address_beats",
+                                        "taken_at")),
     ("bursts", "i8"), ("accepted", "i8"), ("sent", "i8"), ("filled", "i8"), ("answered", "i8"),
     ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
     ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),
@@ -128,12 +131,13 @@ CONTROL = np.dtype([
     ("next", "i8"), ("instruction", "i8"), ("entered", "i8"), ("entered_at", "i8", STAGES), ("bytes", "i8"),
     ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("finished", "i8"),
-    ("crowded", "i8"), ("patience", "i8"), ("enters_from", "i8"),
+    ("crowded", "i8"), ("patience", "i8"), ("enters_from", "i8"), ("beats", "i8"), ("first_at", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
 when the decoder is done with those before it; how many have ``entered`` the decoder, and when; ``bytes`` of program in
-front of it. ``crowded``: whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row
-before it; ``enters_from``: when a MatMul may enter the bias anew."""
+front of it, and so many ``beats`` in front of these; ``first_at``: when the first instruction went in.
+``crowded``: whether MatMul kept others waiting in the last cycle, ``patience``: in how many in a row before it;
+``enters_from``: when a MatMul may enter the bias anew."""
 
 ROWS = np.dtype([("operation", "i8"), ("row", "i8"), ("count", "i8")])
 """With two rows of weights a cycle: how many rows were dealt with so far, and which ``row`` of which of LoadWeight's
@@ -142,20 +146,26 @@ operations, counted from the first, is the next one."""
 MOST_PRODUCTS = 1024
 """More cycles than a product takes on the largest array; a power of two, so that a remainder is cheap."""
 
+PROGRAM = np.dtype([(name, "i8") for name in (
+    "beat", "last_beat", "max_burst", "address_valid", "address", "address_beats", "received", "arriving")])
+"""The reader of the program: the ``beat`` from which on the next burst is, and what is offered. ``received``: beats
+behind the bus; ``arriving``: one goes to the decoder in this cycle."""
+
 STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, UNIT_COUNT), ("queued", WORK, (UNIT_COUNT, SLOTS)),
     ("numbers", "i8", (UNIT_COUNT, SLOTS)), ("tracked", TRACKED, (UNIT_COUNT, SLOTS)),
     ("loop", TRACKED), ("products", "i8", MOST_PRODUCTS), ("streams", STREAM, 2), ("readers", READER, 2),
     ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
     ("pipeline", PIPELINE), ("gate", GATE), ("walked", "i8"), ("asked", ROWS, 2), ("shifted", ROWS),
-    ("ports", PORTS, 4),
+    ("ports", PORTS, 4), ("program", PROGRAM), ("paced", "i8"), ("dram", DRAM), ("controller", CONTROLLER),
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out
 of the accumulators, into them. ``readers``, ``writers``: of DRAM0, DRAM1; those
 of a shared port come first. ``micro``: given by the sequencer, at the
 door of the pipeline, and so many (``between``) on their way there. ``walked``, ``asked``, ``shifted``: rows of
-weights, see ``two_rows.py``; ``ports``: see ``memories.py``. All in one record,
+weights, see ``two_rows.py``; ``ports``: see ``memories.py``; ``program``, ``paced``, ``dram``, ``controller``: see
+``board_dram.py``. All in one record,
 because compiled code counts references to every array that it passes on, at ten times the cost of the work."""
 
 
@@ -172,6 +182,7 @@ def new_state(arch: Arch, writer_vectors: int) -> np.void:
     state["readers"]["starts"] = state["writers"]["starts"] = 1
     state["writers"]["places"] = writer_vectors
     pipeline["blocker"] = NONE
+    state["control"]["beats"] = LATER
     state["gate"]["reader"], state["gate"]["writer"] = MOVE_OUT, MOVE_IN
     pipeline["written_at"] = -LATER
     ports["last"], ports["bank"] = CLIENT_COUNT - 1, NONE

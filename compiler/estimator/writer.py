@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.compiler.estimator.board_dram import port_of
 from weft.compiler.estimator.dram import advance, next_burst
 from weft.compiler.estimator.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.compiler.estimator.jit import kernel
@@ -32,10 +33,11 @@ def step_writer(state, writer, number, machine, now):
     if unit.done < unit.taken:
         if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
             finish(state, number)
-        while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
-            writer.answered += 1
         room = writer.words < WRITER_BEATS_WAITING
-        send(writer, machine, now)
+        if state.paced:
+            take_beat(writer, state.dram.ports[port_of(number)], now)
+        else:
+            send(writer, machine, now)
         given = fill(state, writer, number, machine, room, now)
         if state.ports[LOCAL_READS].grant[number]:
             writer.ready[writer.requested % DEPTH] = now + LOCAL_READ_LATENCY + 1
@@ -59,13 +61,9 @@ def step_writer(state, writer, number, machine, now):
 @kernel
 def send(writer, machine, now):
     """The bus takes the beat offered, if the DRAM has its burst's address; a burst's last beat will be answered."""
-    if not writer.words or writer.filled == writer.accepted:
-        return
-    last = writer.word_last[0]
-    for place in range(WRITER_BEATS_WAITING - 1):
-        writer.word_last[place] = writer.word_last[place + 1]
-    writer.words -= 1
-    if not last:
+    while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
+        writer.answered += 1
+    if not writer.words or writer.filled == writer.accepted or not drop(writer):
         return
     place = writer.filled % DEPTH
     writer.last_put = max(now + machine.dram_write_latency - 1, writer.last_put + 1)
@@ -74,6 +72,28 @@ def send(writer, machine, now):
         writer.done_at[writer.responses % SLOTS] = writer.last_put + 2
         writer.responses += 1
     writer.filled += 1
+
+
+@kernel
+def drop(writer):
+    """The beat offered is gone; whether it was its burst's last one."""
+    last = writer.word_last[0]
+    for place in range(WRITER_BEATS_WAITING - 1):
+        writer.word_last[place] = writer.word_last[place + 1]
+    writer.words -= 1
+    return last
+
+
+@kernel
+def take_beat(writer, port, now):
+    """The same where a board's memory says when a beat or a response moves."""
+    if port.w_taken and drop(writer):
+        writer.filled += 1
+    if port.b_taken:
+        if writer.ends[writer.answered % DEPTH]:
+            writer.done_at[writer.responses % SLOTS] = now + 1
+            writer.responses += 1
+        writer.answered += 1
 
 
 @kernel
@@ -124,7 +144,8 @@ def offer(writer):
 @kernel
 def address(state, writer, number, machine, now):
     """The address offered is taken while the DRAM has room, the next is made while not too many wait for data."""
-    if writer.address_valid and writer.accepted - writer.answered < machine.dram_bursts:
+    room = writer.accepted - writer.answered < machine.dram_bursts
+    if state.dram.ports[port_of(number)].aw_taken if state.paced else writer.address_valid and room:
         writer.accepted += 1
         writer.address_valid = 0
     if not writer.address_valid and writer.bursts - writer.sent < BURSTS_BEFORE_DATA:

@@ -18,10 +18,10 @@ from weft.compiler import lir
 from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
-    EXPECTED_DRAM_LATENCY,
     ISSUE_LATENCY,
     LOCAL_READ_LATENCY,
     array_latency,
@@ -116,7 +116,8 @@ class _Rows:
             unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
             return self.units[unit], 0, vectors, latency, *read, *write
         unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
-        return self.units[unit], 0, math.ceil(vectors * self.arch.vector_beats), EXPECTED_DRAM_LATENCY, *read, *write
+        beats = math.ceil(vectors * self.arch.vector_beats)
+        return self.units[unit], 0, beats, EXPECTED.read_latency, *read, *write
 
     def _simd(self, entry: lir.Simd) -> Row:
         count, joined = (self.iterations, 1) if self.body else (1, 0)

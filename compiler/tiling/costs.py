@@ -16,6 +16,7 @@ from weft.compiler.layers.hir import Product, Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.schemes import SCALE_VECTORS
 
 FINISH_VECTORS = 64
@@ -27,8 +28,9 @@ MOVE_OVERHEAD_CYCLES = 16
 SCALE_OVERHEAD_CYCLES = 38
 """What a LoadScale costs the results that leave behind it: the moves before it have to end, and it reads 7 vectors."""
 
-READ_LATENCY_CYCLES = 48
-"""What a step's load of its input takes beyond its beats: its buffer is free only when the step before last is done."""
+INPUT_OVERHEAD_CYCLES = 18
+"""What a step's load of its input takes beyond its beats and DRAM's answer: its buffer is free only when the step
+before last is done."""
 
 UNEVEN = 0.05
 """Of every unit's cycles, what does not overlap with the busiest one's."""
@@ -160,7 +162,7 @@ def _latencies(shape: LayerShape, tilings: Tilings) -> Any:
     """Cycles in which steps wait for the first beat of their input."""
     if shape.input_is_resident:
         return 0
-    return tilings.regions * weight_sets(shape, tilings) * READ_LATENCY_CYCLES
+    return tilings.regions * weight_sets(shape, tilings) * (EXPECTED.read_latency + INPUT_OVERHEAD_CYCLES)
 
 
 def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:

@@ -159,10 +159,3 @@ BURSTS_BEFORE_DATA = 16
 
 WRITER_VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
 """Vectors requested from local memory by a DRAM writer and not yet in its gearbox: enough for one a cycle."""
-
-EXPECTED_DRAM_LATENCY = 30
-"""Of a board's DRAM, in cycles: from an address taken to the first beat, and from a burst's last beat to its response.
-What the compiler plans for; what estimates and simulations take where nothing else is said."""
-
-SIMULATED_DRAM_BURSTS = 16
-"""Bursts under way in the simulated DRAM at most, each way (simulate/sv/axi_dram.sv)."""

@@ -47,7 +47,7 @@ module axi_dram #(
     input int port, input int slot, input longint unsigned address, input int unsigned data, input int strobe);
   import "DPI-C" function void dram_write_commit(input int port, input int slot);
 
-  localparam SLOTS = 16;                             // equals kSlots in dram.cpp
+  localparam SLOTS = 16;                             // kSlots in dram.cpp at most
   localparam BYTES = DATA_WIDTH / 8;
   localparam SIZE = $clog2(BYTES);
   localparam [1:0] OKAY = 2'b00, SLVERR = 2'b10;

@@ -13,7 +13,7 @@ from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
+from weft.hw.contract.dram import EXPECTED
 from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
@@ -27,7 +27,7 @@ BEYOND_BYTES = 1 << 20
 """At the end of these nothing of a network of this size may be written."""
 
 SETTINGS = {
-    "undisturbed": MemorySettings(read_latency=EXPECTED_DRAM_LATENCY, write_latency=EXPECTED_DRAM_LATENCY),
+    "undisturbed": MemorySettings(read_latency=EXPECTED.read_latency, write_latency=EXPECTED.read_latency),
     "stalls": MemorySettings(read_latency=17, write_latency=9, jitter=20, stall_ar=40, stall_r=60, stall_aw=40,
                              stall_w=60, stall_b=40),
 }

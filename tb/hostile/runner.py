@@ -36,8 +36,8 @@ PATIENCE = 3
 PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
 
-READERS = (architectures, arrays, onnx_files, large_networks, operator_table, tflite_files, models, host_parts, commands,
-           writers)
+READERS = (architectures, arrays, onnx_files, large_networks, operator_table, tflite_files, models, host_parts,
+           commands, writers)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from weft.cli.cycles import cycles_object, waits_of
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.estimator.waits import CAUSES, analyse
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -103,7 +103,7 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
 
 def agree(arch: Arch, programs: list[bytes], latency: int) -> None:
     for seed, (program, done) in enumerate(zip(programs, run(arch, programs, latency), strict=True)):
-        found = estimate(program, arch, DramTiming(latency, latency))
+        found = estimate(program, arch, IdealDram(latency, latency))
         assert found.cycles == done.cycles, seed
         assert done.operations is not None
         for column in OPERATION.fields or ():
@@ -155,6 +155,6 @@ def test_moving_a_window_waits_for_all_before_it() -> None:
     isa = Isa(arch)
     program = isa.assemble([isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 8), isa.configure(Register.DRAM0_OFFSET, 1),
                             isa.data_move(DataFlow.DRAM0_TO_LOCAL, 8, 0, 8), isa.configure(Register.DRAM0_OFFSET, 0)])
-    found, (done,) = estimate(program, arch), run(arch, [program], DramTiming().read_latency)
+    found, (done,) = estimate(program, arch), run(arch, [program], IdealDram().read_latency)
     assert found.cycles == done.cycles
     assert done.operations is not None and np.array_equal(found.operations, done.operations)

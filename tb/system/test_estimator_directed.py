@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.golden.dram import Dram
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.simulate.job import MemorySettings
@@ -80,7 +80,7 @@ def found_in(cycles: int, operations: np.ndarray) -> tuple[int, list[tuple[int, 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_estimator_says_what_was_measured(name: str) -> None:
-    found = estimate(ISA.assemble(PROGRAMS[name]), ARCH, DramTiming(LATENCY, LATENCY))
+    found = estimate(ISA.assemble(PROGRAMS[name]), ARCH, IdealDram(LATENCY, LATENCY))
     assert found_in(found.cycles, found.operations) == MEASURED[name]
 
 
@@ -89,7 +89,7 @@ def test_a_shared_port_reads_ahead_of_short_moves() -> None:
     arch = lockstep_archs()["lanes4_slices"]
     isa = Isa(arch)
     moves = [isa.data_move(DataFlow.DRAM0_TO_LOCAL, 4 * number, 8 * number, 4) for number in range(8)]
-    assert arch.shared_dram and estimate(isa.assemble(moves), arch, DramTiming(LATENCY, LATENCY)).cycles == 91
+    assert arch.shared_dram and estimate(isa.assemble(moves), arch, IdealDram(LATENCY, LATENCY)).cycles == 91
 
 
 def test_the_hardware_takes_what_was_measured() -> None:

@@ -21,8 +21,8 @@ from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import Here, dask
 from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.errors import WeftError
-from weft.hw.contract.timing import EXPECTED_DRAM_LATENCY
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 
@@ -153,7 +153,7 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     assert exit_code(["explore", str(DIGITS), "--part", "xc7z020", *QUICK, *where, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert sum(found["machines"].values()) == 16 and found["part"] == "XC7Z020"
-    assert found["dram_latency_cycles"] == EXPECTED_DRAM_LATENCY
+    assert found["dram_latency_cycles"] == EXPECTED.read_latency
     assert Arch.load(files["best.tarch"]).to_dict() == found["front"][-1]["arch"]
     for before, after in itertools.pairwise(found["front"]):
         assert before["cycles"] > after["cycles"] and before["share"] < after["share"]

@@ -7,12 +7,12 @@ import pytest
 
 from weft.cli.estimate import estimated
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.estimator.replay import estimate
 from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -42,7 +42,7 @@ def test_damaged_programs_are_refused_where_golden_stops(tmp_path: Path) -> None
         session = Session(model(tmp_path, MACHINE, list(isa.disassemble(program)), [np.zeros((1, 8))]))
         wanted = golden_stop(program, MACHINE)
         try:
-            found, where = estimated(session, DramTiming(), no_progress)
+            found, where = estimated(session, IdealDram(), no_progress)
         except MachineStop as stop:
             assert wanted is not None and str(stop) == str(wanted)
             assert (stop.cause, stop.program_counter) == (wanted.cause, wanted.program_counter)

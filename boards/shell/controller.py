@@ -1,0 +1,96 @@
+"""LiteDRAM's controller of a board alone, without PHY and chip: it says when, and others say what.
+
+    python -m weft.boards.shell.controller BOARD FOLDER NAME=BITS...
+
+A process of its own, as ``generate.py``. The crossbar gives data after a fixed time, whatever the PHY does, so that
+this takes the cycles of the whole. ``NAME=BITS``: the machine's AXI4 masters, in the order of
+the shell.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from litedram.core import LiteDRAMCore
+from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
+from litedram.phy import dfi
+from litex.gen import LiteXModule
+from litex.gen.fhdl.verilog import convert
+from migen import ClockDomain, Signal
+
+from weft.boards import BOARDS
+from weft.boards.board import Board, Memory
+from weft.boards.shell.narrow import native_port
+from weft.boards.shell.soc import CHANNELS, chip_of, named, phy_of
+
+CONTROLLER = "dram_controller"
+"""Module and file."""
+TOOLCHAINS = {"ecp5": "trellis", "xc7": "vivado"}
+DATE = re.compile(r"^//.*$", re.MULTILINE)
+ANSWERS = {"aw": ("ready",), "w": ("ready",), "b": ("valid",), "ar": ("ready",), "r": ("valid", "last")}
+"""What the controller drives of a channel; data and responses are not its matter."""
+ASKED = {"aw": ("valid", "addr", "len", "size", "burst"), "w": ("valid", "last"), "b": ("ready",),
+         "ar": ("valid", "addr", "len", "size", "burst"), "r": ("ready",)}
+
+
+def settings_of(board: Board) -> Any:
+    """The settings of the board's own PHY on its own pins: widths, phases, latencies."""
+    assert board.shell is not None and isinstance(board.shell.memory, Memory)
+    platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
+    return phy_of(board.shell.memory, platform, int(board.shell.clock_hz)).settings
+
+
+class NoPhy(LiteXModule):
+    """The PHY's settings and its interface, with nothing behind."""
+
+    def __init__(self, settings: Any, chip: Any) -> None:
+        self.settings = settings
+        geometry = chip.geom_settings
+        self.dfi = dfi.Interface(geometry.addressbits, geometry.bankbits, settings.nranks, settings.dfi_databits,
+                                 settings.nphases)
+
+
+class Controller(LiteXModule):
+    """``masters``: bits of data of each."""
+
+    def __init__(self, board: Board, masters: dict[str, int]) -> None:
+        assert board.shell is not None and isinstance(board.shell.memory, Memory)
+        clock = int(board.shell.clock_hz)
+        chip = chip_of(board.shell.memory, clock)
+        self.phy = NoPhy(settings_of(board), chip)
+        self.core = LiteDRAMCore(self.phy, chip.geom_settings, chip.timing_settings, clock)
+        self.cd_sys = ClockDomain()
+        self.core.crossbar.get_port()  # the host's
+        self.ports = {}
+        for name, width in masters.items():
+            axi = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
+            self.add_module(name, LiteDRAMAXI2Native(axi, native_port(self, name, self.core.crossbar, width)))
+            self.ports[name] = axi
+        self.refresh_count = Signal(16, name="refresh_count")
+        self.comb += self.refresh_count.eq(self.core.controller.refresher.timer.count)
+
+    def pins(self) -> set[Any]:
+        """The module's ports."""
+        found = {self.cd_sys.clk, self.cd_sys.rst, self.refresh_count}
+        for name, axi in self.ports.items():
+            for channel in CHANNELS:
+                for field in (*ANSWERS[channel], *ASKED[channel]):
+                    signal = getattr(getattr(axi, channel), field)
+                    signal.name_override = f"{name}_{channel}{field}"
+                    found.add(signal)
+        return found
+
+
+def generate(board: Board, folder: Path, masters: dict[str, int]) -> None:
+    """Write ``dram_controller.v``; the same board and masters give the same text."""
+    design = Controller(board, masters)
+    text = convert(design, design.pins(), name=CONTROLLER).main_source
+    (folder / f"{CONTROLLER}.v").write_text(DATE.sub("", text))
+
+
+if __name__ == "__main__":
+    generate(BOARDS[sys.argv[1]], Path(sys.argv[2]),
+             {name: int(bits) for name, _, bits in (each.partition("=") for each in sys.argv[3:])})

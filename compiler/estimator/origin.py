@@ -1,0 +1,67 @@
+"""Where a board's memory stands when a program starts, and where the program lies in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.estimator.board_dram import next_burst
+from weft.compiler.estimator.jit import entry
+from weft.compiler.estimator.litedram_state import controller_record, new_dram
+from weft.compiler.estimator.machine import machine_record
+from weft.compiler.estimator.program import MEMORIES
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, LiteDram
+from weft.hw.contract.units import Memory
+
+BURST_BYTES = 4096
+"""No burst is longer."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``program_address``: of the program's first byte, for the machine. ``windows``: where DRAM0 and DRAM1 begin,
+    beyond what the program itself says. ``refresh``: what the refresh timer still counts down when the program is first
+    asked for. ``grants``: the master that each bank served last; ``rows``: the row open in each, None where none is."""
+
+    program_address: int = 0
+    windows: tuple[int, int] = (0, 0)
+    refresh: int | None = None
+    grants: tuple[int, ...] = ()
+    rows: tuple[int | None, ...] = ()
+
+
+RESET = Origin()
+"""All banks closed, and refresh has just begun to count."""
+
+
+def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work: np.ndarray,
+               program_bytes: int) -> None:
+    """Put a board's memory behind the machine's ports, and the program there. ``work``: its operations, of WORK."""
+    for memory, start in zip((Memory.DRAM0, Memory.DRAM1), origin.windows, strict=True):
+        work["window"][work["memory1"] == MEMORIES.index(memory)] += start
+    windows = 1 if arch.shared_dram else 2
+    widths = [1, *[arch.axi_data_width // 8] * windows, arch.stream_width // 8]
+    state["paced"] = 1
+    state["controller"] = controller_record(dram, len(widths))
+    state["dram"] = new_dram(dram, widths)
+    if origin.refresh is not None:
+        state["dram"]["refresh_count"] = origin.refresh
+    for bank, grant in zip(state["dram"]["bank"], origin.grants, strict=False):
+        bank["grant"] = grant
+    for bank, row in zip(state["dram"]["bank"], origin.rows, strict=False):
+        bank["open"], bank["row"] = row is not None, row or 0
+    beat = arch.stream_width // 8
+    program = state["program"]
+    program["beat"] = origin.program_address // beat
+    program["last_beat"] = (origin.program_address + program_bytes - 1) // beat
+    program["max_burst"] = min(arch.axi_max_burst, BURST_BYTES // beat)
+    state["control"]["beats"] = 0
+    begin(program, machine_record(arch, EXPECTED))
+
+
+@entry
+def begin(program, machine):
+    """Offer the program's first burst."""
+    next_burst(program, machine)
