@@ -6,30 +6,33 @@ from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
 from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
+from weft.cli.memory import placed, print_use, use_object
 from weft.compiler.estimator.replay import Estimate
 from weft.compiler.estimator.replay import estimate as replay
 from weft.golden.legality import first_stop
-from weft.hw.contract.dram import IdealDram
+from weft.hw.contract.dram import DramModel
 from weft.runtime.devices import Progress
 from weft.runtime.session import Loaded, Session
 
 
-def estimated(session: Session, dram: IdealDram, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
+def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
     """When every operation of each of the network's programs runs, and the object of ``--json`` for all of them.
 
-    Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter.
+    Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter, and
+    WeftError for a network that does not fit a board's memory.
     """
     found, objects, preload = [], [], None
     for machine in session.machines:
-        one, where, loaded = estimated_program(machine, dram, progress)
+        one, where, loaded = estimated_program(session, machine, dram, progress)
         found.append(one)
         objects.append(where)
         if loaded is not None:
             preload = {"instructions": loaded.program.instructions, "cycles": loaded.cycles}
-    return found, {**joined(objects, session.arch), "preload": preload, "checksums": session.network.checksums}
+    return found, {**joined(objects, session.arch), "dram": use_object([each.dram_use for each in found]),
+                   "preload": preload, "checksums": session.network.checksums}
 
 
-def estimated_program(machine: Loaded, dram: IdealDram,
+def estimated_program(session: Session, machine: Loaded, dram: DramModel,
                       progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
     """The program's operations, where its cycles went, and what copies its constants to local memory."""
     model = machine.model
@@ -37,14 +40,18 @@ def estimated_program(machine: Loaded, dram: IdealDram,
     stop = first_stop(model.program, machine.arch)
     if stop is not None:
         raise stop
-    loaded = replay(machine.preload, machine.arch, dram) if machine.preload else None
-    found = replay(model.program, machine.arch, dram, lambda done, total: progress("estimating", done, total))
-    return found, cycles_object(model, waits_of(model, found.cycles, found.operations)), loaded
+    *before, (program, origin) = placed(session, machine, dram)
+    loaded = [replay(content, machine.arch, dram, origin=place) for content, place in before]
+    found = replay(program, machine.arch, dram, lambda done, total: progress("estimating", done, total), origin)
+    where = cycles_object(model, waits_of(model, found.cycles, found.operations))
+    return found, where, loaded[0] if loaded else None
 
 
 def print_estimate(where: dict[str, Any]) -> None:
     """The same for a person."""
     print_cycles(where)
+    if where["dram"]:
+        print_use(where["dram"])
     if where["preload"]:
         say(f"preload: {preload_text(where['preload']['instructions'], where['preload']['cycles'])}")
     if not where["checksums"]:

@@ -9,29 +9,30 @@ from typing import Annotated
 import typer
 
 from weft.cli import console
-from weft.cli.options import LatencyOption, SetOption, TraceOption, load, override
+from weft.cli.options import MemoryOption, OwnLatencyOption, SetOption, TraceOption, load, override
 from weft.cli.outputs import Output, check_outputs
-from weft.hw.contract.dram import EXPECTED
 from weft.report.kinds import TRACE
 
 
 def estimate_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     trace: TraceOption = None,
-    latency: LatencyOption = EXPECTED.read_latency,
+    board: MemoryOption = None,
+    latency: OwnLatencyOption = None,
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """How many cycles a compiled model takes and where they go, without simulating the hardware."""
     from weft.cli.estimate import estimated, print_estimate
-    from weft.hw.contract.dram import IdealDram
+    from weft.cli.memory import memory_of
     from weft.runtime import Session
 
     check_outputs({"MODEL": model}, [Output("--trace", trace, TRACE)])
+    dram = memory_of(board, latency)
     loaded = load(model)
     session = Session(loaded, override(loaded.arch, overrides))
     with console.progress() as progress:
-        found, where = estimated(session, IdealDram(latency, latency), progress)
+        found, where = estimated(session, dram, progress)
     if trace:
         from weft.cli.tracing import write_estimates
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import reason
 
@@ -38,8 +39,14 @@ EndOption = Annotated[str, typer.Option("--end", metavar="NAME[,NAME]", help="Te
                                         "network ends at; default: its own outputs; needed for a .pb.")]
 ShapeOption = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME:N,N,..", help="Sizes of an input that "
                                                        "the file leaves open; may be repeated; default: none.")]
-LatencyOption = Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help="How long DRAM "
-                                            "takes to answer, reads and write responses alike.")]
+_LATENCY = "How long DRAM takes to answer, reads and write responses alike"
+LatencyOption = Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help=f"{_LATENCY}.")]
+OwnLatencyOption = Annotated[int | None, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES",
+                                                      help=f"{_LATENCY}; default: {EXPECTED.read_latency}, "
+                                                           "not with --board.")]
+MemoryOption = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`: its "
+                                                  "memory, to the cycle, for both windows and the program; default: "
+                                                  "ideal memories.")]
 PartOption = Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that "
                                                 "of the preset's board.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]

@@ -11,10 +11,10 @@ import typer
 
 from weft.boards import board_of, clock_hz, routing
 from weft.cli import console
-from weft.cli.options import LatencyOption, PartOption, SetOption, load, override
+from weft.cli.options import MemoryOption, OwnLatencyOption, PartOption, SetOption, load, override
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch, presets
-from weft.hw.contract.dram import EXPECTED
+from weft.hw.contract.dram import EXPECTED, DramModel
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
 from weft.runtime.manifest import TModel
@@ -28,23 +28,26 @@ def report_command(
     model: Annotated[Path, typer.Argument(metavar="FILE.tmodel", help="A compiled model.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PAGE.html", help="Page to write.")],
     part: PartOption = None,
-    latency: LatencyOption = EXPECTED.read_latency,
+    board: MemoryOption = None,
+    latency: OwnLatencyOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
+    from weft.cli.memory import memory_of
+
     check_outputs({"MODEL": model}, [Output("--output", output, PAGE)])
+    dram = memory_of(board, latency)
     network = load(model)
     with console.progress() as progress:
-        write_page(network, output, progress, override(network.arch, overrides), part, latency)
+        write_page(network, output, progress, override(network.arch, overrides), part, dram)
     print(output)
 
 
 def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
-               latency: int = EXPECTED.read_latency) -> None:
+               dram: DramModel = EXPECTED) -> None:
     """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program
-    from weft.hw.contract.dram import IdealDram
     from weft.report.collect import Machine
     from weft.report.operations import Ran
     from weft.report.page import page
@@ -55,8 +58,9 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
     machine = Machine(name or OWN, clock_hz(name or ""), board_of(name or "") is not None, routing(name or ""),
                       _resources(arch, name, part))
     programs, objects = [], []
-    for loaded in Session(network, arch).machines:
-        found, where, _ = estimated_program(loaded, IdealDram(latency, latency), progress)
+    session = Session(network, arch)
+    for loaded in session.machines:
+        found, where, _ = estimated_program(session, loaded, dram, progress)
         of_arch = dataclasses.replace(loaded.model, arch=arch)
         programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
         objects.append(where)

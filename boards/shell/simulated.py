@@ -46,7 +46,9 @@ class SimulatedShell(ShellSoC):
         clock = int(self.sys_clk_freq)
         chip = chip_of(memory, clock)
         chip.geom_settings.rowbits = min(chip.geom_settings.rowbits, ROW_BITS)
-        return SDRAMPHYModel(module=chip, settings=settings_of(self.board), clk_freq=clock), chip
+        settings = settings_of(self.board)
+        settings.bitslips = settings.delays = 0  # the model has nothing to level
+        return SDRAMPHYModel(module=chip, settings=settings, clk_freq=clock), chip
 
     def add_links(self, board: Board) -> None:
         phy = RS232PHYModel(self.platform.request("serial"))

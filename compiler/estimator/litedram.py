@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.litedram_banks import REFRESH as BANK_REFRESH
-from weft.compiler.estimator.litedram_banks import ask_bank
+from weft.compiler.estimator.litedram_banks import REGULAR, ask_bank
 from weft.compiler.estimator.litedram_crossbar import route, turn
 from weft.compiler.estimator.litedram_ports import ask_port
-from weft.compiler.estimator.litedram_state import READ_TIME, WRITE_TIME
+from weft.compiler.estimator.litedram_state import (
+    DATA,
+    IDLE,
+    OF_PROGRAM,
+    OF_REFRESH,
+    READ_TIME,
+    ROWS,
+    TURNAROUND,
+    WRITE_TIME,
+)
 
 READ, WRITE, REFRESH, WRITE_TO_READ, READ_TO_WRITE = range(5)
-IDLE, WAIT, EXECUTE = range(3)
+RESTS, WAIT, EXECUTE = range(3)
 """The refresher's states."""
 
 
@@ -33,8 +42,26 @@ def step_dram(dram, controller, now):
     for number in range(1, controller.masters):
         ask_port(dram.ports[number], controller)
     route(dram, controller, refreshing, now)
+    count_use(dram, controller, refreshing or executed, now)
     step_refresher(dram, controller)
     step_multiplexer(dram, controller, granted, executed, now)
+
+
+@kernel
+def count_use(dram, controller, refreshing, now):
+    """Say what this cycle of the bus was for."""
+    if refreshing:
+        use = OF_REFRESH
+    elif now < dram.column_from:
+        use = dram.serves
+    elif dram.state != READ and dram.state != WRITE:
+        use = TURNAROUND
+    else:
+        use = IDLE
+        for number in range(controller.banks):
+            if dram.bank[number].there and dram.bank[number].state != REGULAR:
+                use = ROWS
+    dram.use[use] += 1
 
 
 # -- the multiplexer ---------------------------------------------------------------------------------------------------
@@ -91,7 +118,7 @@ def accept(dram, controller, number, now):
         dram.activations[3] = now
     if bank.is_read or bank.is_write:
         dram.column_from = now + controller.t_ccd
-        dram.busy += 1
+        dram.serves = OF_PROGRAM if bank.grant == controller.masters - 1 else DATA
     if bank.is_write:
         dram.read_from = now + controller.turn_latency
 
@@ -160,11 +187,11 @@ def step_refresher(dram, controller):
         dram.refresh_step = 0
     elif dram.refresh_step or starts:
         dram.refresh_step += 1
-    if dram.refresh_state == IDLE:
+    if dram.refresh_state == RESTS:
         if wanted:
             dram.refresh_state = WAIT
     elif dram.refresh_state == WAIT:
         if starts:
             dram.refresh_state = EXECUTE
     elif done:
-        dram.refresh_state = IDLE
+        dram.refresh_state = RESTS

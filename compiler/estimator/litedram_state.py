@@ -20,6 +20,10 @@ LASTS = 2 * BEATS
 READ_TIME, WRITE_TIME = 32, 16
 """Cycles for which one direction may keep the other waiting."""
 LONG_AGO = -(1 << 30)
+USES = ("data", "program", "refresh", "turnaround", "rows", "idle")
+DATA, OF_PROGRAM, OF_REFRESH, TURNAROUND, ROWS, IDLE = range(len(USES))
+"""What a cycle of the chip's bus is for: data of tensors, of the program; refresh; the bus turns between reads and
+writes; nothing but a row that opens or closes keeps commands waiting; nothing is asked for."""
 
 CONTROLLER = np.dtype([(name, "i8") for name in (
     "masters", "banks", "bank_mask", "row_mask", "word_shift", "bank_shift", "row_shift", "phases",
@@ -70,10 +74,10 @@ DRAM = np.dtype([
     ("activations", "i8", 4), ("window_open", "i8"),
     ("refresh_state", "i8"), ("refresh_count", "i8"), ("refresh_wanted", "i8"), ("refresh_step", "i8"),
     ("refresh_done", "i8"),
-    ("busy", "i8"), ("refreshing", "i8"), ("turning", "i8"), ("opening", "i8"),
+    ("serves", "i8"), ("use", "i8", len(USES)),
 ])
-"""The whole controller: multiplexer, refresher, banks, ports. The last four count cycles: data on the bus, refresh,
-the bus turning round, and those in which commands waited for a row alone."""
+"""The whole controller: multiplexer, refresher, banks, ports. ``serves``: of USES, whose data was last on the bus;
+``use``: cycles of each."""
 
 
 def controller_record(dram: LiteDram, masters: int) -> np.void:

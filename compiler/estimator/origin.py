@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,13 +24,12 @@ BURST_BYTES = 4096
 class Origin:
     """``program_address``: of the program's first byte, for the machine. ``windows``: where DRAM0 and DRAM1 begin,
     beyond what the program itself says. ``refresh``: what the refresh timer still counts down when the program is first
-    asked for. ``grants``: the master that each bank served last; ``rows``: the row open in each, None where none is."""
+    asked for. ``memory``: what else differs from just after reset, by field of DRAM (``read_time``, ``bank.3.row``)."""
 
     program_address: int = 0
     windows: tuple[int, int] = (0, 0)
     refresh: int | None = None
-    grants: tuple[int, ...] = ()
-    rows: tuple[int | None, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
 
 
 RESET = Origin()
@@ -48,10 +48,12 @@ def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work:
     state["dram"] = new_dram(dram, widths)
     if origin.refresh is not None:
         state["dram"]["refresh_count"] = origin.refresh
-    for bank, grant in zip(state["dram"]["bank"], origin.grants, strict=False):
-        bank["grant"] = grant
-    for bank, row in zip(state["dram"]["bank"], origin.rows, strict=False):
-        bank["open"], bank["row"] = row is not None, row or 0
+    for name, value in origin.memory.items():
+        *path, last = name.split(".")
+        place = state["dram"]
+        for step in path:
+            place = place[int(step) if step.isdigit() else step]
+        place[last] = value
     beat = arch.stream_width // 8
     program = state["program"]
     program["beat"] = origin.program_address // beat

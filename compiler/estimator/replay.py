@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from weft.compiler.estimator import array, enter, moves, reader, simd, writer
 from weft.compiler.estimator.board_dram import step_memory
 from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads
 from weft.compiler.estimator.jit import entry, kernel
+from weft.compiler.estimator.litedram_state import USES
 from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.memories import (
     ACCUMULATOR_READS,
@@ -61,6 +62,8 @@ class Estimate:
     cycles: int
     operations: np.ndarray
     program: DecodedProgram
+    dram_use: dict[str, int] = field(default_factory=dict)
+    """Of a board's memory: cycles of the chip's bus, from when the program is asked for, by what they are for."""
 
 
 def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
@@ -106,7 +109,9 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
         operations[name] = times[:, column] - began
-    return Estimate(_end(arch, read.work, operations, int(state["control"]["free_from"]) - began), operations, read)
+    use = dict(zip(USES, map(int, state["dram"]["use"]), strict=True)) if state["paced"] else {}
+    end = _end(arch, read.work, operations, int(state["control"]["free_from"]) - began)
+    return Estimate(end, operations, read, use)
 
 
 def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

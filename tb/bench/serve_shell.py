@@ -55,6 +55,9 @@ async def serve(dut: Any) -> None:
                 return
             if what == "send":
                 await _send(dut, *values)
+            elif what == "watch":
+                connection.send(int(dut.watched.value))
+                dut.watch_turn.value = 1 - int(dut.watch_turn.value)
             elif what == "take":
                 connection.send(await _take(dut, *values))
             else:

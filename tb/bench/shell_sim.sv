@@ -45,6 +45,16 @@ module shell_sim (input clk);
     end
   end
 
+  // the memory's state when the program was first asked for since watch_turn changed
+  logic watch_turn = 0, watch_seen = 0, watching = 0;
+  logic [511:0] watched = 0;
+  wire [511:0] memory_state;
+  wire program_asked;
+  memory_watch memory_watch (.state(memory_state), .asked(program_asked));
+  always @(posedge clk)
+    if (watch_turn != watch_seen) {watch_seen, watching} <= {watch_turn, 1'b1};
+    else if (watching & program_asked) {watching, watched} <= {1'b0, memory_state};
+
   shell shell (.sys_clk(clk), .sys_rst(rst), .sim_trace(1'b0),
                .serial_sink_data(sending[7:0]), .serial_sink_valid(send_left != 0), .serial_sink_ready(sink_ready),
                .serial_source_data(source_data), .serial_source_valid(source_valid), .serial_source_ready(source_ready));

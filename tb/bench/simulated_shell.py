@@ -14,8 +14,10 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
+from weft.boards import BOARDS
 from weft.boards.shell.generate import SHELL
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import LiteDram
 from weft.hw.flow.verilog import verilog_text
 from weft.runtime.driver.uartbone import UartBone
 from weft.simulate import toolchain
@@ -23,8 +25,8 @@ from weft.simulate.build import build_simulation
 from weft.simulate.simulation import Simulation, run_simulation
 
 HERE = Path(__file__).parent
-READ = ("clk", "send_done", "take_done", "take_bytes", "taken", "wait_done")
-WRITTEN = ("rst", "send_bytes", "send_count", "send_turn", "take_count", "take_turn", "wait_cycles",
+READ = ("clk", "watched", "send_done", "take_done", "take_bytes", "taken", "wait_done")
+WRITTEN = ("rst", "watch_turn", "send_bytes", "send_count", "send_turn", "take_count", "take_turn", "wait_cycles",
            "wait_turn")
 DATE = re.compile(r"^//.*$", re.MULTILINE)
 """In LiteX's comments: equal shells are to be equal text, which is built once."""
@@ -39,11 +41,39 @@ def build_shell(board: str, arch: Arch, folder: Path) -> tuple[Simulation, dict[
     (folder / "weft.tarch").write_text(json.dumps(arch.to_dict()))
     subprocess.run([sys.executable, "-m", "weft.boards.shell.simulated", board, ".", "weft.tarch"], cwd=folder,
                    check=True, capture_output=True)
-    text = DATE.sub("", (folder / f"{SHELL}.v").read_text()) + verilog_text(arch)
+    shell = DATE.sub("", (folder / f"{SHELL}.v").read_text())
+    text = shell + watch_text(shell, watched(board)) + verilog_text(arch)
     names = "".join([*(f'public_flat_rw -module "shell_sim" -var "{name}" @(posedge clk)\n' for name in WRITTEN),
                      *(f'public_flat_rd -module "shell_sim" -var "{name}"\n' for name in READ)])
     simulation = build_simulation(text, top="shell_sim", sources=[HERE / "shell_sim.sv"], public_vlt=names)
     return simulation, json.loads((folder / "shell.json").read_text())
+
+
+def watched(board: str) -> list[tuple[str, str, int]]:
+    """(field of the estimator's DRAM, signal of the shell, bits) of all that decides how LiteDRAM goes on from rest,
+    with a machine of a shared DRAM port."""
+    dram = BOARDS[board].dram
+    if not isinstance(dram, LiteDram):
+        return []
+    each = [("refresh_count", "sdram_timer_count1", 16), ("state", "multiplexer_state", 3),
+            ("read_time", "sdram_time0", 5), ("write_time", "sdram_time1", 4),
+            ("request_grant", "sdram_choose_req_grant", 3), ("command_grant", "sdram_choose_cmd_grant", 3)]
+    for bank in range(dram.banks):
+        each += [(f"bank.{bank}.grant", f"roundrobin{bank}_grant", 3),
+                 (f"bank.{bank}.open", f"sdram_bankmachine{bank}_row_opened", 1),
+                 (f"bank.{bank}.row", f"sdram_bankmachine{bank}_row", 16)]
+    return [*each, *((f"ports.{1 + number}.reads", f"litedramaxi2native{number}_grant", 1) for number in range(2))]
+
+
+def watch_text(shell: str, signals: list[tuple[str, str, int]]) -> str:
+    """The module that ``shell_sim.sv`` sees the memory through: its state, and whether the program is asked for."""
+    asks = re.findall(r"wire +(\w*litedramaxiport\d+_ar_valid);", shell)
+    found = [re.search(rf"reg .* (\w*{signal}) =", shell) for _, signal, _ in signals]
+    state = ", ".join(f"{bits}'(shell_sim.shell.{match[1]})" for (*_, bits), match in zip(signals, found, strict=True)
+                      if match) or "1'b0"
+    asked = f"shell_sim.shell.{max(asks)}" if asks else "1'b0"
+    return ("\nmodule memory_watch(output [511:0] state, output asked);\n"
+            f"  assign state = {{{state}}};\n  assign asked = {asked};\nendmodule\n")
 
 
 class SimulatedShell:
@@ -79,6 +109,13 @@ class SimulatedShell:
 
     def sleep(self, seconds: float) -> None:
         self._connection.send(("sleep", max(1, int(seconds * self._clock_hz))))
+
+    def watch(self) -> int:
+        """The state of the memory when the program was first asked for since the last call (``watched``, its last one
+        lowest)."""
+        self._connection.send(("watch",))
+        state: int = self._connection.recv()
+        return state
 
     def reset_input_buffer(self) -> None:
         """Nothing waits here: bytes are taken only when they are asked for."""

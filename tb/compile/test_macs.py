@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from weft.cli.estimate import estimated
-from weft.compiler.estimator.machine import DramTiming
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.report.collect import roof_point
 from weft.runtime import Network, Session
 from weft.runtime.devices import no_progress
@@ -64,7 +64,7 @@ def checked(path: Path, folder: Path, arch: Arch, calibration: dict[str, np.ndar
     """Return what a network has as drawn, having checked every number that is told of it."""
     report = compile_model(path, arch, folder, host_fallback=True, calibration=calibration)
     network = Network.load(report.model_path)
-    _, found = estimated(Session(network), DramTiming(), no_progress)
+    _, found = estimated(Session(network), IdealDram(), no_progress)
     assert found["macs"] == network.macs == sum(row["macs"] for row in found["layers"]) == sum(
         place.macs for place in report.division.places if place.where == "machine")
     assert 0 < found["done_macs"] <= found["macs"] and found["utilization"] <= 1

@@ -70,7 +70,7 @@ BREAKS = [
           f"{CLI}::test_difference_names_address_lane_and_values_and_exits_2"),
     Break("cli_integer", "cli/options.py", "int(value) if INTEGER.fullmatch(value) else value", "value",
           "numbers of --set are taken for text", f"{CLI}::test_set_changes_the_machine"),
-    Break("cli_latency", "cli/estimating.py", "IdealDram(latency, latency)", "IdealDram(latency)",
+    Break("cli_latency", "cli/memory.py", "IdealDram(latency, latency)", "IdealDram(latency)",
           "--latency is forgotten for writes", f"{CLI}::test_estimate_knows_slower_memory"),
     Break("cli_stop", "cli/estimate.py", "    if stop is not None:\n        raise stop\n", "",
           "a program that the machine refuses is given cycles",

@@ -13,17 +13,22 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.boards import BOARDS
+from weft.compiler.estimator.origin import Origin
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
+from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.dram_start import DramController, check_memory
 from weft.runtime.driver.links import LinkTarget, shell_map
+from weft.runtime.driver.memory_map import Places
+from weft.runtime.driver.needs import moved
+from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.network import Network
 from weft.runtime.session import Session
-from weft.tb.bench.simulated_shell import SimulatedShell, build_shell
+from weft.tb.bench.simulated_shell import SimulatedShell, build_shell, watched
 from weft.tb.shared import shared
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
@@ -38,13 +43,13 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", params=["ulx3s"])
 def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
-    with opened(request.param, tmp_path_factory.mktemp("shell")) as device:
+    with opened(request.param, tmp_path_factory.mktemp("shell")) as (_, device):
         yield device
 
 
 @contextmanager
-def opened(board: str, folder: Path) -> Iterator[Device]:
-    """On a board's shell whose memory was started and tried."""
+def opened(board: str, folder: Path) -> Iterator[tuple[SimulatedShell, Device]]:
+    """A board's shell whose memory was started and tried, and the device on it."""
     arch = Arch.load(BOARDS[board].arch)
     simulation, described = build_shell(board, arch, folder)
     shell = ShellFile.of(described)
@@ -59,8 +64,45 @@ def opened(board: str, folder: Path) -> Iterator[Device]:
             assert controller.started
         for place in shell.places:
             check_memory(target.bridge, place.base, min(place.bytes, TESTED_BYTES))
-        yield device
+        yield line, device
     assert target.bridge.strays == 0, "nothing went astray on a line without faults"
+
+
+def origin_of(line: SimulatedShell, board: str, device: Device) -> Origin:
+    """Where the memory stood when the last program was asked for, and where windows and program are."""
+    state, memory = line.watch(), {}
+    for name, _, bits in reversed(watched(board)):
+        memory[name] = state & ((1 << bits) - 1)
+        state >>= bits
+    return Origin(places_of(device).machine("program"), memory=memory)
+
+
+def places_of(device: Device) -> Places:
+    assert isinstance(device.backend, RegisterMachine)
+    return device.backend.places
+
+
+@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
+def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> None:
+    """To the cycle, with LiteDRAM's own Verilog, host and refresh."""
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:3].astype(np.float32)
+    with opened(board, tmp_path) as (line, device):
+        arch = Arch.load(BOARDS[board].arch)
+        report = compile_model(DIGITS / "digits.onnx", arch, tmp_path, calibration={"image": images})
+        made = Network.load(report.model_path)
+        device.load(made)
+        expected = Session(made).run({"image": images})
+        (part,) = made.machines
+        for number in range(len(images)):
+            line.watch()
+            found = device.launch({"image": images[number:number + 1]}).result()
+            for output, values in found.outputs.items():
+                assert np.array_equal(values, expected.outputs[output][number:number + 1]), (number, output)
+            program, _ = moved(Isa(arch), part.program, places_of(device))
+            estimated = estimate(program, arch, BOARDS[board].dram, origin=origin_of(line, board, device))
+            print(f"{board}: {found.cycles} cycles, estimated {estimated.cycles}")
+            assert found.cycles == estimated.cycles, number
 
 
 def run_as_golden(device: Device, model: Path, name: str, images: np.ndarray, samples: np.ndarray,
@@ -113,7 +155,7 @@ def test_a_network_on_chip(tmp_path: Path) -> None:
     """All memory is the chip's own. The digits' network has a program too long for it."""
     with np.load(DIGITS / "held_out.npz") as file:
         images = file["image"][:8].astype(np.float32)
-    with opened("tang_nano_20k", tmp_path) as device:
+    with opened("tang_nano_20k", tmp_path) as (_, device):
         model = perceptron(tmp_path / "perceptron.onnx", 32)
         made = run_as_golden(device, model, "image", images[:2], images, tmp_path / "perceptron")
         ideal = sum(estimate(part.program, made.arch).cycles for part in made.machines)

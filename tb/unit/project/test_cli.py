@@ -213,6 +213,31 @@ def test_estimate_knows_slower_memory(weft: Weft, echo: Path) -> None:
     assert slow - fast == 200  # one read, one write response
 
 
+def test_estimate_knows_a_boards_memory(weft: Weft, echo: Path) -> None:
+    """Wider chips take less; every cycle of the memory's bus is for something."""
+    found = {board: json.loads(weft("estimate", echo, "--json", "--board", board).out)
+             for board in ("ulx3s", "colorlight_i9")}
+    assert found["ulx3s"]["cycles"] > found["colorlight_i9"]["cycles"] > 0
+    use = found["ulx3s"]["dram"]
+    assert set(use) == {"data", "program", "refresh", "turnaround", "rows", "idle"}
+    assert sum(use.values()) >= found["ulx3s"]["cycles"] and use["data"] and use["program"]
+    table = weft("estimate", echo, "--board", "ulx3s").out
+    assert "turnaround" in table
+    assert json.loads(weft("estimate", echo, "--json").out)["dram"] is None
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--board", "ulx3s", "--latency", "20"], "--board and --latency: found both"),
+    (["--board", "pynq_z1"], "a board whose memory controller is not modelled; allowed: arty_a7_100, arty_a7_35"),
+    (["--board", "nothing"], "board: found nothing; allowed: arty_a7_100"),
+])
+@pytest.mark.parametrize("command", [["estimate"], ["report", "-o", "page.html"]])
+def test_a_board_whose_memory_is_not_known_is_refused(weft: Weft, echo: Path, command: list[str], options: list[str],
+                                                      message: str) -> None:
+    answer = weft(command[0], echo, *command[1:], *options)
+    assert answer.code == 1 and message in answer.err and not Path("page.html").exists()
+
+
 def test_layers_need_the_hardware(weft: Weft, echo: Path, tmp_path: Path) -> None:
     answer = weft("run", echo, "--input", save(tmp_path / "x.npz", **{"x:0": VECTORS}), "--raw", "--layers")
     assert answer.code == 1 and "weft estimate" in answer.err

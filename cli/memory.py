@@ -1,0 +1,65 @@
+"""The memory that an estimate is for: what ``--board`` and ``--latency`` say, and where a driver puts things in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.cli.console import print_columns, say
+from weft.compiler.estimator.origin import RESET, Origin
+from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
+from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.isa import Isa
+from weft.runtime.driver.memory_map import MemoryMap, Region, place
+from weft.runtime.driver.needs import PAGE_BYTES, moved, needs_of
+from weft.runtime.session import Loaded, Session
+
+
+def memory_of(board: str | None, latency: int | None) -> DramModel:
+    """What the options say. Raises WeftError for both of them, for a board that is not there, and for one whose memory
+    controller is not known."""
+    if board is None:
+        return EXPECTED if latency is None else IdealDram(latency, latency)
+    from weft.boards import BOARDS
+    from weft.cli.board import board_named
+
+    if latency is not None:
+        raise WeftError(explain("--board and --latency", "both", "one of them",
+                                "the board says how long its memory takes; leave out --latency"))
+    found = board_named(board)
+    if not isinstance(found.dram, LiteDram):
+        known = sorted(name for name, each in BOARDS.items() if isinstance(each.dram, LiteDram))
+        raise WeftError(explain(f"--board {board}", "a board whose memory controller is not modelled", ", ".join(known),
+                                "leave out --board, and give --latency instead"))
+    return found.dram
+
+
+def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple[bytes, Origin]]:
+    """The preload, if there is one, and the program as they lie in the memory, and where they are.
+
+    Raises WeftError where the network does not fit into it.
+    """
+    programs = [*filter(None, [machine.preload]), machine.model.program]
+    if not isinstance(dram, LiteDram):
+        yield from ((program, RESET) for program in programs)
+        return
+    region = Region(bus=0, machine=0, size=dram.bytes)
+    places = place(MemoryMap.shared(0, region), needs_of(session.network), machine.arch, session.network.name)
+    address = places.machine("program")
+    for program in programs:
+        content, _ = moved(Isa(machine.arch), program, places)
+        yield content, Origin(address)
+        address += -(-len(content) // PAGE_BYTES) * PAGE_BYTES
+
+
+def use_object(uses: list[dict[str, int]]) -> dict[str, int] | None:
+    """For ``--json``: cycles of the memory's bus of several programs together; None of ideal memories."""
+    return {name: sum(use[name] for use in uses) for name in uses[0]} if uses and uses[0] else None
+
+
+def print_use(use: dict[str, Any]) -> None:
+    """What the memory's bus did, in cycles and percent, from when the program was asked for."""
+    total = max(sum(use.values()), 1)
+    say("memory's bus:")
+    print_columns([("", "cycles", "%"), *((name, f"{cycles:,}", f"{100 * cycles / total:.1f}")
+                                          for name, cycles in use.items())], right=True)
