@@ -10,7 +10,7 @@ from weft.compiler.estimator.origin import RESET, Origin
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
-from weft.runtime.driver.memory_map import MemoryMap, Region, place
+from weft.runtime.driver.memory_map import MEMORIES, MemoryMap, Places, Region, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, needs_of
 from weft.runtime.session import Loaded, Session
 
@@ -43,13 +43,35 @@ def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple
     if not isinstance(dram, LiteDram):
         yield from ((program, RESET) for program in programs)
         return
-    region = Region(bus=0, machine=0, size=dram.bytes)
-    places = place(MemoryMap.shared(0, region), needs_of(session.network), machine.arch, session.network.name)
+    places = places_of(session, dram)
     address = places.machine("program")
     for program in programs:
         content, _ = moved(Isa(machine.arch), program, places)
         yield content, Origin(address)
         address += -(-len(content) // PAGE_BYTES) * PAGE_BYTES
+
+
+def paced(board: str | None, session: Session) -> dict[str, Any]:
+    """Options of a simulation whose memories answer when the board's memory does; none without a board.
+
+    Raises WeftError as ``memory_of`` and ``placed`` do, and where LiteX is not there.
+    """
+    if board is None:
+        return {}
+    from weft.boards.shell.paced import controller_of
+    from weft.cli.board import board_named
+
+    dram = memory_of(board, None)
+    assert isinstance(dram, LiteDram)
+    places = places_of(session, dram)
+    return {"controller": controller_of(board_named(board), session.arch),
+            "bases": {memory: places.machine(memory) for memory in MEMORIES}}
+
+
+def places_of(session: Session, dram: LiteDram) -> Places:
+    """Where the board's driver puts windows and programs. Raises WeftError where the network does not fit."""
+    region = Region(bus=0, machine=0, size=dram.bytes)
+    return place(MemoryMap.shared(0, region), needs_of(session.network), session.arch, session.network.name)
 
 
 def use_object(uses: list[dict[str, int]]) -> dict[str, int] | None:

@@ -43,14 +43,19 @@ def run_command(
     trace: TraceOption = None,
     layers: Annotated[bool, typer.Option("--layers", help="On rtl, one image: where the cycles of each layer "
                                          "went.")] = False,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="On rtl: a name of `weft board list`, "
+                                              "whose memory controller says when memory answers; default: ideal "
+                                              "memories.")] = None,
     samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
                                          "units every so many cycles, and tell what they did; 0: never.")] = 0,
 ) -> None:
     """Run a compiled model. On rtl, golden runs too and every word of DRAM must be equal (else exit code 2); on a
     device every word of the outputs."""
+    from weft.cli.memory import paced
     from weft.runtime import Session
 
-    _check_place(on, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples)})
+    _check_place(on, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples),
+                      "--board": board is not None})
     check_outputs({"MODEL": model, "--input": inputs}, [Output("--output", output, ARRAYS),
                                                         Output("--trace", trace, TRACE)])
     loaded = load(model)
@@ -60,7 +65,7 @@ def run_command(
     arrays = read_arrays(inputs, [name for name in names if name not in initial], optional=initial)
     result = _run(session, on, arrays, kept, raw, {
         "check": not no_check, "most": images, "trace_operations": trace is not None or layers,
-        "sample_interval": samples})
+        "sample_interval": samples, **paced(board, session)})
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 from weft.boards import BOARDS
-from weft.boards.shell.machine import Machine
+from weft.boards.shell.paced import controller_of
 from weft.compiler.estimator.origin import Origin
 from weft.compiler.estimator.replay import Estimate, estimate
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.hw.contract.units import OPERATION
-from weft.hw.top import with_ports
 from weft.simulate.rtl import RtlResult, run_on_rtl
-
-
-def controller_of(board: str, arch: Arch) -> str:
-    """The Verilog of the board's memory controller, for the ports of a machine."""
-    machine = Machine(with_ports(arch)[1])
-    with tempfile.TemporaryDirectory() as folder:
-        masters = [f"{name}={machine.width(name)}" for name in machine.masters()]
-        subprocess.run([sys.executable, "-m", "weft.boards.shell.controller", board, folder, *masters], check=True,
-                       capture_output=True)
-        return (Path(folder) / "dram_controller.v").read_text()
 
 
 def bases_of(arch: Arch) -> dict[str, int]:
@@ -42,8 +26,8 @@ def run_paced(board: str, arch: Arch, program: bytes, dram0: Dram | None = None,
     """What the machine did just after reset, and what it is estimated to do."""
     dram, bases = BOARDS[board].dram, bases_of(arch)
     assert isinstance(dram, LiteDram)
-    done = run_on_rtl(arch, program, dram0 or Dram(arch), dram1 or Dram(arch), controller=controller_of(board, arch),
-                      bases=bases, trace_operations=True)
+    done = run_on_rtl(arch, program, dram0 or Dram(arch), dram1 or Dram(arch),
+                      controller=controller_of(BOARDS[board], arch), bases=bases, trace_operations=True)
     asked = done.job.memories["program"]["first_cycle"]
     origin = Origin(bases["program"], (bases["dram0"], bases["dram1"]), refresh=dram.t_refi - 1 - asked % dram.t_refi)
     return done, estimate(program, arch, dram, origin=origin)

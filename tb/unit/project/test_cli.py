@@ -238,6 +238,14 @@ def test_a_board_whose_memory_is_not_known_is_refused(weft: Weft, echo: Path, co
     assert answer.code == 1 and message in answer.err and not Path("page.html").exists()
 
 
+def test_only_simulated_hardware_takes_a_boards_memory(weft: Weft, echo: Path, tmp_path: Path) -> None:
+    samples = save(tmp_path / "x.npz", **{"x:0": VECTORS})
+    answer = weft("run", echo, "--input", samples, "--raw", "--board", "ulx3s")
+    assert answer.code == 1 and "--board: found --on golden; allowed: --on rtl" in answer.err
+    answer = weft("run", echo, "--input", samples, "--raw", "--on", "rtl", "--board", "pynq_z1")
+    assert answer.code == 1 and "a board whose memory controller is not modelled" in answer.err
+
+
 def test_layers_need_the_hardware(weft: Weft, echo: Path, tmp_path: Path) -> None:
     answer = weft("run", echo, "--input", save(tmp_path / "x.npz", **{"x:0": VECTORS}), "--raw", "--layers")
     assert answer.code == 1 and "weft estimate" in answer.err

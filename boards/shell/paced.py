@@ -1,0 +1,27 @@
+"""A board's memory controller as Verilog, for the simulation of a machine alone (``controller.py`` in a process)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from weft.boards.board import Board
+from weft.boards.shell.bitstream import need_packages
+from weft.boards.shell.machine import Machine
+from weft.hw.contract.arch import Arch
+from weft.hw.top import with_ports
+
+FILE = "dram_controller.v"
+
+
+def controller_of(board: Board, arch: Arch) -> str:
+    """The Verilog of the board's controller for the ports of a machine. Raises WeftError where LiteX is not there."""
+    need_packages()
+    machine = Machine(with_ports(arch)[1])
+    masters = [f"{name}={machine.width(name)}" for name in machine.masters()]
+    with tempfile.TemporaryDirectory(prefix="weft-controller-") as folder:
+        subprocess.run([sys.executable, "-m", "weft.boards.shell.controller", board.key, folder, *masters], check=True,
+                       capture_output=True)
+        return (Path(folder) / FILE).read_text()
