@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -24,6 +25,7 @@ from weft.cli.options import (
     override,
 )
 from weft.cli.outputs import Output, check_outputs
+from weft.cli.poor import poor
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.report.kinds import PAGE
@@ -32,6 +34,9 @@ from weft.runtime.files import file_name
 from weft.runtime.outputs import Kind, write_text
 
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
+
+if TYPE_CHECKING:
+    from weft.compiler.products import Products, Step
 
 
 def compile_command(
@@ -67,6 +72,7 @@ def compile_command(
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
     from weft.cli.check.checker import Checker
+    from weft.cli.check.quality import Quality, record
     from weft.compiler.pipeline import compile_model
 
     stem = file_name(name or model.stem, "--name" if name else "the model's name")
@@ -74,7 +80,14 @@ def compile_command(
     check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch}, [
         *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
         Output("--report", report_file, ROWS), Output("--html", html_file, PAGE)])
-    checker = Checker() if check else None
+    checker, quality = Checker() if check else None, Quality() if calibrate else None
+
+    def watch(step: Step, products: Products) -> None:
+        if checker:
+            checker.after(step, products)
+        if quality:
+            quality.after(step, products)
+
     machine = override(Arch.load(arch), overrides)
     outputs, shapes = ends(output), input_shapes(shape)
     calibration = calibration_inputs(calibrate, model, outputs, shapes) if calibrate else None
@@ -84,12 +97,18 @@ def compile_command(
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
-                                   watch=checker.after if checker else None, shapes=shapes, ranges=ranges,
+                                   watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
                 checker.insist()  # a step that went wrong before says more than what came of it
             raise
+        if quality:
+            progress("comparing outputs with the network's", 0, 0)
+            decibels = quality.decibels()
+            if decibels is not None:
+                record(report.model_path, decibels)
+            report = dataclasses.replace(report, warnings=(*report.warnings, *poor(decibels, machine)))
         rows = list(report.layers)
         if report_file or html_file:
             from weft.cli.check.probe import layer_signals

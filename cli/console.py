@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from weft.cli.places import places_object, print_places
+from weft.cli.poor import poor, recorded
 
 if TYPE_CHECKING:
     from weft.cli.check.checker import Verdict
@@ -104,7 +105,8 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 6),
         "images": result.images,
         "outputs": {name: array.tolist() for name, array in result.outputs.items()},
-        "saturated": result.saturated,
+        "saturated": result.saturated and result.saturated.beyond,
+        "saturated_by_ranges": result.saturated and result.saturated.narrowed,
         "saturated_inputs": result.saturated_inputs,
         "preload": {"instructions": result.preload_instructions, "cycles": result.preload_cycles}
         if result.preload_instructions else None,
@@ -136,24 +138,43 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     if result.saturated is not None:
-        rows["saturated"] = f"{result.saturated:,} numbers"
+        rows["saturated"] = f"{result.saturated.beyond:,} numbers"
+        if result.saturated.narrowed:
+            rows["saturated"] += f", {result.saturated.narrowed:,} beyond the narrower ranges of --ranges"
     print_table(f"{model.name} on {on}", rows)
-    for line in saturations(result, model.arch):
+    for line in (*saturations(result, model.arch), *poor(recorded(model), model.arch)):
         print(f"warning: {line}")
 
 
 def saturations(result: RunResult, arch: Arch) -> list[str]:
-    """What was cut to the largest numbers of the data type, with the cure."""
-    cure = "compile again with calibration inputs that show such values (--calibrate), or for a wider data_type"
+    """Return what calibration did not show and was cut to the largest numbers of the data type, with the cure. What the
+    compiler cuts on purpose is none of it, nor what narrower ranges do."""
+    from weft.compiler.quantize.calibrate import SAMPLE_LIMIT
     from weft.hw.contract.schemes import SchemeKind
 
+    if result.narrowed:
+        return [f"input {name}: {count:,} values are beyond the range that --ranges left; compile with --ranges minmax "
+                "to keep them" for name, count in result.saturated_inputs.items()]
+    cure = (f"compile again with these samples among those of --calibrate (at most {SAMPLE_LIMIT} of them are run), or "
+            "for a wider data_type")
     if arch.scheme.kind is SchemeKind.AFFINE:
         cure += "; a quantised file's own scales stay: quantise it again with such values"
     found = [f"input {name}: {count:,} values are beyond its range; {cure}"
              for name, count in result.saturated_inputs.items()]
-    if result.saturated:
-        found.append(f"{result.saturated:,} numbers saturated on the machine; {cure}")
+    if result.saturated and result.saturated.beyond:
+        found.append(f"{result.saturated.beyond:,} numbers are beyond what calibration saw and saturated on the machine"
+                     f", {of_images(result.saturated.images)}; {cure}")
     return found
+
+
+def of_images(numbers: Sequence[int]) -> str:
+    """Return the samples that are meant, in words, the first is 0."""
+    named = ", ".join(map(str, numbers[:MOST_NAMED])) + (", ..." if len(numbers) > MOST_NAMED else "")
+    return f"in sample{'s' if len(numbers) > 1 else ''} {named}"
+
+
+MOST_NAMED = 8
+"""Samples that a warning names."""
 
 
 def samples_object(model: Network, result: RunResult) -> dict[str, Any]:

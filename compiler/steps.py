@@ -200,8 +200,9 @@ def scales(request: Request, graph: Graph, built: Layers, calibration: Calibrati
                      "one of fixed point", "leave --plain out")
     chosen = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.leave_tables)
     chosen.check_limits(built)
-    given = {var.root for layer in built for var in (*layer.inputs, *layer.outputs) if var.name in quantization.tensors}
-    return replace(chosen, limited=frozenset(given), measured="" if given else chosen.measured)
+    given = {var.root for layer in built for var in (*layer.inputs, *layer.made) if var.name in quantization.tensors}
+    bounded = {var.root for layer in built for var in layer.made if calibration.ranges[var.name].bounded}
+    return replace(chosen, limited=frozenset(given | bounded), measured="" if given else chosen.measured)
 
 
 def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:

@@ -65,6 +65,8 @@ class Machine:
         self.registers: dict[Register, int] = {}
         self.program_counter = 0
         self.counters: Counter[str] = Counter()
+        self.saturated: Counter[int] = Counter()
+        """Numbers that saturated as they left the accumulators, by how many instructions had run before."""
         self.stopped: MachineStop | None = None
         self._loop: tuple[SimdLoop, list[Simd]] | None = None
         self._checker = Checker(self.isa, Decoder(self.isa, self.registers))
@@ -118,13 +120,15 @@ class Machine:
         """Accumulators -> int64 scalars, as the SIMD unit reads them."""
         return self.arch.scheme.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
 
-    def count_saturated(self, values: np.ndarray, scalars: np.ndarray) -> None:
-        """Counts the accumulator values that lost by leaving as ``scalars``, which may be cut to 0 from below since."""
+    def count_saturated(self, values: np.ndarray, scalars: np.ndarray, leaving: Leaving, relu: bool = False) -> None:
+        """Count the accumulator values that lost by leaving as ``scalars``, for the instruction that moves them."""
         number = self.arch.number
-        if scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum:
+        inside = scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum
+        if inside and leaving.table is None:
             return
-        cut = self.arch.scheme.is_cut(values, self.registers[Register.LEAVE_SHIFT])
-        self.counters["saturated"] += int((cut & ((scalars == number.maximum) | (scalars == number.minimum))).sum())
+        count = int(self.arch.scheme.is_cut(values, leaving, relu).sum())
+        if count:
+            self.saturated[self.counters["instructions"] - 1] += count
 
     def enter(self, scalars: np.ndarray) -> np.ndarray:
         """Scalars -> accumulator values, as the SIMD unit writes them."""
@@ -187,7 +191,7 @@ class Machine:
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
         values = self.accumulators[far]
         scalars = self.arch.scheme.move_out(values, leaving, relu)
-        self.count_saturated(values, scalars)
+        self.count_saturated(values, scalars, leaving, relu)
         self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from weft.golden import alu
 from weft.golden.decode import Simd
 from weft.hw.contract.instructions import SimdOpcode, simd_argument_count
+from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes import Leaving
 
 if TYPE_CHECKING:
     from weft.golden.machine import Machine
@@ -31,7 +33,7 @@ def read(machine: Machine, simd: Simd, where: int | np.ndarray) -> np.ndarray:
     values = machine.accumulators[where]
     scalars = machine.leave(values)
     if simd.opcode == SimdOpcode.MAX:
-        machine.count_saturated(values, scalars)
+        machine.count_saturated(values, scalars, Leaving(machine.registers[Register.LEAVE_SHIFT]))
     return scalars
 
 

@@ -6,7 +6,7 @@ Boards are behind it too (driver/register_machine.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,8 +50,9 @@ class Done:
     operations: np.ndarray | None = None
     samples: np.ndarray | None = None
     """On request, words of the sample port (samples.py)."""
-    saturated: int | None = None
-    """Numbers that saturated as they left the accumulators; None where the machine does not count them."""
+    saturated: Mapping[int, int] | None = None
+    """Numbers that saturated as they left the accumulators, by instruction of the program; None where the machine does
+    not count them."""
 
 
 class Backend(Protocol):
@@ -107,15 +108,16 @@ class Golden(Local):
         size = machine.isa.instruction_bytes
         done = []
         for program in programs:
-            began, total, before = time.monotonic(), len(program) // size, machine.counters["saturated"]
+            began, total, before = time.monotonic(), len(program) // size, machine.counters["instructions"]
             machine.soft_reset()
+            machine.saturated.clear()
             for first in range(0, total, PIECE_INSTRUCTIONS):
                 def tell(count: int, _: int, first: int = first, total: int = total) -> None:
                     progress("golden machine", first + count, total)
 
                 machine.run(program[first * size:(first + PIECE_INSTRUCTIONS) * size], tell)
             done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began,
-                             saturated=machine.counters["saturated"] - before))
+                             saturated={at - before: count for at, count in machine.saturated.items()}))
         return done
 
 

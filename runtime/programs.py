@@ -45,6 +45,13 @@ class Batch:
         rewind = self._rewind()
         return b"".join(self._prologue(image, rewind) + self.program for image in range(images))
 
+    def place(self, instruction: int) -> tuple[int, int]:
+        """Return the image of an instruction of :meth:`of`, and its number in the program of one image, which is
+        negative before it begins."""
+        before = 1 + len(self._rewind())
+        image, number = divmod(instruction + before, len(self.program) // self.isa.instruction_bytes + before)
+        return image, number - before
+
     def _rewind(self) -> list[Register]:
         """The registers of ours that the program sets: every image must find them as after reset."""
         opcode, _, register, *_ = self.isa.split(self.program)

@@ -16,6 +16,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.keys import Compatibility
+from weft.runtime import saturations
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
 from weft.runtime.errors import Mismatch
@@ -24,6 +25,7 @@ from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, 
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
 from weft.runtime.programs import Batch, preload
+from weft.runtime.saturations import Saturated
 
 __all__ = ["GOLDEN", "RTL", "Loaded", "Progress", "RunResult", "Session", "no_progress"]
 
@@ -53,8 +55,10 @@ class RunResult:
     """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
-    saturated: int | None = None
-    """Numbers that saturated, in all images: counted by the golden machine where it ran, else None."""
+    saturated: Saturated | None = None
+    """Numbers that saturated and were not meant to, in all images: counted by the golden machine where it ran."""
+    narrowed: bool = False
+    """Whether ``--ranges`` left less than calibration saw, so that numbers beyond saturate on purpose."""
     saturated_inputs: dict[str, int] = field(default_factory=dict)
     """By input, values that its type has no room for."""
 
@@ -75,7 +79,7 @@ class _Ran:
     done: Done
     preload: Done | None
     comparison: Comparison | None
-    saturated: int | None
+    saturated: Saturated | None
     program: tuple[TModel, bytes]
 
 
@@ -160,8 +164,9 @@ class Session:
             samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=sum(each.instructions for each in loaded),
             preload_cycles=loaded[0].cycles if loaded else None,
-            saturated=None if any(group.saturated is None for group in ran) else sum(
-                group.saturated or 0 for group in ran), saturated_inputs=dict(inputs or {}))
+            saturated=saturations.together(group.saturated for group in ran),
+            narrowed=any(saturations.narrowed(model) for model in self.network.machines),
+            saturated_inputs=dict(inputs or {}))
 
 
 @dataclass(frozen=True)
@@ -220,7 +225,8 @@ class Loaded:
             _insist(done, golden is not None)
             outputs = [self._read(device, image) for image in range(len(images))]
         comparison = None if golden is None else self._compare(golden, device, outputs, first)
-        saturated = (counted if golden is not None else done)[-1].saturated
+        counts = (counted if golden is not None else done)[-1].saturated
+        saturated = None if counts is None else saturations.saturated(self.model, self.batch, counts, first)
         return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison, saturated,
                     (self.model, programs[-1]))
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.hw.contract.errors import WeftError, explain
+from weft.runtime import saturations
 from weft.runtime.compare import Comparison
 from weft.runtime.images import split_images
 from weft.runtime.network import Network
+from weft.runtime.saturations import Saturated
 from weft.runtime.session import RunResult, Session
 from weft.runtime.tensors import Tensor
 
-SUMMED = ("images", "instructions", "cycles", "macs", "done_macs", "seconds", "saturated")
+SUMMED = ("images", "instructions", "cycles", "macs", "done_macs", "seconds")
 LISTED = ("operations", "samples")
 
 
@@ -61,6 +63,15 @@ def checked(network: Network, states: Mapping[str, str]) -> dict[str, Tensor]:
     return kept
 
 
+def _numbered(results: Sequence[RunResult]) -> Iterator[Saturated | None]:
+    """What saturated in each step, its images numbered from the first step on."""
+    first = 0
+    for each in results:
+        found = each.saturated
+        yield None if found is None else dataclasses.replace(found, images=tuple(first + at for at in found.images))
+        first += each.images
+
+
 def _refusal(made: str, read: str, found: str, allowed: str, way_out: str) -> WeftError:
     return WeftError(explain(f"state {made}:{read}", found, allowed, way_out))
 
@@ -77,6 +88,6 @@ def together(results: Sequence[RunResult]) -> RunResult:
         for name, count in each.saturated_inputs.items():
             beyond[name] = beyond.get(name, 0) + count
     return dataclasses.replace(
-        first, **sums, **lists, saturated_inputs=beyond,
+        first, **sums, **lists, saturated_inputs=beyond, saturated=saturations.together(_numbered(results)),
         outputs={name: np.concatenate([each.outputs[name] for each in results]) for name in first.outputs},
         comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None)

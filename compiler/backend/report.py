@@ -15,6 +15,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.tiling.costs import traffic
 from weft.hw.contract.arch import Arch
 from weft.runtime.host_part import HostPart
+from weft.runtime.saturations import BY_RANGES, ON_PURPOSE
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class CompileReport:
 
 def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: Layout,
                 instructions: Sequence[int], passed: Sequence[int], done: Sequence[int],
-                arch: Arch) -> tuple[dict[str, Any], ...]:
+                narrowed: bool, arch: Arch) -> tuple[dict[str, Any], ...]:
     """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``macs`` are those of the network
-    as drawn, ``done_macs`` (from ``done``) those of them that the array does. ``saturated`` counts calibration
+    as drawn, ``done_macs`` (from ``done``) those of them that the array does. ``narrowed``: whether ``--ranges`` left
+    less than what calibration saw. ``saturated`` counts calibration
     values beyond the range of the output's numbers. ``after``: as of :func:`layers_before`."""
     rows, sources = [], layers_before(layers)
     for number, layer in enumerate(layers):
@@ -54,6 +56,7 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
         seen = calibration.ranges[output.name]
         saturated = [calibration.ranges[var.name].beyond(numbers.tensor(var.root, arch).exponent)
                      for var in layer.outputs if var.root not in numbers.limited]
+        meant = any(var.root in numbers.limited or var.name in numbers.limited for var in layer.made)
         moved = traffic(shape, plan.tiling)
         modelled = {"array": moved.array, "dram0": moved.dram0, "dram1": moved.dram1}
         rows.append({
@@ -65,7 +68,7 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
             **numbers.row(number, layer),
             "root_mean_square": float(f"{seen.root_mean_square:.6g}"),
             "table_error": numbers.table_errors.get(output.name),
-            "saturated": sum(saturated),
+            "saturated": sum(saturated), "saturates": ON_PURPOSE if meant else BY_RANGES if narrowed else None,
             "resident": not shape.streamed_outputs,
             "tiling": plan.tiling.to_json(), "modelled_vectors": modelled,
             "array_vectors": passed[number], "cost": round(plan.cost),

@@ -22,6 +22,7 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.points import Points
 from weft.compiler.quantize.tables import function_of
@@ -108,7 +109,7 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
     done = [done_macs(layer, products[Graph].constants) for layer in layers]
     return layer_table(layers, products[Numbers], products[Calibration], products[Layout], counts, passed, done,
-                       products[Arch])
+                       products[Request].ranges != MINMAX, products[Arch])
 
 
 def _const_files(consts: Consts, layout: Layout, name: str) -> tuple[ConstFile, ...]:

@@ -372,6 +372,11 @@ class Layer:
         return *self.inputs, *inside, *self.outputs
 
     @property
+    def made(self) -> tuple[Var, ...]:
+        """Every Var that its results become, in memory or on the way there."""
+        return *dict.fromkeys((self.first, self.value, *self.outputs)),
+
+    @property
     def first(self) -> Var:
         """The Var that the core's result becomes: the one that is looked up or rounded, else the output."""
         inside = self.translation or self.rounding

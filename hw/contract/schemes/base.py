@@ -140,10 +140,10 @@ class Scheme(ABC):
         """Accumulator values -> scalars: ``shift`` bits rounded off HALF_EVEN, saturated."""
         return leave(values, shift, self.scalar.width)
 
-    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
-        """Which accumulator values :meth:`leave` saturates."""
-        rounded = round_half_even(values, shift)
-        return np.asarray((rounded > self.scalar.maximum) | (rounded < self.scalar.minimum))
+    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
+        """Return which accumulator values lose by saturating as they leave; with ``relu`` none does from below."""
+        rounded = round_half_even(values, leaving.shift)
+        return np.asarray((rounded > self.scalar.maximum) | ((rounded < self.scalar.minimum) & (not relu)))
 
     def enter_bias(self, bias: Integers, shift: int) -> Integers:
         """The bias row of the weights -> what a column's sum starts from."""

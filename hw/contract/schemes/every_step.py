@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numerics import DataType, Integers, enter, leave, round_half_even, saturate
+from weft.hw.contract.schemes.base import Leaving
 from weft.hw.contract.schemes.fixed_point import FixedPoint
 
 PART_VECTORS = 64
@@ -46,8 +49,8 @@ class FixedPointEveryStep(FixedPoint):
     def leave(self, values: Integers, shift: int) -> Integers:
         return leave(values, 0, self.scalar.width)
 
-    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
-        return super().is_cut(values, 0)
+    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
+        return super().is_cut(values, replace(leaving, shift=0), relu)
 
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
         parts = range(0, max(len(activations), 1), PART_VECTORS)

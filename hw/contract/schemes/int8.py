@@ -45,6 +45,9 @@ multiplier's two registers, the two steps of rounding, and the scalar before its
 TABLE_ENTRIES = 256
 """Vectors of a LoadLeaveTable: entry i is what becomes of the byte i - 128, lane by lane."""
 
+NO_LOSS = 16
+"""So many steps beyond the end of a byte rounding may bring values that calibration saw at the end."""
+
 
 class Int8(Scheme):
     """Moves multiply; the SIMD unit works on bytes as they are; the weights' bias row counts for nothing."""
@@ -109,9 +112,15 @@ class Int8(Scheme):
     def leave(self, values: Integers, shift: int) -> Integers:
         return saturate(values, self.scalar.width)
 
-    def is_cut(self, values: Integers, shift: int) -> np.ndarray:
-        """None: the end of a byte is the end that its tensor's scale was given."""
-        return np.zeros(np.shape(values), bool)
+    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
+        """Bytes have no room beyond what calibration saw, so that rounding brings values beyond the end: a sixteenth of
+        the range is no loss. Nor is anything below a real 0 that is the lowest byte, for there a ReLU ends. The SIMD
+        unit reads bytes that were cut before."""
+        if leaving.scales is None:
+            return np.zeros(np.shape(values), bool)
+        scaled = self._scaled(values, leaving)
+        below = (scaled < self.scalar.minimum - NO_LOSS) & (not relu and leaving.zero > self.scalar.minimum)
+        return np.asarray((scaled > self.scalar.maximum + NO_LOSS) | below)
 
     def enter_bias(self, bias: Integers, shift: int) -> Integers:
         return bias * 0
@@ -123,14 +132,18 @@ class Int8(Scheme):
         return self.store((scalars - entering.zero) * entering.factor)
 
     def move_out(self, values: Integers, leaving: Leaving, relu: bool) -> Integers:
-        assert leaving.scales is not None
-        multipliers, biases = self.scales(leaving.scales)
-        product = saturate(values + biases, SCALED_WIDTH) * multipliers
-        scalars = saturate(round_half_even(product, leaving.shift) + leaving.zero, self.scalar.width)
+        scalars = saturate(self._scaled(values, leaving), self.scalar.width)
         scalars = np.maximum(scalars, leaving.zero) if relu else scalars
         if leaving.table is None:
             return scalars
         return leaving.table[scalars - self.scalar.minimum, np.arange(leaving.table.shape[1])]
+
+    def _scaled(self, values: Integers, leaving: Leaving) -> Integers:
+        """What leaves before it saturates to a byte."""
+        assert leaving.scales is not None
+        multipliers, biases = self.scales(leaving.scales)
+        product = saturate(values + biases, SCALED_WIDTH) * multipliers
+        return round_half_even(product, leaving.shift) + leaving.zero
 
     def scales(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a LoadScale [SCALE_VECTORS, lanes], signed as in local memory -> multipliers and biases [lanes]."""

@@ -13,6 +13,7 @@ from weft.cli.api import compile as compile_network
 from weft.cli.main import exit_code
 from weft.hw.contract.errors import WeftError
 from weft.runtime.network import Network
+from weft.runtime.saturations import Saturated
 from weft.runtime.session import Session
 from weft.runtime.streaming import stream
 from weft.tb.compile import test_recurrent as recurrent
@@ -55,7 +56,7 @@ def test_a_state_goes_from_step_to_step(first: float, folder: Path) -> None:
     begin = np.full((1, 1, recurrent.HIDDEN), first, np.float32)
     inputs = {"x": np.load(folder / "x.npz")["x"], **({"before": begin} if first else {})}
     result = stream(session, inputs, {"after": "before"})
-    assert result.images == STEPS and result.saturated == 0
+    assert result.images == STEPS and result.saturated == Saturated()
     assert signal_to_noise(np.concatenate(in_float(folder, begin)), result.outputs["after"]) > 45
 
 
@@ -102,11 +103,12 @@ def test_saturations_are_counted_and_named(tmp_path: Path, capsys: pytest.Captur
     report = compile_network(maker.save(tmp_path / "model.onnx"), BASE, tmp_path, calibrate={"x": channels})
     session = Session(Network.load(report.model_path))
     fine, much = (session.run({"x": given}) for given in (channels, samples * 10))
-    assert fine.saturated == 0 and not fine.saturated_inputs
+    assert fine.saturated == Saturated() and not fine.saturated_inputs
     room = 2.0 ** (15 - (session.machines[0].model.input("x").point or 0))
-    assert much.saturated and much.saturated_inputs["x"] == int((np.abs(samples * 10) >= room).sum()) > 0
+    assert much.saturated and much.saturated.beyond
+    assert much.saturated_inputs["x"] == int((np.abs(samples * 10) >= room).sum()) > 0
     np.savez(tmp_path / "x.npz", x=samples * 10)
     assert exit_code(["run", str(report.model_path), "--input", str(tmp_path / "x.npz")]) == 0
     said = capsys.readouterr().out
-    assert f"{much.saturated:,} numbers saturated on the machine; compile again with calibration inputs" in said
+    assert f"{much.saturated.beyond:,} numbers are beyond what calibration saw and saturated on the machine" in said
     assert "warning: input x: " in said

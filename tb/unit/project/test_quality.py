@@ -1,0 +1,41 @@
+"""A network whose outputs lost their signal is no fit: `compile` and `run` say so, and the cure works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.cli.main import exit_code
+from weft.tb.compile.run_model import ModelMaker
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A tensor of which one channel is 400 times as large as the other, which alone is the result."""
+    maker = ModelMaker([1, 2, 8, 8])
+    both = maker.node("Conv", "x", maker.constant(np.diag([400, 1]).astype(np.float32).reshape(2, 2, 1, 1)))
+    maker.node("Conv", maker.node("Relu", both), maker.constant(np.array([0, 1], np.float32).reshape(1, 2, 1, 1)))
+    samples = tmp_path / "x.npz"
+    np.savez(samples, x=maker.random.standard_normal((3, 2, 8, 8)).astype(np.float32))
+    return maker.save(tmp_path / "m.onnx"), samples
+
+
+def compiled(files: tuple[Path, Path], arch: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    model, samples = files
+    assert exit_code(["compile", str(model), "-a", arch, "-o", str(folder), "--calibrate", str(samples), "--json"]) == 0
+    warnings: list[str] = json.loads(capsys.readouterr().out)["warnings"]
+    return [line for line in warnings if line.startswith("poor numbers")]
+
+
+def test_lost_signals_are_named_and_the_cure_works(files: tuple[Path, Path], tmp_path: Path,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    said, = compiled(files, "arty_int8", tmp_path / "bytes", capsys)
+    assert "below 20 it has lost its signal" in said and "data_type FP16BP8" in said
+    assert exit_code(["run", str(tmp_path / "bytes" / "m.tmodel"), "--input", str(files[1])]) == 0
+    assert f"warning: {said}" in capsys.readouterr().out
+    assert not compiled(files, "arty", tmp_path / "words", capsys)
+    assert exit_code(["run", str(tmp_path / "words" / "m.tmodel"), "--input", str(files[1])]) == 0
+    assert "poor numbers" not in capsys.readouterr().out
