@@ -20,8 +20,8 @@ class Memory:
     module: str
     rate: str
     phases: int
-    dram: LiteDram
-    """The same in cycles, at the clock of the shell."""
+    dram: LiteDram | None = None
+    """The same in cycles, at the clock of the shell; None: estimates do not know it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class Board:
     def dram(self) -> DramModel:
         """What stands behind the machine's DRAM ports, as far as it is known; else what is expected anywhere."""
         memory = self.shell.memory if self.shell else None
-        return memory.dram if isinstance(memory, Memory) else EXPECTED
+        return memory.dram or EXPECTED if isinstance(memory, Memory) else EXPECTED
 
     @property
     def built(self) -> str:

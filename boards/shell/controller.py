@@ -1,6 +1,7 @@
 """LiteDRAM's controller of a board alone, without PHY and chip: it says when, and others say what.
 
     python -m weft.boards.shell.controller BOARD FOLDER NAME=BITS...
+    python -m weft.boards.shell.controller BOARD                        # prints the ``dram`` of its file
 
 A process of its own, as ``generate.py``. The crossbar gives data after a fixed time, whatever the PHY does, so that
 this takes the cycles of the whole. ``NAME=BITS``: the machine's AXI4 masters, in the order of
@@ -25,6 +26,7 @@ from weft.boards import BOARDS
 from weft.boards.board import Board, Memory
 from weft.boards.shell.narrow import native_port
 from weft.boards.shell.soc import CHANNELS, chip_of, named, phy_of
+from weft.hw.contract.dram import LiteDram
 
 CONTROLLER = "dram_controller"
 """Module and file."""
@@ -41,6 +43,20 @@ def settings_of(board: Board) -> Any:
     assert board.shell is not None and isinstance(board.shell.memory, Memory)
     platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
     return phy_of(board.shell.memory, platform, int(board.shell.clock_hz)).settings
+
+
+def record_of(board: Board) -> LiteDram:
+    """What LiteDRAM knows of the board's memory, as the board's file is to say it."""
+    assert board.shell is not None and isinstance(board.shell.memory, Memory)
+    phy, chip = settings_of(board), chip_of(board.shell.memory, int(board.shell.clock_hz))
+    geometry, timing = chip.geom_settings, chip.timing_settings
+    return LiteDram(
+        data_bits=phy.databits, word_bytes=phy.dfi_databits * phy.nphases // 8, phases=phy.nphases,
+        banks=1 << geometry.bankbits, rows=1 << geometry.rowbits, row_bytes=(phy.databits << geometry.colbits) // 8,
+        read_latency=phy.read_latency, write_latency=phy.write_latency,
+        column_write_latency=-(-phy.cwl // phy.nphases), t_rp=timing.tRP, t_rcd=timing.tRCD, t_wr=timing.tWR,
+        t_wtr=timing.tWTR, t_refi=timing.tREFI, t_rfc=timing.tRFC, t_ccd=timing.tCCD, t_rrd=timing.tRRD,
+        t_rc=timing.tRC, t_ras=timing.tRAS, t_faw=timing.tFAW)
 
 
 class NoPhy(LiteXModule):
@@ -91,6 +107,8 @@ def generate(board: Board, folder: Path, masters: dict[str, int]) -> None:
     (folder / f"{CONTROLLER}.v").write_text(DATE.sub("", text))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) == 2:
+    print(record_of(BOARDS[sys.argv[1]]))
+elif __name__ == "__main__":
     generate(BOARDS[sys.argv[1]], Path(sys.argv[2]),
              {name: int(bits) for name, _, bits in (each.partition("=") for each in sys.argv[3:])})

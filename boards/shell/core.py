@@ -6,6 +6,7 @@
     for name, master in self.machine.masters.items():
         ...                                          # to a memory controller's AXI port
 
+A LiteDRAM port for a master is ``native_port`` of ``narrow.py``: LiteDRAM's own hangs where words are wider than beats.
 The Verilog is what ``weft verilog`` writes of the same machine.
 """
 

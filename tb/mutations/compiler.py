@@ -8,6 +8,7 @@ OPERATORS = "tb/compile/test_operators.py"
 SPANS = "tb/compile/test_spans.py"
 BOTH = "tb/compile/test_both_drams.py"
 BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
+MEMORY = "tb/unit/boards/test_dram_model.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
 BREAKS = [
@@ -223,4 +224,13 @@ BREAKS = [
           "tb/system/test_estimator.py::test_strided_moves_behind_each_other_take_the_same_cycles[lanes4_slices]"),
     Break("estimate_response", "compiler/estimator/writer.py", "writer.last_put + 2", "writer.last_put + 1",
           "a write to DRAM is done a cycle early", ESTIMATOR),
+    Break("estimate_refresh", "compiler/estimator/litedram.py", "last = controller.t_rp + controller.t_rfc",
+          "last = controller.t_rp", "a board's memory is refreshed in no time", f"{MEMORY}::test_refresh_keeps_a_read_"
+          "waiting_and_closes_its_row[ecpix5]"),
+    Break("estimate_row", "compiler/estimator/litedram_banks.py", "elif bank.row != bank.there_row:", "elif False:",
+          "a board's memory never closes a row for another one", f"{MEMORY}::test_an_open_row_is_there_sooner_than_"
+          "another_one[ulx3s]"),
+    Break("estimate_starved", "compiler/estimator/litedram.py", "elif reads and (not writes or no_write_time):",
+          "elif reads and not writes:", "reads of a board's memory wait for all writes",
+          "tb/system/test_board_dram.py::test_random_bursts_move_in_the_same_cycles[ulx3s]"),
 ]
