@@ -13,12 +13,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.boards import BOARDS
+from weft.cli.estimate import estimated
 from weft.compiler.estimator.origin import Origin
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Isa
+from weft.runtime.devices import no_progress
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.dram_start import DramController, check_memory
 from weft.runtime.driver.links import LinkTarget, shell_map
@@ -34,8 +37,8 @@ from weft.tb.shared import shared
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
 TESTED_BYTES = 1 << 20
 """Of the memory: to try all of it would take most of the test's time."""
-MOST_TIMES = 1.25
-"""Cycles with LiteDRAM, by those with ideal memories."""
+OTHER_START = 0.0001
+"""How much of its cycles a network gains or loses at most, when refresh stands elsewhere as it starts."""
 SECONDS = 7200.0
 """How long a program may take."""
 pytestmark = pytest.mark.long
@@ -100,9 +103,9 @@ def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> Non
             for output, values in found.outputs.items():
                 assert np.array_equal(values, expected.outputs[output][number:number + 1]), (number, output)
             program, _ = moved(Isa(arch), part.program, places_of(device))
-            estimated = estimate(program, arch, BOARDS[board].dram, origin=origin_of(line, board, device))
-            print(f"{board}: {found.cycles} cycles, estimated {estimated.cycles}")
-            assert found.cycles == estimated.cycles, number
+            expects = estimate(program, arch, BOARDS[board].dram, origin=origin_of(line, board, device)).cycles
+            print(f"{board}: {found.cycles} cycles, estimated {expects}")
+            assert found.cycles == expects, number
 
 
 def run_as_golden(device: Device, model: Path, name: str, images: np.ndarray, samples: np.ndarray,
@@ -129,12 +132,15 @@ def test_digits_through_bridge_and_dram(device: Device, tmp_path: Path) -> None:
 
 
 def test_resnet20_through_bridge_and_dram(device: Device, tmp_path: Path) -> None:
-    """Refresh and shared rows cost something over memories that always answer after the same latency, but not much."""
+    """Refresh, rows and one narrow chip cost something over ideal memories, and what is estimated. Where refresh stands
+    when each image starts is not told to the estimate here."""
     samples = np.load(shared("models/resnet20_cifar10.npz"))["input"]
     made = run_as_golden(device, shared("models/resnet20_cifar10.onnx"), "input", samples[:1], samples, tmp_path)
-    ideal = sum(estimate(part.program, made.arch).cycles for part in made.machines)
-    print(f"ResNet-20: {device.counters.cycles} cycles with LiteDRAM, {ideal} with ideal memories")
-    assert ideal < device.counters.cycles < MOST_TIMES * ideal
+    session = Session(made)
+    ideal, found = (len(samples) * sum(each.cycles for each in estimated(session, dram, no_progress)[0])
+                    for dram in (EXPECTED, BOARDS["ulx3s"].dram))
+    print(f"ResNet-20: {device.counters.cycles} cycles with LiteDRAM, {found} estimated, {ideal} with ideal memories")
+    assert ideal < device.counters.cycles and abs(found - device.counters.cycles) < OTHER_START * found
 
 
 def perceptron(path: Path, hidden: int) -> Path:
