@@ -19,6 +19,7 @@ from weft.cli.front_plot import PICTURE
 from weft.cli.options import FolderOption, make_folder, need_simulation
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.packages import need_package
 from weft.runtime.outputs import replacing
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def demo(name: str, output: Path, most: int | None) -> None:
     began = time.monotonic()
     arch = Arch.load(name)
     need_simulation()
+    need_package("picture", "matplotlib", "sim")
     make_folder(output)
     shipped = resources.files("weft.models") / "digits"
     with resources.as_file(shipped / "held_out.npz") as file:

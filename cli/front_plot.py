@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.packages import no_package
 from weft.runtime.files import MOST_BYTES
 from weft.runtime.outputs import Kind, replacing
 
@@ -44,8 +45,7 @@ def check_picture(path: Path) -> None:
         raise WeftError(explain(f"picture {path}", path.suffix or "no suffix", ", ".join(KINDS),
                                 "name a file that ends so"))
     if find_spec("matplotlib") is None:
-        raise WeftError(explain("--plot", "no Python package matplotlib", "an installation with the extra explore",
-                                "pip install 'weft[explore]'"))
+        raise WeftError(no_package("--plot", "matplotlib", "explore"))
 
 
 def draw(path: Path, spots: Sequence[Spot], part: str) -> None:

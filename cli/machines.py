@@ -13,8 +13,8 @@ import typer
 from weft.cli import console
 from weft.cli.options import ArchOption, FolderOption, PartOption, SetOption, make_folder, override, verilog_of
 from weft.cli.outputs import Output, check_outputs
-from weft.cli.version import version
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.packages import version
 from weft.runtime.files import MOST_BYTES, read_bytes
 from weft.runtime.outputs import Kind, write_text
 

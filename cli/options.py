@@ -12,6 +12,7 @@ import typer
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.packages import no_package
 from weft.runtime.files import reason
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ def need_simulation() -> None:
     try:
         from weft.simulate import toolchain
     except ModuleNotFoundError as error:
-        raise WeftError(explain("simulation", f"no Python package {error.name}", "an installation with the extra sim",
-                                "pip install 'weft[sim]'")) from None
+        raise WeftError(no_package("simulation", str(error.name), "sim")) from None
     try:
         toolchain.setup()
     except toolchain.ToolchainError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.packages import no_package
 from weft.runtime.files import read_bytes
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -92,8 +93,8 @@ def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterato
         import cryptography  # noqa: F401  what makes a cluster's keys
         import distributed  # noqa: F401
     except ModuleNotFoundError as error:
-        raise WeftError(explain("--dask", f"no Python package {error.name}", "an installation with the extra explore",
-                                "pip install 'weft[explore]', or leave --dask and --scheduler out")) from None
+        raise WeftError(no_package("--dask", error.name or "", "explore",
+                                   "leave --dask and --scheduler out")) from None
     from weft.explore import cluster
 
     with contextlib.ExitStack() as stack:

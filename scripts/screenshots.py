@@ -41,7 +41,8 @@ def browser() -> Iterator[Browser]:
     """Chromium without a window. Raises WeftError where there is none."""
     place = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))
     if place is None:
-        raise WeftError(explain("Chromium", "none", "a browser that takes pictures", "apt-get install chromium"))
+        raise WeftError(explain("Chromium", "none", "a browser that takes pictures",
+                                "sudo apt-get install -y chromium"))
     with sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=place, args=["--no-sandbox"])
         yield started

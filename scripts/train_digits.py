@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.hw.contract.packages import no_package
+
 try:
     import numpy as np
     import onnx
@@ -29,7 +31,7 @@ try:
     from sklearn.model_selection import train_test_split
     from torch import Tensor, nn
 except ModuleNotFoundError as error:
-    sys.exit(f"train_digits: the Python package {error.name!r} is missing; install it with: pip install -e '.[train]'")
+    sys.exit(no_package("scripts/train_digits.py", str(error.name), "train"))
 
 CHANNELS = (16, 24, 28)  # of stem, body and top; 16 fills 8 lanes but not 12, 24 fills both, 28 neither
 IMAGE_MAX = 16.0  # a power of two, so that folding the normalisation into the first layer is exact

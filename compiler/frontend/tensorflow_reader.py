@@ -21,6 +21,7 @@ from onnx import numpy_helper
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.inputs import NO_SHAPES, fix_shapes
 from weft.compiler.frontend.onnx_reader import unknown_output
+from weft.hw.contract.packages import no_package
 
 OPSET = 18
 """The newest that tf2onnx writes."""
@@ -64,9 +65,8 @@ def need_tensorflow(what: str) -> Any:
         import tensorflow
         import tf2onnx  # noqa: F401  # the extra is whole or it is not there
     except ImportError as error:
-        raise refuse(what, f"no Python package {error.name or error}",
-                     "an installation with the extra tensorflow",
-                     "pip install 'weft[tensorflow]', or convert the model to ONNX elsewhere with tf2onnx") from None
+        raise CompileError(no_package(what, str(error.name or error), "tensorflow",
+                                      "convert the model to ONNX elsewhere with tf2onnx")) from None
     for name in ("tensorflow", "tf2onnx"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return tensorflow

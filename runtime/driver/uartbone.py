@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.hw.contract.errors import explain
+from weft.hw.contract.packages import no_package
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
 from weft.runtime.files import reason
 
@@ -121,8 +122,7 @@ def open_serial(port: str, baud: int = BAUD) -> UartBone:
     try:
         import serial  # an extra: only boards need it
     except ModuleNotFoundError:
-        raise LinkError(explain(f"serial port {port}", "no Python package pyserial", "an installation with the extra "
-                                "board", "pip install 'weft[board]'")) from None
+        raise LinkError(no_package(f"serial port {port}", "pyserial", "board")) from None
 
     def open_line() -> Line:
         try:

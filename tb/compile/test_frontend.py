@@ -125,7 +125,7 @@ def test_without_the_extra(missing: str, tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(b"\x0a\x00")
     assert exit_code(["compile", str(path), "-a", "tiny", "-o", str(tmp_path / "out"), "--end", "logits"]) == 1
     text = capsys.readouterr().err
-    assert "TensorFlow graph: found no Python package" in text and "pip install 'weft[tensorflow]'" in text
+    assert "TensorFlow graph: found no Python package" in text and "-m pip install " in text
     assert not list((tmp_path / "out").glob("*"))
 
 

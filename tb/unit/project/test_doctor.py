@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli import doctor
+from weft.hw.contract import packages
 from weft.tb.unit.project.conftest import Weft
 
 
@@ -24,12 +25,12 @@ def test_a_lack_has_a_command_and_nothing_else_has(weft: Weft) -> None:
 
 
 def test_what_lacks_is_an_error_only_where_it_is_needed(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = doctor._installed
-    monkeypatch.setattr(doctor, "_installed", lambda name: None if name == "tensorflow-cpu" else found(name))
+    found = packages.installed
+    monkeypatch.setattr(packages, "installed", lambda name: None if name == "tensorflow-cpu" else found(name))
     assert findings(weft)[1]["extra tensorflow"]["state"] == doctor.NOT_NEEDED
     code, rows = findings(weft, "--extra", "tensorflow")
     assert code == 1 and rows["extra tensorflow"]["state"] == doctor.LACKING
-    assert "pip install" in rows["extra tensorflow"]["mend"] and "[tensorflow]" in rows["extra tensorflow"]["mend"]
+    assert " -m pip install tensorflow-cpu==" in rows["extra tensorflow"]["mend"]
 
 
 def test_a_tool_that_lacks_and_a_cache_that_cannot_be_written(weft: Weft, monkeypatch: pytest.MonkeyPatch,

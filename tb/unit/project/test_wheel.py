@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.arch import presets
+from weft.hw.contract.packages import DISTRIBUTION
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "boards", "explore")
@@ -38,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return next(folder.glob("weft-*.whl"))
+    return next(folder.glob(f"{DISTRIBUTION.replace('-', '_')}-*.whl"))
 
 
 def shipped(name: str) -> bool:
@@ -60,7 +61,7 @@ def test_wheel_holds_every_module_and_every_data_file(wheel: Path) -> None:
 def test_wheel_holds_nothing_of_other_people(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert tops == {"weft", f"weft-{version}.dist-info"}
+    assert tops == {"weft", f"{DISTRIBUTION.replace('-', '_')}-{version}.dist-info"}
 
 
 # -- installed ---------------------------------------------------------------------------------------------------------
