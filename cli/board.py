@@ -14,10 +14,10 @@ from weft.cli import console
 from weft.cli.options import need_simulation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.runtime.driver.shell_file import BUILT
 
 app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build, flash.")
 
-BUILT = Path("build/boards")
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
                                             help="Folder of folders, one a board.")]
@@ -123,30 +123,37 @@ def flash(
 
 @app.command()
 def memory(
-    device: Annotated[str, typer.Argument(metavar="DEVICE", help="serial:PORT or udp:HOST.", show_default=False)],
-    board: Annotated[str, typer.Option("--board", metavar="BOARD", help="Whose bitstream is loaded.")],
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="serial:auto, serial:PORT or udp:HOST.",
+                                          show_default=False)],
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Whose bitstream is loaded; default: "
+                                              "the board says it.")] = None,
     output: FolderOption = BUILT,
 ) -> None:
     """Start a board's DRAM, print the leveling map, and test the memory; on-chip memory is only tested."""
-    from weft.runtime.driver.dram_start import DramController, check_memory
+    from weft.runtime.driver.dram_start import check_memory
     from weft.runtime.driver.links import LinkTarget
-    from weft.runtime.driver.register_machine import check_board
-    from weft.runtime.driver.shell_file import ShellFile
-    from weft.runtime.driver.targets import open_target
+    from weft.runtime.driver.shell_file import NAME
+    from weft.runtime.driver.targets import open_target, read_device
 
-    shell = ShellFile.load(output / board_named(board).key / "shell.json")
-    target = open_target(device, {"registers": shell.machine_base})
-    if not isinstance(target, LinkTarget):
-        raise WeftError(explain("device", device, "serial:PORT or udp:HOST", "name the board's link"))
+    given = {} if board is None else {"shell": str(output / board_named(board).key / NAME)}
+    if "shell" not in read_device(device)[0].options:
+        raise WeftError(explain("device", device, "serial:auto, serial:PORT or udp:HOST", "name the board's link"))
+    with console.working("looking for the board and starting its memory"):
+        target = open_target(device, given)
+    assert isinstance(target, LinkTarget)
     try:
-        check_board(target.registers, shell.board, device)
+        shell = target.shell
+        if shell is None:
+            raise WeftError(explain("board", "a machine that names none", ", ".join(sorted(BOARDS)),
+                                    "name it: --board BOARD"))
         if shell.dram:
-            with console.working(f"starting the memory of {board}"):
-                found = DramController(target.bridge, shell).start()
-            print(found)
+            if target.leveling is None:
+                with console.working("starting the memory again"):
+                    target.start(shell)
+            print(target.leveling)
         with console.working("testing the memory"):
             for place in shell.places:
                 check_memory(target.bridge, place.base, place.bytes)
-        print(f"{sized(sum(place.bytes for place in shell.places))} tested at every address bit: fine")
+        print(f"{shell.board}: {sized(sum(place.bytes for place in shell.places))} tested at every address bit: fine")
     finally:
         target.close()

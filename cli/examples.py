@@ -24,7 +24,7 @@ EXAMPLES = {
     "board list": "weft board list",
     "board build": "weft board build ecpix5 --mhz 50",
     "board flash": "weft board flash ecpix5",
-    "board memory": "weft board memory serial:/dev/ttyUSB1 --board ecpix5",
+    "board memory": "weft board memory serial:auto",
 }
 
 

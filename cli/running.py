@@ -28,7 +28,8 @@ def run_command(
     inputs: Annotated[Path, typer.Option("--input", metavar="FILE", help=".npz with an array for each input, or .npy; "
                                          "[N, ...] runs N times.")],
     on: Annotated[str, typer.Option("--on", metavar="golden|rtl|DEVICE", help="The numpy machine, the simulated "
-                                    "hardware, or a device: sim, serial:PORT, udp:HOST, mmio:BOARD.")] = "golden",
+                                    "hardware, or a device: sim, serial:auto, serial:PORT, udp:HOST, "
+                                    "mmio:BOARD.")] = "golden",
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the outputs as .npz; "
                                                "default: not written.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Fixed-point vectors [size, array_size] in and out.")] = False,

@@ -19,7 +19,6 @@ from weft.boards.shell.machine import windows
 from weft.boards.shell.soc import named
 from weft.boards.vivado.zynq import KINDS
 from weft.hw.contract.arch import Arch
-from weft.runtime.driver.targets import KINDS as KINDS_OF_DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards.json", ROOT / "build" / "boards"
@@ -31,14 +30,15 @@ GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100"
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}
     weft board flash {key}
-    weft board memory {port} --board {key}
-    weft run MODEL.tmodel --on "serial:/dev/ttyUSB0?shell=build/boards/{key}/shell.json{rate}" --input x.npz
+    weft board memory serial:auto
+    weft run MODEL.tmodel --on serial:auto --input x.npz
 """
 SHELL = """\
     weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
     (cd build/boards/{key}/vivado && vivado -mode batch -source build.tcl)
     weft board flash {key}
-    weft run MODEL.tmodel --on "serial:/dev/ttyUSB1?shell=build/boards/{key}/shell.json" --input x.npz
+    weft board memory serial:auto
+    weft run MODEL.tmodel --on serial:auto --input x.npz
 """
 ZYNQ = """\
     weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
@@ -86,18 +86,11 @@ def page(board: Board) -> str:
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
     registers = KINDS[board.processor.kind].registers if board.processor else 0
     commands = ZYNQ if board.processor else OPEN if board.built == "bitstream" else SHELL
-    lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name,
-                              **serial(board)), exercised(board)]
+    lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name),
+              exercised(board)]
     if board.shell:
         lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def serial(board: Board) -> dict[str, str]:
-    """The serial port and its rate, which the driver has to be told where it is not its own."""
-    if board.shell is None or board.shell.baud == KINDS_OF_DEVICES["serial"].options["baud"]:
-        return {"port": "serial:/dev/ttyUSB0", "rate": ""}
-    return {"port": f'"serial:/dev/ttyUSB0?baud={board.shell.baud}"', "rate": f"&baud={board.shell.baud}"}
 
 
 def exercised(board: Board) -> str:

@@ -58,7 +58,8 @@ def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -
     assert board.shell is not None
     found = dram(soc, registers) if isinstance(board.shell.memory, Memory) else on_chip(board.shell.memory, arch)
     return {
-        "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE, **found,
+        "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
+        "baud": board.shell.baud, **found,
         "registers": {name: {"address": each["addr"], "words": each["size"]}
                       for name, each in registers["csr_registers"].items()},
         "arch": arch.to_dict(),

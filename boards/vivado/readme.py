@@ -26,8 +26,8 @@ On the board, under Linux (such as the PYNQ image; boot and memory are its, this
 * As root: weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
 """
 _SHELL = """
-Plug in USB. Then `weft board flash {key}`, and
-`weft run MODEL.tmodel --on "serial:/dev/ttyUSB1?shell=../shell.json" --input x.npz`.
+Plug in USB. Then, in the folder where `weft board build {key}` was run: `weft board flash {key}`, and
+`weft run MODEL.tmodel --on serial:auto --input x.npz`.
 """
 
 

@@ -1,6 +1,6 @@
 """``Device``: what a user opens, loads a model into, and runs images on; the same for every machine.
 
-    with Device.open("serial:/dev/ttyUSB0") as device:
+    with Device.open("serial:auto") as device:
         device.load("build/model/model.tmodel")
         outputs = device.run({"x": image})          # numpy in and out, by tensor name
         future = device.launch({"x": image})        # returns at once

@@ -9,7 +9,8 @@ from typing import Any
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Backend
 from weft.runtime.driver.bridge import Bridge
-from weft.runtime.driver.dram_start import DramController, check_memory
+from weft.runtime.driver.built_shells import shell_of
+from weft.runtime.driver.dram_start import DramController, Leveling, check_memory
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
 from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_board, check_there
@@ -35,22 +36,19 @@ def shell_map(shell: ShellFile) -> MemoryMap:
 
 
 def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget:
-    """A board behind a link. The option ``shell`` names the ``shell.json`` that came with its bitstream: it says where
-    everything is, and DRAM that was not started since the bitstream was loaded is started. Raises WeftError."""
-    if not options["shell"]:
-        return LinkTarget(transport, litex_map(options), options["seconds"])
+    """Return a board behind a link, with DRAM that was not started since the bitstream was loaded started.
+
+    The option ``shell`` names the ``shell.json`` that came with the bitstream: it says where everything is. Without it
+    the board says which one is its own. Raises WeftError.
+    """
     try:
-        shell = ShellFile.load(Path(options["shell"]))
+        given = ShellFile.load(Path(options["shell"])) if options["shell"] else None
     except BaseException:
         transport.close()
         raise
-    target = LinkTarget(transport, shell_map(shell), options["seconds"])
+    target = LinkTarget(transport, shell_map(given) if given else litex_map(options), options["seconds"])
     try:
-        check_board(target.registers, shell.board, target.name)
-        controller = DramController(target.bridge, shell) if shell.dram else None
-        if controller and not controller.started:
-            controller.start()
-            check_memory(target.bridge, shell.memory.base, shell.memory.bytes)
+        target.use(given or shell_of(target.registers, target.name))
     except BaseException:
         target.close()
         raise
@@ -80,6 +78,9 @@ class LinkTarget:
     """A machine behind a bridge. Raises WeftError when it is not there, or is used by others."""
 
     arch: Arch | None = None
+    shell: ShellFile | None = None
+    leveling: Leveling | None = None
+    """What the start of the DRAM found; None where it was started before, or nothing has to start."""
 
     def __init__(self, transport: Transport, memory_map: MemoryMap, seconds: float = PROGRAM_SECONDS) -> None:
         self.bridge = bridge = Bridge(transport)
@@ -91,6 +92,20 @@ class LinkTarget:
         except BaseException:
             bridge.close()
             raise
+
+    def use(self, shell: ShellFile | None) -> None:
+        """Take the memory map of a shell and start its DRAM, unless it was started. Raises WeftError."""
+        if shell is None:
+            return
+        check_board(self.registers, shell.board, self.name)
+        self.shell, self.memory_map = shell, shell_map(shell)
+        if shell.dram and not DramController(self.bridge, shell).started:
+            self.start(shell)
+
+    def start(self, shell: ShellFile) -> None:
+        """Start the DRAM and test it. Raises WeftError."""
+        self.leveling = DramController(self.bridge, shell).start()
+        check_memory(self.bridge, shell.memory.base, shell.memory.bytes)
 
     def backend(self, model: Network, arch: Arch) -> Backend:
         return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model), model.name, self._seconds)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,19 +13,31 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.strict_json import read_object
 from weft.runtime.driver.memory_map import MEMORIES
 
+BUILT = Path("build/boards")
+"""Where ``weft board build`` leaves a folder for each board."""
+NAME = "shell.json"
+LEAST_BAUD, MOST_BAUD = 1_200, 12_000_000
+BAUD = 3_000_000
+"""Of shells whose file does not say another one."""
+REACH = 1 << 32
+"""Bytes that the bus addresses."""
+
+Address = Annotated[int, msgspec.Meta(ge=0, lt=REACH, multiple_of=4)]
+Word = Annotated[int, msgspec.Meta(ge=0, lt=REACH)]
+
 
 class MemoryPlace(msgspec.Struct, frozen=True):
     """Memory on the bus, in bytes."""
 
-    base: int
-    bytes: int
+    base: Address
+    bytes: Annotated[int, msgspec.Meta(ge=4096, le=REACH, multiple_of=4)]
 
 
 class RegisterPlace(msgspec.Struct, frozen=True):
     """A register on the bus, its highest word first."""
 
-    address: int
-    words: int
+    address: Address
+    words: Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
 class StartStep(msgspec.Struct, frozen=True):
@@ -31,38 +45,39 @@ class StartStep(msgspec.Struct, frozen=True):
     ``wait`` clock cycles."""
 
     what: str
-    address: int
-    bank: int
+    address: Word
+    bank: Word
     control: bool
-    command: int
-    wait: int
+    command: Word
+    wait: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class DramChip(msgspec.Struct, frozen=True):
     """``bitslips`` and ``delays``: settings of each byte lane that leveling has to try, 0 for memory without."""
 
     kind: str
-    phases: int
-    data_bits: int
-    read_phase: int | None
-    write_phase: int | None
-    bitslips: int
-    delays: int
-    start: list[StartStep]
+    phases: Annotated[int, msgspec.Meta(ge=1, le=8)]
+    data_bits: Annotated[int, msgspec.Meta(ge=8, le=128, multiple_of=8)]
+    read_phase: Annotated[int, msgspec.Meta(ge=0, le=7)] | None
+    write_phase: Annotated[int, msgspec.Meta(ge=0, le=7)] | None
+    bitslips: Annotated[int, msgspec.Meta(ge=0, le=16)]
+    delays: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    start: Annotated[list[StartStep], msgspec.Meta(max_length=32)]
 
 
 class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board
-    has either these or ``dram``."""
+    has either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters."""
 
-    board: str
-    clock_hz: int
-    machine_base: int
+    board: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    clock_hz: Annotated[int, msgspec.Meta(ge=1_000_000, le=1_000_000_000)]
+    machine_base: Address
     memory: MemoryPlace
     registers: dict[str, RegisterPlace]
     arch: dict[str, Any]
     dram: DramChip | None = None
     windows: dict[str, MemoryPlace] = {}
+    baud: Annotated[int, msgspec.Meta(ge=LEAST_BAUD, le=MOST_BAUD)] = BAUD
 
     @property
     def places(self) -> list[MemoryPlace]:
@@ -72,7 +87,7 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def load(cls, path: Path) -> ShellFile:
         """Raises WeftError."""
-        allowed, way_out = "the shell.json of a bitstream", "give the one in build/boards/BOARD, beside the bitstream"
+        allowed, way_out = f"the {NAME} of a bitstream", f"give the one in {BUILT}/BOARD, beside the bitstream"
         content = read_object(path, "shell", allowed, way_out)
         try:
             return cls.of(content)
@@ -83,19 +98,41 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, content: dict[str, Any]) -> ShellFile:
         """Raises ValueError."""
         found = msgspec.convert(content, cls)
-        if found.dram is None:
-            missing = sorted(set(MEMORIES) - set(found.windows))
-            if missing:
-                raise ValueError(f"neither a DRAM nor an on-chip memory {missing[0]}")
-            return found
-        phases = range(found.dram.phases)
+        for fault in found._faults():
+            raise ValueError(fault)
+        return found
+
+    def _faults(self) -> Iterator[str]:
+        """What the fields do not say by themselves."""
+        missing = sorted(self._needed() - set(self.registers))
+        if missing:
+            yield f"no register {missing[0]}"
+        absent = sorted(set(MEMORIES) - set(self.windows))
+        if self.dram is None and absent:
+            yield f"neither a DRAM nor an on-chip memory {absent[0]}"
+        if self.dram is not None and self.windows:
+            yield "a DRAM and on-chip memories"
+        unknown = sorted(set(self.windows) - set(MEMORIES))
+        if unknown:
+            yield f"an on-chip memory {unknown[0]}"
+        if any(place.base + place.bytes > REACH for place in (self.memory, *self.windows.values())):
+            yield f"memory beyond {REACH:#x}"
+        inside = sorted((place.base, place.base + place.bytes) for place in self.windows.values())
+        if any(end > start for (_, end), (start, _) in pairwise(inside)) or inside and (
+                inside[0][0] < self.memory.base or inside[-1][1] > self.memory.base + self.memory.bytes):
+            yield "on-chip memories that overlap, or lie outside memory"
+        phases = self.dram.phases if self.dram else 1
+        if self.dram and max(self.dram.read_phase or 0, self.dram.write_phase or 0) >= phases:
+            yield f"a phase for reads or writes beyond the {phases} that there are"
+
+    def _needed(self) -> set[str]:
+        """Names of the registers that the start of the memory uses."""
+        if self.dram is None:
+            return set()
         needed = {"ctrl_scratch", "sdram_dfii_control",
-                  *(f"sdram_dfii_pi{phase}_{name}" for phase in phases
+                  *(f"sdram_dfii_pi{phase}_{name}" for phase in range(self.dram.phases)
                     for name in ("command", "command_issue", "address", "baddress", "wrdata", "rddata"))}
-        if found.dram.bitslips:
+        if self.dram.bitslips:
             needed |= {f"dram_phy_{name}" for name in ("dly_sel", "rdly_dq_rst", "rdly_dq_inc", "rdly_dq_bitslip_rst",
                                                        "rdly_dq_bitslip")}
-        missing = sorted(needed - set(found.registers))
-        if missing or not 1 <= found.dram.phases <= 8 or found.dram.data_bits < 8:
-            raise ValueError(f"no register {missing[0]}" if missing else "a memory without phases or byte lanes")
-        return found
+        return needed

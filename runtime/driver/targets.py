@@ -6,15 +6,19 @@ opened.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
+from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
 from weft.runtime.driver.transport import PROGRAM_SECONDS
 from weft.runtime.network import Network
 
@@ -61,10 +65,15 @@ def _simulated(place: str, options: Options) -> Target:
 
 
 def _serial(place: str, options: Options) -> Target:
+    from weft.runtime.driver.built_shells import known_bauds
     from weft.runtime.driver.links import litex_target
-    from weft.runtime.driver.uartbone import open_serial
+    from weft.runtime.driver.serial_ports import open_found
+    from weft.runtime.driver.shell_file import ShellFile
 
-    return litex_target(open_serial(place, options["baud"]), options)
+    shell = ShellFile.load(Path(options["shell"])) if options["shell"] else None
+    registers = shell.machine_base if shell else options["registers"]
+    bauds = [options["baud"]] if options["baud"] else [shell.baud] if shell else known_bauds()
+    return litex_target(open_found(place, bauds, registers), options)
 
 
 def _udp(place: str, options: Options) -> Target:
@@ -90,31 +99,55 @@ def _name(kind: str, place: str) -> str:
 
 
 @dataclass(frozen=True)
+class Number:
+    """An option that takes a number of its default's type, within bounds that include both ends."""
+
+    default: int | float
+    least: int | float
+    most: int | float
+    step: int = 1
+    """What an integer is a multiple of."""
+
+    @property
+    def allowed(self) -> str:
+        """What may be given, for people."""
+        if isinstance(self.default, float):
+            return f"a number from {self.least:g} to {self.most:g}"
+        of = f", a multiple of {self.step}" if self.step > 1 else ""
+        return f"a number from {self.least} to {self.most}{of}, also as 0x..."
+
+
+@dataclass(frozen=True)
 class Kind:
-    """``place``: what stands behind the colon, for people; in brackets: it may be left out. ``options``: their
-    defaults, which also say of which type they are."""
+    """``place``: what stands behind the colon, for people; in brackets: it may be left out. ``options``: by name, a
+    text's default or a Number."""
 
     place: str
     open: Callable[[str, Options], Target]
-    options: Mapping[str, int | float | str]
+    options: Mapping[str, Number | str]
 
 
-_TIME = {"seconds": PROGRAM_SECONDS}
-_LITEX: Options = {"registers": LITEX_REGISTERS, "memory": LITEX_MEMORY, "bytes": LITEX_BYTES, "shell": "", **_TIME}
+_TIME = {"seconds": Number(PROGRAM_SECONDS, 0.001, 1e7)}
+_LITEX: dict[str, Number | str] = {
+    "registers": Number(LITEX_REGISTERS, 0, REACH - (1 << ADDRESS_WIDTH), 4),
+    "memory": Number(LITEX_MEMORY, 0, REACH - 4, 4), "bytes": Number(LITEX_BYTES, 4096, REACH, 4), "shell": "", **_TIME}
+_MOST_PHYSICAL = 1 << 52
+"""More than the processors of any Zynq address."""
 
 KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),
-    "sim": Kind("[PRESET]", _simulated, {"seconds": 86400.0}),
-    "serial": Kind("PORT", _serial, {"baud": 3_000_000, **_LITEX}),
-    "udp": Kind("HOST", _udp, {"port": 1234, **_LITEX}),
-    "mmio": Kind("BOARD", _mmio, {"registers": 0x43C0_0000, "device": "/dev/mem", "buffer": "/dev/udmabuf0",
-                                  "address": 0, "bytes": 0, **_TIME}),
+    "sim": Kind("[PRESET]", _simulated, {"seconds": Number(86400.0, 0.001, 1e7)}),
+    "serial": Kind("auto|PORT", _serial, {"baud": Number(0, LEAST_BAUD, MOST_BAUD), **_LITEX}),
+    "udp": Kind("HOST", _udp, {"port": Number(1234, 1, 65535), **_LITEX}),
+    "mmio": Kind("BOARD", _mmio, {
+        "registers": Number(0x43C0_0000, 0, _MOST_PHYSICAL, 4), "device": "/dev/mem", "buffer": "/dev/udmabuf0",
+        "address": Number(0, 0, _MOST_PHYSICAL, 4), "bytes": Number(0, 4096, REACH, 4), **_TIME}),
 }
 """By what stands before the colon of a device string."""
 
 
 def device_forms() -> str:
-    """All device strings, for people; and the name that only ``weft run`` takes."""
+    """Return all device strings, for people; and the name that only ``weft run`` takes."""
     forms = [kind + (f"[:{spec.place[1:]}" if spec.place[0] == "[" else f":{spec.place}")
              for kind, spec in KINDS.items()]
     return ", ".join([forms[0], f"{RTL} (weft run)", *forms[1:]])
@@ -127,26 +160,37 @@ def open_target(where: str, given: Mapping[str, Any] | None = None) -> Target:
 
 
 def read_device(where: str, given: Mapping[str, Any] | None = None) -> tuple[Kind, str, Options]:
-    """Kind, place and all options of a device string. Raises WeftError."""
+    """Return kind, place and all options of a device string. Raises WeftError."""
     head, _, tail = where.partition("?")
     name, _, place = head.partition(":")
     kind = KINDS.get(name)
-    if kind is None or (not place and kind.place[0] != "["):
+    if kind is None or (not place and kind.place[0] != "[") or not place.isprintable():
         raise WeftError(explain("device", repr(where), device_forms(), "give one of these forms"))
-    options: Options = dict(kind.options)
-    for key, value in [*parse_qsl(tail, keep_blank_values=True), *(given or {}).items()]:
-        if key not in options:
+    pairs = [(key, unquote(value)) for key, _, value in (each.partition("=") for each in tail.split("&") if each)]
+    twice = next((key for key, count in Counter(key for key, _ in pairs).items() if count > 1), None)
+    if twice is not None:
+        raise WeftError(explain(f"option of device {head}", f"{twice} twice", "each option once", "leave one out"))
+    options: Options = {key: getattr(option, "default", option) for key, option in kind.options.items()}
+    for key, value in [*pairs, *(given or {}).items()]:
+        if key not in kind.options:
             raise WeftError(explain(f"option of device {head}", key, ", ".join(options) or "none", "leave it out"))
-        options[key] = _option(key, value, options[key])
+        options[key] = _option(key, value, kind.options[key])
     return kind, place, options
 
 
-def _option(key: str, value: Any, default: int | float | str) -> int | float | str:
-    """As the default's type; integers also in hexadecimal."""
+def _option(key: str, value: Any, option: Number | str) -> int | float | str:
+    """Return the value in the type of the option's default; integers also in hexadecimal. Raises WeftError."""
+    if isinstance(option, str):
+        text = str(value)
+        if not text.isprintable():
+            raise WeftError(explain(f"device option {key}", repr(text), "a path of letters that print", "correct it"))
+        return text
+    kind = type(option.default)
     try:
-        converted = int(value, 0) if isinstance(default, int) and isinstance(value, str) else type(default)(value)
-    except (TypeError, ValueError):
-        converted = -1 if not isinstance(default, str) else ""
-    if not isinstance(converted, str) and not 0 <= converted < 1 << 64:
-        raise WeftError(explain(f"device option {key}", repr(value), "a number, also as 0x...", "correct it"))
+        converted = int(value, 0) if kind is int and isinstance(value, str) else kind(value)
+        good = option.least <= converted <= option.most and (kind is float or converted % option.step == 0)
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good:
+        raise WeftError(explain(f"device option {key}", repr(value), option.allowed, "correct it"))
     return converted

@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "weft.hw": ("weft.hw",),
     "weft.golden": (CONTRACT, "weft.golden"),
     "weft.simulate": ("weft.hw", "weft.golden", "weft.simulate"),
-    "weft.runtime": (CONTRACT, "weft.runtime", "weft.golden", "weft.simulate"),
+    "weft.runtime": (CONTRACT, "weft.runtime", "weft.golden", "weft.simulate", "weft.boards.BOARDS"),
     "weft.compiler": (CONTRACT, "weft.runtime", "weft.compiler"),
     "weft.report": (CONTRACT, "weft.runtime", "weft.compiler", "weft.report"),
     "weft.boards.shell": ("weft.hw", "weft.boards"),
@@ -103,6 +103,7 @@ def test_the_rules_can_be_broken() -> None:
     assert not allowed("weft.compiler.pipeline", "weft.hw.flow.verilog")
     assert not allowed("weft.simulate.rtl", "weft.runtime.manifest")
     assert not allowed("weft.runtime.session", "weft.compiler.pipeline")
+    assert not allowed("weft.runtime.driver.links", "weft.boards.shell.generate")
     assert not allowed("weft.report.page", "weft.cli.cycles")
     assert not allowed("weft.explore.search", "weft.hw.core")
     assert not allowed("weft.cli.main", "weft.tb.shared")

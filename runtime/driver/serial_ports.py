@@ -1,0 +1,80 @@
+"""Finds the machine on a serial line: which port, and which rate, by asking for the register IDENTITY."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY
+from weft.hw.contract.errors import explain
+from weft.hw.contract.packages import no_package
+from weft.runtime.driver import uartbone
+from weft.runtime.driver.transport import LinkError, LinkFault, Transport
+
+AUTO = "auto"
+"""Instead of a port's name: whichever has a machine."""
+TRIES = 2
+"""Of the question, at each rate."""
+
+
+def open_found(port: str, bauds: Sequence[int], registers: int) -> Transport:
+    """Return the line to the machine: on ``port``, or with AUTO on any USB serial port, at one of ``bauds``.
+
+    ``registers``: byte address of the machine's registers. Raises LinkError where nobody answers, or several do.
+    """
+    if port != AUTO:
+        return uartbone.open_serial(port, bauds[0]) if len(bauds) == 1 else _asked(port, bauds, registers)
+    found: list[Transport] = []
+    silent: list[str] = []
+    for each in usb_ports():
+        try:
+            found.append(_asked(each, bauds, registers, only_ours=True))
+        except LinkError as error:
+            silent.append(str(error))
+    if len(found) == 1:
+        return found[0]
+    for transport in found:
+        transport.close()
+    if found:
+        names = [transport.name for transport in found]
+        raise LinkError(explain("device serial:auto", f"machines on {', '.join(names)}", "one machine",
+                                f"name its port: {' or '.join(names)}"))
+    raise LinkError(explain("device serial:auto", " and ".join(silent) or "no USB serial port", "one board with its "
+                            "bitstream loaded", "plug the board in and load its bitstream: weft board flash BOARD"))
+
+
+def usb_ports() -> list[str]:
+    """Return the names of this machine's serial ports that are USB devices. Raises LinkError without pyserial."""
+    try:
+        from serial.tools.list_ports import comports
+    except ModuleNotFoundError:
+        raise LinkError(no_package("device serial:auto", "pyserial", "board")) from None
+    return sorted(port.device for port in comports() if port.vid is not None)
+
+
+def _asked(port: str, bauds: Sequence[int], registers: int, *, only_ours: bool = False) -> Transport:
+    """Return the line at the first rate at which a machine answers; without ``only_ours`` whatever answers will do.
+
+    Raises LinkError.
+    """
+    answers: list[int] = []
+    for baud in bauds:
+        transport = uartbone.open_serial(port, baud)
+        answer = next(_answers(transport, registers), None)
+        if answer == IDENTITY:
+            return transport
+        transport.close()
+        answers += [baud] * (answer is not None)
+    if answers and not only_ours:
+        return uartbone.open_serial(port, answers[0])
+    rates = ", ".join(map(str, bauds))
+    raise LinkError(explain(f"device serial:{port}", f"no answer at {rates} baud", "a board with its bitstream loaded",
+                            "look at cable and power, load the bitstream (weft board flash BOARD), or give another "
+                            "rate as ?baud=N"))
+
+
+def _answers(transport: Transport, registers: int) -> Iterator[int]:
+    for _ in range(TRIES):
+        with contextlib.suppress(LinkFault):
+            yield int(transport.read(registers + CONTROL_REGISTERS["IDENTITY"].offset, 1)[0])
+        transport.resynchronise()
