@@ -91,6 +91,8 @@ class Board:
     routed: Mapping[str, float | None] = field(default_factory=dict)
     flash_name: str | None = None
     """The board in openFPGALoader's list."""
+    flash_variants: Mapping[str, str] = field(default_factory=dict)
+    """The same of revisions with another cable, by what is printed on them."""
 
     @property
     def clock_hz(self) -> float:

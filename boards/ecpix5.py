@@ -9,7 +9,8 @@ BOARD = Board(
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
     target_hz=90e6, routed={"ecpix5_4": 80.03e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
-    plug="Micro-USB (JTAG and UART of the FT2232).",
+    flash_variants={"r03": "ecpix5_r03"},
+    plug="Micro-USB (JTAG and UART of the FT2232; of revision R03 the FT4232, whose third channel is the UART).",
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
         clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,

@@ -72,6 +72,7 @@ def build(
                                               "default: the board's.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, metavar="COUNT", help="How many placements may "
                                              "be tried.")] = 4,
+    force: Annotated[bool, typer.Option("--force", help="Build a machine that is predicted not to fit too.")] = False,
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,12 +80,16 @@ def build(
     project that makes one."""
     from weft.boards.shell import bitstream, families
     from weft.boards.vivado import project
+    from weft.cli.resources import refuse_without_room
 
     chosen = board_named(board)
+    machine = Arch.load(arch or chosen.arch)
+    if not force:
+        refuse_without_room(chosen, machine, arch or chosen.arch)
     if chosen.built != "bitstream":
         need_simulation()  # for yosys, which writes the Verilog
         with console.progress() as bar:
-            written = project.build(chosen, Arch.load(arch or chosen.arch), output / board,
+            written = project.build(chosen, machine, output / board,
                                     clock_hz=None if mhz is None else mhz * 1e6, tell=lambda stage: bar(stage, 0, 0))
         if as_json:
             print(json.dumps(written, indent=1))
@@ -93,7 +98,7 @@ def build(
             "clock": f"{written['mhz_asked']:g} MHz asked", "run": "by you: nothing of this was run with Vivado"})
         return
     with console.progress() as bar:
-        found = bitstream.build(chosen, Arch.load(arch or chosen.arch), output / board,
+        found = bitstream.build(chosen, machine, output / board,
                                 clock_hz=None if mhz is None else mhz * 1e6, seeds=range(1, seeds + 1),
                                 tell=lambda stage: bar(stage, 0, 0))
     if as_json:
@@ -110,6 +115,8 @@ def build(
 def flash(
     board: BoardArgument,
     permanent: Annotated[bool, typer.Option("--permanent", help="Into the board's flash chip.")] = False,
+    variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="A revision of the board with "
+                                                "another cable; default: the usual one.")] = None,
     output: FolderOption = BUILT,
 ) -> None:
     """Load the board's bitstream with openFPGALoader."""
@@ -117,7 +124,7 @@ def flash(
 
     chosen = board_named(board)
     with console.working(f"loading {board}"):
-        said = loading.flash(chosen, output / board, permanent=permanent)
+        said = loading.flash(chosen, output / board, permanent=permanent, variant=variant)
     print(said)
 
 

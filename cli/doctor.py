@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from weft.boards.shell import loader
 from weft.cli import console
 from weft.cli.options import JsonOption
 from weft.hw.contract import packages
@@ -44,7 +45,7 @@ def doctor_command(
     for name in extra or ():
         if name not in pinned:
             raise WeftError(explain("--extra", name, ", ".join(sorted(filter(None, pinned))), "name one of them"))
-    found = [*_system(), *_packages(pinned, extra or ["sim"]), *_places()]
+    found = [*_system(), *_packages(pinned, extra or ["sim"]), *_boards(extra or ()), *_places()]
     if as_json:
         print(json.dumps({"schema": console.SCHEMA, "version": packages.version(),
                           "findings": [asdict(row) for row in found]}))
@@ -78,6 +79,22 @@ def _packages(pinned: dict[str, list[packages.Requirement]], needed: Sequence[st
         mend = packages.pip_install(name) if lacks else ""
         yield Finding(f"extra {name}" if name else "packages", state,
                       "; ".join(lacks) or f"{len(wanted)} package{'s' * (len(wanted) != 1)}", mend)
+
+
+def _boards(needed: Sequence[str]) -> Iterator[Finding]:
+    """What loading a bitstream needs: the program, its libraries, the right to open a cable."""
+    lacks = LACKING if "bitstream" in needed else NOT_NEEDED
+    try:
+        program = loader.loader()
+    except WeftError:
+        yield Finding(loader.LOADER, lacks, "needed for loading bitstreams", packages.pip_install("bitstream"))
+        return
+    missing = loader.missing_libraries(program)
+    yield Finding(loader.LOADER, lacks if missing else FINE, f"no {' and no '.join(missing)}" if missing else
+                  str(program), loader.bringing(missing) if missing else "")
+    good = loader.may_open()
+    yield Finding("USB rights", FINE if good else lacks, "cables of boards may be opened" if good else
+                  "no udev rule for the cables of boards", "" if good else loader.RIGHTS)
 
 
 def _places() -> Iterator[Finding]:

@@ -14,8 +14,10 @@ from weft.boards.shell.machine import windows
 from weft.cli.console import plain_console, say
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS, Part
-from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, fits, largest_error
+from weft.hw.flow.parts import block_rams as count_blocks
+from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, counted, dsp_blocks, fits, largest_error, room
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}
@@ -48,6 +50,28 @@ def around(board: Board | None) -> Mapping[str, int]:
         bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
     key = board.family, memory.kind, board.shell.ethernet is not None
     return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
+
+
+def refuse_without_room(board: Board, arch: Arch, name: str) -> None:
+    """Raise WeftError where the machine ``name`` does not fit the board's chip beside its shell, as predicted.
+
+    Of a machine whose numbers were not counted on such chips only what follows from its geometry is held against it.
+    """
+    part, rest = PARTS[board.part], around(board)
+    if counted(arch, part.family):
+        used = {column: machine for column, (machine, _, _) in fits(arch, part, around=rest)["of_part"].items()}
+    else:
+        blocks = [block_rams(ram, part.family) for ram in rams(arch)]
+        totals = {column: sum(each.get(column, 0) for each in blocks) for column in ("bram18", "bram36")}
+        used = {"dsp": sum(dsp_blocks(arch, part.family).values()), "bram": count_blocks(totals, part.family)}
+    short = [column for column, number in used.items() if number > room(part, column, rest)]
+    if short:
+        raise WeftError(explain(
+            f"machine {name} on board {board.key}",
+            " and ".join(f"{used[column]:,} {USED[column]}, predicted" for column in short),
+            " and ".join(f"{max(0, room(part, column, rest)):,} {USED[column]}" for column in short)
+            + f" of {part.name} beside the shell",
+            f"take a smaller machine (weft resources -a {name} --part {board.part}), or try it all the same: --force"))
 
 
 def part_named(name: str) -> Part:

@@ -29,14 +29,14 @@ GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100"
 
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}
-    weft board flash {key}
+    weft board flash {key}{variants}
     weft board memory serial:auto
     weft run MODEL.tmodel --on serial:auto --input x.npz
 """
 SHELL = """\
     weft board build {key}                  # build/boards/{key}/vivado/build.tcl and all that it needs
     (cd build/boards/{key}/vivado && vivado -mode batch -source build.tcl)
-    weft board flash {key}
+    weft board flash {key}{variants}
     weft board memory serial:auto
     weft run MODEL.tmodel --on serial:auto --input x.npz
 """
@@ -86,11 +86,18 @@ def page(board: Board) -> str:
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
     registers = KINDS[board.processor.kind].registers if board.processor else 0
     commands = ZYNQ if board.processor else OPEN if board.built == "bitstream" else SHELL
-    lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name),
+    lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name,
+                              variants=variants(board)),
               exercised(board)]
     if board.shell:
         lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def variants(board: Board) -> str:
+    """What is said behind the command that loads a bitstream."""
+    others = " or ".join(f"--variant {name}" for name in board.flash_variants)
+    return f"                  # a revision with another cable: {others}" if others else ""
 
 
 def exercised(board: Board) -> str:

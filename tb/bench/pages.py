@@ -19,7 +19,7 @@ import typer
 from typer._click.exceptions import ClickException, UsageError  # typer has no public name for them
 
 from weft.boards import BOARDS
-from weft.cli.main import app
+from weft.cli.app import app
 from weft.cli.options import override
 from weft.cli.resources import part_named
 from weft.hw.contract.arch import Arch

