@@ -187,15 +187,20 @@ EXAMPLE = "versa_ecp5"
 """The board that docs/boards/port.md adds."""
 
 
+@cache
+def make_targets() -> frozenset[str]:
+    """What ``make`` can be asked for."""
+    return frozenset(TARGET.findall((ROOT / "Makefile").read_text()))
+
+
 def _of_make(words: list[str]) -> str:
     text = (ROOT / "Makefile").read_text()
-    targets = set(TARGET.findall(text))
     variables = {name for names in VARIABLES.findall(text) for name in names if name}
     for word in words:
         name, given, _ = word.partition("=")
         if given and name not in variables:
             return f"make has no variable {name}"
-        if not given and word not in targets and not PLACEHOLDER.fullmatch(word):
+        if not given and word not in make_targets() and not PLACEHOLDER.fullmatch(word):
             return f"make has no target {word}"
     return ""
 

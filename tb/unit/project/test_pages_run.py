@@ -1,5 +1,5 @@
-"""What pages for newcomers tell to type runs: blocks of docs/ behind a mark ``run``, the README's commands, the
-notebook. The site is built without a warning."""
+"""What pages tell to type is known to the command line, and runs: blocks of docs/ behind a mark ``run``, the commands
+of the README and of other pages, the notebook. The site is built without a warning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-ROOT = Path(__file__).parents[3]
+from weft.tb.bench.pages import PAGES, Command, commands, fault
+from weft.tb.bench.ways_out import Text, faults, texts
+
+ROOT = Path(__file__).resolve().parents[3]  # other tests import this file through the folder weft
 BLOCK = re.compile(r"^<!-- run(: long)? -->\n```(sh|python)\n(.*?)^```$", re.M | re.S)
 README = (ROOT / "README.md").read_text()
 
@@ -60,34 +63,95 @@ def test_blocks_of_a_page_run_in_rtl_too(name: str, tmp_path: Path) -> None:
     assert "RTL equals golden" in run_page(name, tmp_path, True)
 
 
-def readme_commands(long: bool) -> list[str]:
-    """The README's own lines for a compiled network; those on boards and other tools' files need more than there is."""
-    lines = re.findall(r"^ {4}\.venv/bin/(weft [^\n]*)", README, re.M)
-    away = ("serial:", "udp:", "model.pb", "model.tflite", "weft board")
-    return [line for line in lines if not any(word in line for word in away)
-            and long == bool(re.search(r"--on rtl|weft verilog", line))]
+# -- every command is known --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_page_are_known(page: str) -> None:
+    """Commands, options and the names of presets, boards, chips and devices; in blocks whole, in sentences in part."""
+    assert {command.text: wrong for command in commands(page) if (wrong := fault(command))} == {}
+
+
+def test_commands_within_messages_are_known() -> None:
+    found = list(texts())
+    assert len(found) > 1000 and sum("weft " in each.text for each in found) > 30
+    assert {each.where: wrong for each in found if (wrong := faults(each))} == {}
+
+
+@pytest.mark.parametrize(("text", "whole", "says"), [
+    ("weft check --part LFE5U-45F", False, "no command check"), ("weft run x.tmodel --on rtl", True, "--input"),
+    ("weft run --one rtl", False, "no option --one"), ("weft board build moon", True, "no board moon"),
+    ("weft isa -a moon", True, "found moon"), ("make moon", True, "no target moon"), ("make zoo MOON=1", True, "MOON"),
+    ("weft run x.tmodel --input x --on udp:h?port=70000", True, "65535"), ("scripts/moon.py", False, "no scripts"),
+    ("weft resources -a pynq --part moon", True, "found moon"), ("weft board fly BOARD", True, "no command fly"),
+    ("weft board build BOARD --mhz LESS", True, ""), ("weft isa -a NAME --set KEY=VALUE", True, "")])
+def test_a_command_that_is_wrong_is_found(text: str, whole: bool, says: str) -> None:
+    wrong = fault(Command("page", text, whole))
+    assert says in wrong and bool(says) == bool(wrong)
+
+
+@pytest.mark.parametrize("text", ["compile it: weft complie X", "add --sepcial", "run make moon", "weft run --onn rtl"])
+def test_a_message_that_is_wrong_is_found(text: str) -> None:
+    assert faults(Text("cli/main.py:1", text))
+
+
+# -- and runs, where it can --------------------------------------------------------------------------------------------
+AWAY = {
+    "serial:|udp:": "a board behind a link: tb/unit/driver/test_find_board.py runs it on a model",
+    "mmio:|weft board (build|flash)|make (bitstream|flash)|vivado": "a board, or its bitstream",
+    "model[.](pb|tflite|pt)|keras|tf2onnx": "files of other tools: make test-tensorflow",
+    "^(make|python|scripts/|[.]venv/bin/python)": "the suite itself, or scripts/walkthrough.py types it",
+    "^env/bin/": "tb/unit/project/test_wheel.py runs it",
+    "--dump-dir build/steps": "the network of a reader who changes the compiler",
+    "resnet20v2_cifar.onnx": "minutes, and a network that is not shipped",
+}
+"""What of the pages' whole commands does not run here -> why. Those of marked blocks run with their block."""
+RUN_HERE = ("README.md", "docs/README.md", "hw/README.md")
+
+
+def page_commands(page: str) -> list[str]:
+    """The ``weft`` commands of a page that run here, in order."""
+    lines = [command.text for command in commands(page) if command.whole]
+    return [line.removeprefix(".venv/bin/") for line in lines if not any(re.search(word, line) for word in AWAY)]
+
+
+def seconds(lines: list[str], long: bool) -> list[str]:
+    return [line for line in lines if long == bool(re.search(r"--on rtl|weft verilog|weft explore", line))]
+
+
+def test_every_whole_command_runs_somewhere() -> None:
+    """One that is new on a page either runs, or its reason is added to AWAY."""
+    marked = {name: "".join(content for _, _, content in BLOCK.findall((ROOT / name).read_text())) for name in PAGES}
+    left = {page: [line for line in page_commands(page)
+                   if " ".join(line.split()[:4]) not in " ".join(marked[page].replace("\\\n", " ").split())]
+            for page in PAGES if page not in RUN_HERE}
+    tutorial = ("docs/tutorial.md", ["weft compile own.onnx -a ecpix5_4 -o build/own --calibrate samples.npz "
+                                     "--host-fallback"])
+    assert {page: lines for page, lines in left.items() if lines and (page, lines) != tutorial} == {}
 
 
 def prepared(folder: Path) -> dict[str, str]:
     shutil.copy(ROOT / "models" / "digits" / "digits.onnx", folder / "model.onnx")
     shutil.copy(ROOT / "arch" / "tiny.tarch", folder / "my.tarch")
+    (folder / "models").symlink_to(ROOT / "models")
     held_out = np.load(ROOT / "models" / "digits" / "held_out.npz")
     np.savez(folder / "samples.npz", image=held_out["calibration"][:4])
     return environment(folder)
 
 
 @pytest.mark.slow
-def test_commands_of_the_readme_run(tmp_path: Path) -> None:
-    commands = readme_commands(False)
-    assert {line.split()[1] for line in commands} >= {"archs", "inspect", "compile", "run", "estimate", "report"}
-    run(tmp_path, "sh", "\n".join(commands), prepared(tmp_path))
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
+    lines = seconds(page_commands(page), False)
+    if page == "README.md":
+        assert {line.split()[1] for line in lines} >= {"archs", "inspect", "compile", "run", "estimate", "report"}
+    run(tmp_path, "sh", "\n".join(lines), prepared(tmp_path))
 
 
 @pytest.mark.long
-def test_commands_of_the_readme_run_in_rtl_too(tmp_path: Path) -> None:
-    given = prepared(tmp_path)
-    run(tmp_path, "sh", "\n".join([*(line for line in readme_commands(False) if " compile " in line),
-                                   *readme_commands(True)]), given)
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_commands_of_a_page_run_in_rtl_too(page: str, tmp_path: Path) -> None:
+    lines = page_commands(page)
+    run(tmp_path, "sh", "\n".join([*(line for line in lines if " compile " in line), *seconds(lines, True)]),
+        prepared(tmp_path))
 
 
 def test_a_walk_types_what_the_readme_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

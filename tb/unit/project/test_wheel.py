@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ import pytest
 
 from weft.hw.contract.arch import presets
 from weft.hw.contract.packages import DISTRIBUTION
+from weft.tb.unit.project.test_pages_run import RUN_HERE, page_commands, prepared, seconds
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "boards", "explore")
@@ -83,8 +85,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     packages, = (folder / "env" / "lib").glob("python*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
-    def run(*arguments: object, program: Path = program / "weft") -> str:
-        done = subprocess.run([program, *map(str, arguments)], cwd=folder, text=True, capture_output=True, check=False,
+    def run(*arguments: object, program: Path = program / "weft", where: Path = folder) -> str:
+        done = subprocess.run([program, *map(str, arguments)], cwd=where, text=True, capture_output=True, check=False,
                               env={**given, **tools, "XDG_CACHE_HOME": str(folder / "cache")})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -121,3 +123,11 @@ def test_installed_wheel_compiles_runs_estimates_and_reports(installed: Installe
 def test_installed_wheel_runs_its_demo_in_rtl(installed: Installed) -> None:
     said = installed("demo", "--images", "2")
     assert "RTL equals golden" in said and "accuracy, RTL" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_installed_wheel_runs_what_a_page_tells_to_type(page: str, installed: Installed, tmp_path: Path) -> None:
+    prepared(tmp_path)
+    for line in seconds(page_commands(page), False):
+        installed(*shlex.split(line, comments=True)[1:], where=tmp_path)
