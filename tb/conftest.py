@@ -1,4 +1,5 @@
-"""What holds for all tests: their order, the progress line, and the word on the outside oracle at the end."""
+"""What holds for all tests: their order, the progress line, and at the end the words on the outside oracle and on
+what did not run."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from weft.simulate.make import BUILD_FAST
-from weft.tb import progress, shared, wide
+from weft.tb import progress, shared, skipped, wide
 
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
@@ -56,3 +57,4 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     properties = [each for found in terminalreporter.stats.values() for report in found
                   for each in getattr(report, "user_properties", ())]
     terminalreporter.write_line(shared.oracle_line(sum(tuple(each) == ORACLE for each in properties)))
+    terminalreporter.write_line(skipped.line(terminalreporter.stats.get("skipped", ())))

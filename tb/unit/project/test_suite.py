@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from weft.simulate.once import built_once
-from weft.tb import shared
+from weft.tb import shared, skipped
 from weft.tb.progress import Progress
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ def test_skipped():
     pytest.skip("nothing to see")
 
 def test_published():
-    from weft.tb import shared
+    from weft.tb import shared, skipped
     shared.opened.add("vectors/x")
 """
 
@@ -59,6 +59,7 @@ def test_failures_seeds_and_the_closing_line_are_there(options: list[str], tmp_p
     assert "AssertionError: seed 77" in out
     assert "SKIPPED [1] test_some.py" in out and "nothing to see" in out
     assert "outside oracle: 1 published-vector tests ran" in out
+    assert "did not run: 1, nothing to see" in out
     assert "1 failed, 2 passed, 1 skipped" in out.splitlines()[-1]
     assert "s.F" not in out and ".F" not in out, "no row of dots beside the progress line"
 
@@ -92,6 +93,14 @@ def test_the_word_on_the_oracle(ran: int, there: bool, line: str, tmp_path: Path
     if there:
         (tmp_path / "vectors").mkdir()
     assert shared.oracle_line(ran).startswith(f"outside oracle: {line}")
+
+
+def test_the_word_on_what_did_not_run() -> None:
+    reasons = ("Skipped: skipped: needs Chromium", "Skipped: needs ../shared", "Skipped: needs Chromium")
+    reports: list[Any] = [SimpleNamespace(longrepr=("test_a.py", 3, reason)) for reason in reasons]
+    assert skipped.line(reports) == "did not run: 2, needs Chromium; 1, needs ../shared"
+    assert skipped.line([SimpleNamespace(longrepr="odd")]) == "did not run: 1, odd"
+    assert skipped.line([]) == "did not run: nothing of this selection"
 
 
 def test_only_vectors_are_the_oracle() -> None:
