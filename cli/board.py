@@ -83,9 +83,10 @@ def build(
     from weft.cli.resources import refuse_without_room
 
     chosen = board_named(board)
-    machine = Arch.load(arch or chosen.arch)
+    name = chosen.arch if arch is None else arch
+    machine = Arch.load(name)
     if not force:
-        refuse_without_room(chosen, machine, arch or chosen.arch)
+        refuse_without_room(chosen, machine, name)
     if chosen.built != "bitstream":
         need_simulation()  # for yosys, which writes the Verilog
         with console.progress() as bar:

@@ -151,11 +151,11 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
         raise WeftError(explain("--part and --board", "both" if part else "neither", "one of them",
                                 "name the chip (--part xc7a35t) or the board (--board ecpix5)"))
     if board is None:
-        return part_named(part or ""), Arch.load(arch or BASE), ()
+        return part_named(part or ""), Arch.load(BASE if arch is None else arch), ()
     from weft.cli.board import board_named
 
     found = board_named(board)
-    return part_named(found.part), Arch.load(arch or found.arch), ("dram_ports",)
+    return part_named(found.part), Arch.load(found.arch if arch is None else arch), ("dram_ports",)
 
 
 def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
@@ -173,6 +173,10 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: P
                                     "for example --axis array_size=4,8,12"))
         axes[key] = tuple(dict.fromkeys(int(value) if INTEGER.fullmatch(value) else value
                                         for value in values.split(",")))
+        wrong = [value for value in axes[key] if type(value) is not type(known[key])]
+        if wrong:
+            raise WeftError(explain("--axis", f"{key}={wrong[0]}", "integers of at most 20 digits" if
+                                    isinstance(known[key], int) else "names", "for example --axis array_size=4,8,12"))
     for data_type in axes["data_type"]:
         check_counted(base.replace(data_type=data_type), chip.family)
     return axes

@@ -34,6 +34,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 def exit_code(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; whatever goes wrong by the user's doing becomes one message and a 1."""
+    streams.drop_odd_variables()
     try:
         with streams.guarded():
             return _command(arguments)

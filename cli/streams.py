@@ -21,6 +21,19 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 """Control characters but for tab and newline, marks that turn the direction of writing, halves of characters."""
 
 
+SIZE = re.compile("[1-9][0-9]{0,3}")
+"""Of a terminal, as its variables say it."""
+
+
+def drop_odd_variables() -> None:
+    """Forget sizes that no terminal has, which tables would be made for, and a completion that asks for nothing."""
+    for name in ("COLUMNS", "LINES"):
+        if name in os.environ and not SIZE.fullmatch(os.environ[name]):
+            del os.environ[name]
+    if not {"COMP_WORDS", "_TYPER_COMPLETE_ARGS"} & set(os.environ):
+        os.environ.pop("_WEFT_COMPLETE", None)
+
+
 def printable(text: str, encoding: str | None = None) -> str:
     """``text`` with all of RAW, and all that ``encoding`` lacks, written as escapes."""
     text = RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 
+from amaranth._toolchain.yosys import YosysError  # amaranth has no public name for it
 from amaranth.back import verilog
 from amaranth.hdl import Module
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.errors import WeftError, explain
 from weft.hw.top import with_ports
 
 TOP_NAME = "weft_top"
@@ -29,9 +32,14 @@ def verilog_text(arch: Arch, *, trace: bool = False, board: str = "") -> str:
 
 
 def converted(module: Module, ports: Ports) -> str:
-    """The same of what ``with_ports`` gave."""
-    with _without_collector():
-        text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+    """Return the Verilog of what ``with_ports`` gave. Raises WeftError without a yosys that works."""
+    try:
+        with _without_collector():
+            text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+    except YosysError as error:
+        raise WeftError(explain("yosys", f"{os.environ.get('YOSYS') or 'none'}, which does not work "
+                                f"({str(error).split('.')[0] or 'no answer'})", "a yosys that writes Verilog",
+                                "unset the variable YOSYS, or name one that runs")) from None
     return shorten(text)
 
 

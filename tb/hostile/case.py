@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,7 +30,8 @@ class Case:
     both are.
 
     ``stdout``: where standard output goes instead of a file; ``most_bytes`` of every file that is written, as a full
-    disk allows; ``cache``: the folder of $WEFT_CACHE; ``quick``: one of those that `make test` runs.
+    disk allows; ``cache``: the folder of $WEFT_CACHE; ``environment``: variables beside those that there are;
+    ``quick``: one of those that `make test` runs.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     cache: str | None = None
     quick: bool = False
     seconds: float = 20.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def quick(cases: list[Case], *names: str) -> list[Case]:

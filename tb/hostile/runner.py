@@ -17,6 +17,7 @@ from typing import NoReturn
 from weft.tb.hostile import (
     architectures,
     arrays,
+    command_lines,
     commands,
     host_parts,
     large_networks,
@@ -37,7 +38,7 @@ PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
 
 READERS = (architectures, arrays, onnx_files, large_networks, operator_table, tflite_files, models, host_parts,
-           commands, writers)
+           commands, command_lines, writers)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""
@@ -134,7 +135,7 @@ def _command(case: Case, arguments: list[str], folder: Path, out: int, said: int
     try:
         os.setsid()
         os.chdir(folder)
-        os.environ["TMPDIR"] = str(folder / "tmp")
+        os.environ |= {"TMPDIR": str(folder / "tmp"), **case.environment}
         tempfile.tempdir = None
         if case.cache is not None:
             _other_cache(case.cache)

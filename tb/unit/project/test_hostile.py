@@ -16,7 +16,7 @@ QUICK = [case.name for case in all_cases() if case.quick]
 def test_every_reader_has_quick_cases() -> None:
     cases = all_cases()
     assert {case.reader for case in cases} == {case.reader for case in cases if case.quick}
-    assert len(cases) >= 300 and len(QUICK) >= 60
+    assert len(cases) >= 1300 and len(QUICK) >= 75
 
 
 @pytest.mark.slow
