@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 TLS = "tls://"
+ADDRESS = re.compile(TLS + r"[A-Za-z0-9._:\[\]-]{1,255}:[0-9]{1,5}")
 MOST_KEY_BYTES = 1 << 20
 
 
@@ -43,9 +45,10 @@ class Keys:
 
 def check_address(scheduler: str, found: str = "") -> None:
     """Raises WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
-    if found or not scheduler.startswith(TLS):
+    if found or not ADDRESS.fullmatch(scheduler):
+        wrong = "no HOST:PORT" if scheduler.startswith(TLS) else "no TLS"
         raise WeftError(explain(
-            f"--scheduler {scheduler}", found or "no TLS", "a scheduler that knows its users: tls://HOST:PORT with "
+            f"--scheduler {scheduler}", found or wrong, "a scheduler that knows its users: tls://HOST:PORT with "
             "--tls-ca, --tls-cert and --tls-key, or with these in Dask's configuration",
             "start it so: dask scheduler --protocol tls --tls-ca-file CA.pem --tls-cert CERT.pem --tls-key KEY.pem "
             "(docs/explore.md says how keys are made)"))

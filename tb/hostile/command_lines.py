@@ -29,7 +29,7 @@ GOOD: dict[str, list[str]] = {
     "board build": ["board", "build", "ecpix5"], "board flash": ["board", "flash", "ecpix5"],
     "board memory": ["board", "memory", "golden"]}
 """A command line of each command that nothing is wrong with, or nothing but what is asked last."""
-LEGAL = {"--end": {"nothing"}, "--name": {"nothing", "unknown"}, "--scheduler": {"nothing"}}
+LEGAL = {"--end": {"nothing"}, "--name": {"nothing", "unknown"}}
 """Option -> values that may be taken for something."""
 MINUTES = ("explore", "demo")
 """Commands that take minutes once nothing is wrong: only what must be refused."""
@@ -84,7 +84,7 @@ def cases() -> list[Case]:
 # -- the tree ----------------------------------------------------------------------------------------------------------
 def _tree() -> dict[str, Any]:
     """Every command by its name."""
-    from weft.cli.main import app
+    from weft.cli.app import app
 
     def walk(group: Any, before: str) -> Iterator[tuple[str, Any]]:
         for name, command in group.commands.items():
