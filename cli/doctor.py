@@ -43,7 +43,7 @@ def doctor_command(
     """Look at this machine; for each lack print the one command that mends it. Exit code 1 where something lacks."""
     pinned = packages.requirements()
     for name in extra or ():
-        if name not in pinned:
+        if not name or name not in pinned:
             raise WeftError(explain("--extra", name, ", ".join(sorted(filter(None, pinned))), "name one of them"))
     found = [*_system(), *_packages(pinned, extra or ["sim"]), *_boards(extra or ()), *_places()]
     if as_json:

@@ -31,7 +31,7 @@ GOOD: dict[str, list[str]] = {
 """A command line of each command that nothing is wrong with, or nothing but what is asked last."""
 LEGAL = {"--end": {"nothing"}, "--name": {"nothing", "unknown"}}
 """Option -> values that may be taken for something."""
-MINUTES = ("explore", "demo")
+MINUTES = ("explore", "demo", "board build")
 """Commands that take minutes once nothing is wrong: only what must be refused."""
 OWN = ("--set", "--shape", "--axis", "--state", "--on")
 """Options with a grammar of their own: below."""
@@ -129,7 +129,7 @@ def _options() -> Iterator[Case]:
             values = NUMBERS if kind in (int, float) else PLACES if kind is Path else NAMES
             for what, text in values.items():
                 legal = what in LEGAL.get(each.opts[-1], ()) or kind is Path and (
-                    each.metavar == "DIR" or what == "a surrogate")
+                    what == "a surrogate" or what == "nothing" and each.metavar == "DIR")
                 if not legal or name not in MINUTES:
                     yield Case(f"command line: {name} {each.opts[0]}, {what}", "command lines",
                                good_and([*GOOD[name], each.opts[0], text]), code=None if legal else 1)
