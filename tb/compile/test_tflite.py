@@ -20,7 +20,7 @@ from weft.compiler.frontend.tflite.operators import CONVERTERS, UNKNOWN
 from weft.runtime.onnx_engine import session
 from weft.tb.compile.tflite_bytes import BYTES, int8_network, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
-from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, weights
+from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, conv, weights
 from weft.tb.compile.tflite_streams import STREAMS, stream
 
 LARGEST_ERROR = 1e-4
@@ -91,6 +91,37 @@ def test_states_are_inputs_and_outputs(name: str, tmp_path: Path) -> None:
         for output, wanted in oracle.run(inputs).items():
             insist_close(wanted, found[output])
         held = {state.input: found[state.output] for state in graph.states}
+
+
+def test_ends_are_what_is_asked_for(tmp_path: Path) -> None:
+    """A tensor on the way brings no state along; a state may be an end too."""
+    path = made(stream, tmp_path)
+    cut = read_model(path, ["concatenation3"])
+    assert [port.name for port in cut.outputs] == ["concatenation3"] and not cut.states
+    kept = read_model(path, ["kept/next"])
+    assert [port.name for port in kept.outputs] == ["kept/next"] and kept.states == (("kept/next", "kept", True),)
+    assert {port.name for port in kept.inputs} == {"x", "kept"}
+    with pytest.raises(CompileError, match="--end: found 'lost/next'"):
+        read_model(path, ["lost/next"])
+
+
+def test_an_image_stays_in_planes(tmp_path: Path) -> None:
+    """From the input to the output no Transpose but the first and the last, whatever is done to the image."""
+    def write(file: FileMaker) -> None:
+        graph = file.main
+        x = graph.input("x", IMAGE)
+        wide = graph.run("PAD", [x, graph.constant([[0, 0], [1, 1], [1, 1], [0, 0]], INT32)], (1, 8, 9, 4))
+        cut = graph.run("SLICE", [wide, graph.constant([0, 0, 1, 0], INT32), graph.constant([1, 8, 8, 4], INT32)],
+                        (1, 8, 8, 4))
+        total = graph.run("ADD", [conv(graph, cut, (1, 8, 8, 4), 4), cut], (1, 8, 8, 4))
+        mean = graph.run("MEAN", [total, graph.constant([1, 2], INT32)], (1, 1, 1, 4), options={"KeepDims": True})
+        gate = graph.run("LOGISTIC", [mean], (1, 1, 1, 4))
+        joined = graph.run("CONCATENATION", [graph.run("MUL", [total, gate], (1, 8, 8, 4)), cut], (1, 8, 8, 8),
+                           options={"Axis": 3})
+        graph.run("RESIZE_BILINEAR", [joined, graph.constant([16, 16], INT32)], (1, 16, 16, 8))
+
+    nodes = [node.op_type for node in load_model(made(write, tmp_path)).graph.node]
+    assert nodes.count("Transpose") == 2 and nodes[0] == nodes[-1] == "Transpose"
 
 
 def test_a_state_that_begins_elsewhere_is_told(tmp_path: Path) -> None:

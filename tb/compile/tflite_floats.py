@@ -259,6 +259,8 @@ FLOATS: dict[str, Make] = {
     "STRIDED_SLICE, one": strided([0, 0, -1, 0], [1, 6, 0, 4], [1, 1, 1, 1], (1, 6, 4), ShrinkAxisMask=4),
     "STRIDED_SLICE, backwards": strided([0, 5, 0, 0], [1, -99, 7, 4], [1, -2, 1, 1], (1, 3, 7, 4)),
     "STRIDED_SLICE, ellipsis": strided([0, 0, 1], [1, 0, 3], [1, 1, 1], (1, 6, 7, 2), EllipsisMask=2),
+    "SLICE of everything": of_image("SLICE", IMAGE, [[0, 0, 0, 0], [-1, -1, -1, -1]]),
+    "MIRROR_PAD of nothing": of_image("MIRROR_PAD", IMAGE, [[[0, 0]] * 4], Mode=1),
     "GATHER": of_image("GATHER", (1, 6, 7, 2), [[3, 1]], Axis=3),
     "TILE": of_image("TILE", (1, 6, 14, 4), [[1, 1, 2, 1]]),
     "BROADCAST_TO": of_image("BROADCAST_TO", (3, 8), [[3, 8]], source=(1, 8)),

@@ -118,21 +118,27 @@ def slice_(op: Operation) -> None:
         raise op.refusal("begin and size", f"{len(begins)} and {len(sizes)} numbers", f"{len(shape)} of each",
                          CONVERT_AGAIN)
     ends = [whole if size == -1 else begin + size for begin, size, whole in zip(begins, sizes, shape, strict=True)]
-    op.give(_sliced(op, begins, ends, [1] * len(shape)), rounds=False)
+    _give_slice(op, begins, ends, [1] * len(shape))
 
 
-def _sliced(op: Operation, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> str:
-    """``ends`` before the first number are those of steps backwards."""
-    least = -(1 << 31)
-    chosen = [axis for axis, size in enumerate(op.shape(0))
-              if (begins[axis], ends[axis], steps[axis]) != (0, size, 1)]
-    bounds = [[begins[axis] for axis in chosen], [ends[axis] if ends[axis] >= 0 else least for axis in chosen], chosen,
-              [steps[axis] for axis in chosen]]
-    if not chosen:
-        return op.emit("Identity", [op.read(0)])
-    names = [op.constant(np.array(numbers, np.int64), what)
-             for numbers, what in zip(bounds, ("begins", "ends", "axes", "steps"), strict=True)]
-    return op.emit("Slice", [op.read(0), *names])
+def _give_slice(op: Operation, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> None:
+    """Make a slice the result, in its shape: axes of one number may be left out of it or come in.
+
+    ``ends`` before the first number are those of steps backwards.
+    """
+    sizes = [len(range(*each)) for each in zip(begins, ends, steps, strict=True)]
+    layout = op.layout(0) if tuple(sizes) == op.made else FILE
+    source, least = op.read(0, layout), -(1 << 31)
+    name = source
+    chosen = [axis for axis, size in enumerate(op.shape(0)) if (begins[axis], ends[axis], steps[axis]) != (0, size, 1)]
+    if chosen:
+        bounds = [[begins[axis] for axis in chosen], [ends[axis] if ends[axis] >= 0 else least for axis in chosen],
+                  [op.place(axis, layout) for axis in chosen], [steps[axis] for axis in chosen]]
+        name = op.emit("Slice", [name, *(op.constant(np.array(numbers, np.int64), what) for numbers, what in zip(
+            bounds, ("begins", "ends", "axes", "steps"), strict=True))])
+    if tuple(sizes) != op.made:
+        name = op.reshaped(name, op.made)
+    op.give(op.emit("Identity", [name]) if name == source else name, layout, rounds=False)
 
 
 def strided_slice(op: Operation) -> None:
@@ -145,7 +151,7 @@ def strided_slice(op: Operation) -> None:
     entries = [{name for name, mask in masks.items() if mask >> number & 1} for number in range(len(begins))]
     ranges = _ranges(op, entries, begins, ends, steps)
     lows, highs, strides = ([each[place] for each in ranges] for place in range(3))
-    op.give(op.reshaped(_sliced(op, lows, highs, strides), op.made), rounds=False)
+    _give_slice(op, lows, highs, strides)
 
 
 def _ranges(op: Operation, entries: Sequence[set[str]], begins: Sequence[int], ends: Sequence[int],
@@ -188,9 +194,9 @@ def gather_nd(op: Operation) -> None:
 def reverse_v2(op: Operation) -> None:
     shape = op.shape(0)
     turned = {op.axis(axis, len(shape)) for axis in op.integers(1)}
-    op.give(_sliced(op, [size - 1 if axis in turned else 0 for axis, size in enumerate(shape)],
-                    [-1 if axis in turned else size for axis, size in enumerate(shape)],
-                    [-1 if axis in turned else 1 for axis in range(len(shape))]), rounds=False)
+    _give_slice(op, [size - 1 if axis in turned else 0 for axis, size in enumerate(shape)],
+                [-1 if axis in turned else size for axis, size in enumerate(shape)],
+                [-1 if axis in turned else 1 for axis in range(len(shape))])
 
 
 # -- more of the same --------------------------------------------------------------------------------------------------
@@ -220,7 +226,8 @@ def pad(op: Operation) -> None:
 def mirror_pad(op: Operation) -> None:
     """REFLECT leaves the edge out, SYMMETRIC repeats it, which ONNX has no mode for."""
     before, behind, layout = _pads(op)
-    mode, source = op.option("Mode"), op.read(0, layout)
+    mode, given = op.option("Mode"), op.read(0, layout)
+    source = given
     if mode == REFLECT:
         op.write("Pad", [source, op.constant(np.array(before + behind, np.int64), "pads")], layout, rounds=False,
                  mode="reflect")
@@ -234,7 +241,7 @@ def mirror_pad(op: Operation) -> None:
         if first or last:
             line = np.pad(np.arange(shape[axis]), (first, last), mode="symmetric")
             source = op.emit("Gather", [source, op.constant(line, "mirrored")], axis=axis)
-    op.give(source if source in op.writer.makers else op.emit("Identity", [source]), layout, rounds=False)
+    op.give(op.emit("Identity", [source]) if source == given else source, layout, rounds=False)
 
 
 def fill(op: Operation) -> None:

@@ -129,9 +129,10 @@ class Writer:
             return self.constant(there, value.name + layout)
         if layout in value.bytes:
             return self._dequantized(value, layout)
-        for other, name in value.real.items():
-            return self._turned(value, name, other, False)
-        return self._turned(value, self._dequantized(value, value.native), value.native, False)
+        if not value.real:
+            self._dequantized(value, next(iter(value.bytes)))
+        other, name = next(iter(value.real.items()))
+        return self._turned(value, name, other, False)
 
     def _turned(self, value: Value, source: str, layout: Layout, of_bytes: bool) -> str:
         """Add the Transpose from one layout to the other."""
@@ -163,11 +164,9 @@ class Writer:
         """Return the name of a tensor's bytes."""
         value = self.made(number)
         if layout not in value.bytes:
-            for other, name in value.bytes.items():
-                value.bytes[layout] = self._turned(value, name, other, True)
-                break
-            else:
-                value.bytes[layout] = self._quantized(value, self.as_real(number, layout), layout)
+            other, name = next(iter(value.bytes.items()), (layout, ""))
+            value.bytes[layout] = self._turned(value, name, other, True) if name else self._quantized(
+                value, self.as_real(number, layout), layout)
         return value.bytes[layout]
 
     def _quantized(self, value: Value, source: str, layout: Layout) -> str:
@@ -213,8 +212,10 @@ class Writer:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
     def input(self, number: int, name: str = "") -> None:
-        """Make a tensor an input of the model, under a name of its own where one is given."""
+        """Make a tensor an input of the model, under a name of its own where one is given. One of four axes is taken
+        for an image: operators that may choose read it as planes, as convolutions will."""
         value = self.result(number)
+        value.native = PLANES if len(value.shape) == 4 else FILE
         if name:
             value.name = self.fresh(name)
         forms = value.bytes if value.is_bytes else value.real
