@@ -18,7 +18,8 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import load_model, read_model
 from weft.compiler.frontend.tflite.operators import CONVERTERS, UNKNOWN
 from weft.runtime.onnx_engine import session
-from weft.tb.compile.tflite_bytes import BYTES, int8_network, words
+from weft.tb.compile.run_model import signal_to_noise
+from weft.tb.compile.tflite_bytes import BYTES, int8_network, stored, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
 from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, conv, weights
 from weft.tb.compile.tflite_streams import STREAMS, stream
@@ -153,6 +154,22 @@ def test_weights_of_four_bits(tmp_path: Path) -> None:
 
     four, eight = (load_model(made(partial(write, kind), tmp_path)) for kind in ("int4", "int8"))
     assert four == eight
+
+
+def test_weights_of_bytes_between_real_numbers(tmp_path: Path) -> None:
+    """LiteRT quantises what comes in on the way, which is left out here."""
+    def write(file: FileMaker) -> None:
+        graph = file.main
+        numbers, scales = stored(weights(5, 8).reshape(1, -1))
+        known = [graph.constant(numbers.reshape(5, 8), "int8", scale=scales), graph.constant(weights(5))]
+        graph.run("FULLY_CONNECTED", [graph.input("x", (1, 8)), *known], (1, 5))
+
+    path = made(write, tmp_path)
+    model = load_model(path)
+    assert [node.op_type for node in model.graph.node] == ["Gemm"]
+    inputs = samples(model)
+    (wanted,), (found,) = LiteRt(path).run(inputs).values(), ran(model, inputs).values()
+    assert signal_to_noise(wanted, found) > 35
 
 
 def test_mediapipes_transposed_convolution(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def int8_of(code: str, made: tuple[float, int], constants: Sequence[Any] = (), s
     return make
 
 
+def unsigned(file: FileMaker) -> None:
+    """As files were before int8: unsigned, one scale and a zero point for all weights of a layer."""
+    graph = file.main
+    x = graph.input("x", IMAGE, "uint8", scale=0.02, zero=120)
+    numbers = np.random.default_rng(3).integers(1, 256, (5, 2, 2, 4))
+    known = [graph.constant(numbers, "uint8", scale=0.004, zero=131),
+             graph.constant(np.arange(5) * 100 - 200, INT32, scale=0.02 * 0.004)]
+    graph.run("CONV_2D", [x, *known], (1, 6, 7, 5), "uint8", scale=0.03, zero=100,
+              options={"StrideW": 1, "StrideH": 1, "FusedActivationFunction": RELU6})
+
+
 def joined_bytes(file: FileMaker) -> None:
     """Parts of other scales than the whole, which TensorFlow Lite has of unsigned bytes."""
     graph = file.main
@@ -91,6 +102,7 @@ def hybrid(file: FileMaker) -> None:
 SAME_SCALE = (0.02, 3)
 BYTES: dict[str, Make] = {
     "a network of int8": int8_network, "a network of int8 between uint8": partial(int8_network, kind="uint8"),
+    "a convolution of uint8": unsigned,
     "real numbers around bytes": hybrid, "CONCATENATION of scales": joined_bytes,
     "PAD of bytes": int8_of("PAD", SAME_SCALE, [[[0, 0], [1, 2], [0, 0], [0, 0]]], (1, 9, 7, 4)),
     "RESHAPE of bytes": int8_of("RESHAPE", SAME_SCALE, [[1, 168]], (1, 168)),

@@ -31,7 +31,7 @@ class Break:
 
 def breaks() -> list[Break]:
     """All of them."""
-    from weft.tb.mutations import blocks, compiler, control, driver, golden, report, runtime
+    from weft.tb.mutations import blocks, compiler, control, driver, golden, report, runtime, tflite
 
     return [*control.BREAKS, *blocks.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
-            *driver.BREAKS, *report.BREAKS]
+            *driver.BREAKS, *report.BREAKS, *tflite.BREAKS]
