@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cli.options import load
+from weft.cli.devices import check_device, is_simulated, opened
+from weft.cli.options import HOST_FALLBACK, load, need_simulation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime import session
-from weft.runtime.devices import GOLDEN, RTL
+from weft.runtime.devices import GOLDEN, RTL, Backend
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
 from weft.runtime.tensors import Tensor
@@ -27,12 +28,13 @@ Feeds = Mapping[str, np.ndarray]
 
 
 def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder: Path | str | None = None, *,
-            calibrate: Feeds | None = None, host_fallback: bool = True, **options: Any) -> CompileReport:
+            calibrate: Feeds | None = None, host_fallback: bool = HOST_FALLBACK, **options: Any) -> CompileReport:
     """Compile a model, or the file of one, into ``folder`` (default: build/NAME); ``model_path`` of the result is what
     :class:`Session` takes, its ``warnings`` and ``division.machine_share`` say how well it went.
 
     ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array [samples, ...].
-    ``options`` are those of ``weft.compiler.pipeline.compile_model``. Raises WeftError for what is the user's to mend.
+    ``host_fallback``: the host runs what the machine does not compute; without it that is an error. ``options`` are
+    those of ``weft.compiler.pipeline.compile_model``. Raises WeftError for what is the user's to mend.
     """
     from weft.compiler.pipeline import compile_model
 
@@ -49,35 +51,69 @@ def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder
 
 
 class Session:
-    """A compiled network on a device, "golden" or "rtl": with onnxruntime's ``run``, ``get_inputs``, ``get_outputs``.
+    """A compiled network on a device: with onnxruntime's ``run``, ``get_inputs``, ``get_outputs``.
 
-    On "rtl" the golden machine runs too; Mismatch is raised where a word of DRAM differs.
+    ``device``: whatever ``weft run --on`` takes, such as "golden", "rtl", "sim", "serial:PORT", "udp:HOST" and
+    "mmio:BOARD". On all but "golden" the golden machine runs too; Mismatch is raised where the results differ. What is
+    reached through a link is held until ``close``, or to the end of a ``with``.
     """
 
     def __init__(self, model: Path | str | Network | TModel, device: str = GOLDEN) -> None:
         """Raises WeftError for a file that is no compiled network, and for an unknown device."""
-        if device not in (GOLDEN, RTL):
-            raise WeftError(explain("device", repr(device), f"{GOLDEN!r} or {RTL!r}", "choose one of them"))
+        check_device(device)
         self.device = device
         self._runs = session.Session(load(Path(model)) if isinstance(model, Path | str) else model)
+        self._on: str | Backend = device
+        self._opened = None
+        if is_simulated(device):
+            need_simulation()
+        if device not in (GOLDEN, RTL):
+            self._opened = opened(device, self._runs)
+            self._runs, self._on = self._opened.session, self._opened.backend
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the device go."""
+        if self._opened is not None:
+            self._opened.close()
 
     def get_inputs(self) -> list[Tensor]:
-        """Each with ``name``, ``type`` and ``shape``."""
+        """Return the inputs, each with ``name``, ``type`` and ``shape``."""
         return list(self._runs.network.signature.inputs)
 
     def get_outputs(self) -> list[Tensor]:
+        """Return the outputs, each with ``name``, ``type`` and ``shape``."""
         return list(self._runs.network.signature.outputs)
 
     def run(self, names: Sequence[str] | None, feeds: Feeds) -> list[np.ndarray]:
-        """The outputs ``names`` (None: all, in the network's order) of the inputs ``feeds``, in the network's own
-        types. Several inputs one behind the other, [N, ...], run N times. Raises WeftError for names that the network
-        has not and for arrays that do not fit."""
-        known = [tensor.name for tensor in self._runs.network.signature.outputs]
+        """Return the outputs ``names`` (None: all, in the network's order) of the inputs ``feeds``, in the network's
+        own types. Several inputs one behind the other, [N, ...], run N times. Raises WeftError for names that the
+        network has not and for arrays that do not fit."""
+        known = [tensor.name for tensor in self.get_outputs()]
         wanted = known if names is None else list(names)
         for name in wanted:
             if name not in known:
                 raise WeftError(explain("output", repr(name), ", ".join(map(repr, known)), "name one of them"))
-        result = self._runs.run(feeds, on=self.device)
+        _check_feeds(self.get_inputs(), feeds)
+        result = self._runs.run(feeds, on=self._on)
         if result.comparison is not None:
             result.comparison.insist()
         return [result.outputs[name] for name in wanted]
+
+
+def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
+    """Raises WeftError for an input that the network has not, and for an array of another rank than its input."""
+    by_name = {tensor.name: tensor for tensor in inputs}
+    for name, array in feeds.items():
+        if name not in by_name:
+            raise WeftError(explain("input", repr(name), ", ".join(map(repr, by_name)), "name one of them"))
+        shape, found = by_name[name].shape, np.shape(array)
+        if shape is not None and len(found) != len(shape):
+            many = f", or {['N', *shape[1:]]} for N runs".replace("'", "") if shape[:1] == (1,) else ""
+            raise WeftError(explain(f"input {name!r}", f"an array of {len(found)} dimensions, {list(found)}",
+                                    f"{len(shape)} dimensions, {list(shape)}{many}", "reshape the array"))

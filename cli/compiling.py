@@ -13,6 +13,7 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import (
+    HOST_FALLBACK,
     ArchOption,
     EndOption,
     JsonOption,
@@ -52,8 +53,9 @@ def compile_command(
     ranges: Annotated[str, typer.Option("--ranges", metavar="HOW", help="Of eight-bit numbers: minmax (what was seen), "
                                         "percentile or error (a few values saturate).")] = "minmax",
     plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
-    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="What the machine does not compute runs on the "
-                                                "host (onnxruntime), wherever it stands.")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback/--no-host-fallback", help="What the machine does not "
+                                                "compute runs on the host (onnxruntime), wherever it stands, or is an "
+                                                "error.")] = HOST_FALLBACK,
     shape: ShapeOption = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from weft.cli.places import places_object, print_places
 from weft.cli.poor import poor, recorded
+from weft.hw.contract.errors import one_line
 
 if TYPE_CHECKING:
     from weft.cli.check.checker import Verdict
@@ -62,7 +63,7 @@ def progress() -> Iterator[Tell]:
             if stage != known:  # another stage has another rate
                 bars.reset(task)
                 known = stage
-            bars.update(task, description=stage, completed=done, total=total or None)
+            bars.update(task, description=one_line(stage), completed=done, total=total or None)
 
         yield tell
 
@@ -84,8 +85,9 @@ def plain_console(width: int = 40) -> Console:
 def print_table(title: str, rows: dict[str, str]) -> None:
     """Two columns as wide as the terminal; the second wraps."""
     width = max(shutil.get_terminal_size().columns, 40)
+    rows = {one_line(name): one_line(value) for name, value in rows.items()}
     indent = max(map(len, rows)) + 2
-    print(title)
+    print(one_line(title))
     for name, value in rows.items():
         lines = textwrap.wrap(value, max(width - indent, 20)) or [""]
         print(name.ljust(indent) + f"\n{' ' * indent}".join(lines))
@@ -143,7 +145,7 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
             rows["saturated"] += f", {result.saturated.narrowed:,} beyond the narrower ranges of --ranges"
     print_table(f"{model.name} on {on}", rows)
     for line in (*saturations(result, model.arch), *poor(recorded(model), model.arch)):
-        print(f"warning: {line}")
+        print(f"warning: {one_line(line)}")
 
 
 def saturations(result: RunResult, arch: Arch) -> list[str]:
@@ -208,7 +210,7 @@ def preload_text(instructions: int, cycles: int | None) -> str:
 def print_compiled(report: CompileReport) -> None:
     """What ``weft compile`` says at the end: the files and their size; warnings on standard error."""
     for warning in report.warnings:
-        print(f"weft: warning: {warning}", file=sys.stderr)
+        print(f"weft: warning: {one_line(warning)}", file=sys.stderr)
     print_table(report.name, {
         "layers": str(len(report.layers)),
         "MACs": f"{report.macs:,}",
@@ -248,12 +250,13 @@ def table_width() -> int:
 
 def say(text: str) -> None:
     """A sentence, in lines that the terminal has room for."""
-    print(textwrap.fill(text, table_width(), subsequent_indent=" " * GAP, break_on_hyphens=False))
+    print(textwrap.fill(one_line(text), table_width(), subsequent_indent=" " * GAP, break_on_hyphens=False))
 
 
 def print_columns(table: Sequence[Sequence[str]], *, right: bool = False) -> None:
     """Rows of as many columns each, each column as wide as its widest; all but the first to the ``right``, for numbers.
     Where the terminal has no room for all columns, the others stand below, behind the first again."""
+    table = [[one_line(text) for text in line] for line in table]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for number, block in enumerate(_blocks(widths, table_width())):
         if number:

@@ -67,8 +67,9 @@ def explore_command(
                                           "broken off goes on from there.")] = Path("build/explore.jsonl"),
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) of the one "
                                                    "model; default: random ones.")] = None,
-    host_fallback: Annotated[bool, typer.Option("--host-fallback", help="The host runs what the machine does not; its "
-                                                "time is not counted.")] = False,
+    host_fallback: Annotated[bool, typer.Option("--host-fallback/--no-host-fallback", help="The host runs what the "
+                                                "machine does not; its time is not counted, so a machine that computes "
+                                                "less looks faster.")] = False,
     least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="SNR of a data type's "
                                          "outputs against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
     latency: LatencyOption = EXPECTED.read_latency,

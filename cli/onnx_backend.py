@@ -1,6 +1,6 @@
 """The ONNX backend interface: ``prepare``, ``run_model``, ``supports_device``.
 
-A device is "CPU" or "golden" for the golden machine, "rtl" for the simulated hardware.
+A device is "CPU" for the golden machine, or what ``weft run --on`` takes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from weft.cli.api import Session, compile
+from weft.cli.devices import check_device
 from weft.compiler.errors import CompileError
 from weft.hw.contract.errors import WeftError
-from weft.runtime.devices import GOLDEN, RTL
+from weft.runtime.devices import GOLDEN
 from weft.runtime.network import Network
 from weft.runtime.onnx_engine import runner
 
 ARCH = "ultra96"
 """The machine where the caller names none."""
 
-DEVICES = {"CPU": GOLDEN, GOLDEN: GOLDEN, RTL: RTL}
+CPU = "CPU"
+"""What callers of any backend say."""
 
 
 def input_names(model: onnx.ModelProto) -> list[str]:
@@ -81,7 +83,7 @@ class WeftBackend(Backend):
                 warnings.warn(f"nothing of this model runs on the machine: {error}", stacklevel=2)
                 return HostRep(model)
             network = Network.load(report.model_path)
-        return WeftRep(network, DEVICES[device], [value.name for value in model.graph.output])
+        return WeftRep(network, GOLDEN if device == CPU else device, [value.name for value in model.graph.output])
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -101,7 +103,11 @@ class WeftBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        return device in DEVICES
+        try:
+            check_device(GOLDEN if device == CPU else device)
+        except WeftError:
+            return False
+        return True
 
 
 prepare = WeftBackend.prepare

@@ -26,6 +26,9 @@ UNCOMPILED = frozenset({".onnx", ".pb", ".tflite"})
 MOST_SIZES = 32
 """Of --shape."""
 
+HOST_FALLBACK = True
+"""Whether the host runs what the machine does not compute: of ``weft compile`` and ``weft.compile``."""
+
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")]
 TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE.json", help="Write when each operation ran, "

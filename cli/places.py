@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from weft.hw.contract.errors import one_line
+
 if TYPE_CHECKING:
     from weft.compiler.passes.division import Division, Place
 
@@ -70,7 +72,7 @@ def print_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(one_line, row))
     # Names are plain text here, not markup, and colours would be control characters.
     Console(width=max(shutil.get_terminal_size().columns, NARROWEST), markup=False, emoji=False, highlight=False,
             color_system=None).print(table)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli import console
+from weft.cli.devices import check_device, is_simulated, opened
 from weft.cli.options import SetOption, TraceOption, load, need_simulation, override, state_pairs
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.errors import WeftError, explain
 from weft.report.kinds import TRACE
 from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
+from weft.runtime.devices import GOLDEN, RTL
 
 if TYPE_CHECKING:
-    from weft.runtime import Device, Session
+    from weft.runtime import Session
     from weft.runtime.devices import Backend
     from weft.runtime.network import Network
     from weft.runtime.session import RunResult
@@ -88,43 +90,25 @@ def run_command(
 
 def _check_place(on: str, of_rtl: dict[str, bool]) -> None:
     """``of_rtl``: options that only RTL can serve -> whether given. Raises WeftError; an unknown device is told so."""
-    from weft.runtime import GOLDEN, RTL
-    from weft.runtime.driver.targets import read_device
-
-    if on not in (GOLDEN, RTL):
-        read_device(on)
+    check_device(on)
     for option in [name for name, given in of_rtl.items() if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
 
 
 def _run(session: Session, on: str, arrays: Any, kept: dict[str, str], raw: bool, options: dict[str, Any]) -> RunResult:
     """``kept``: output -> input that the next step reads it as. Raises WeftError, Mismatch."""
-    from weft.runtime import GOLDEN, RTL
     from weft.runtime.streaming import stream
 
-    if on in (RTL, "sim") or on.startswith("sim:"):
+    if is_simulated(on):
         need_simulation()
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(console.progress())
         machine: str | Backend = on
         if on not in (GOLDEN, RTL):
-            device = stack.enter_context(_opened(on, session))
+            device = stack.enter_context(opened(on, session))
             session, machine = device.session, device.backend
         options = {**options, "on": machine, "progress": progress}
         return stream(session, arrays, kept, **options) if kept else session.run(arrays, raw=raw, **options)
-
-
-def _opened(where: str, session: Session) -> Device:
-    """The device, with the session's network loaded; to be closed. Raises WeftError."""
-    from weft.runtime import Device
-
-    device = Device.open(where)
-    try:
-        device.load(session.network, session.arch)
-    except BaseException:
-        device.close()
-        raise
-    return device
 
 
 def _layers(network: Network, result: RunResult) -> dict[str, Any]:

@@ -15,11 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from weft.hw.contract.errors import WeftError, explain
-
-RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but for tab and newline, marks that turn the direction of writing, halves of characters."""
-
+from weft.hw.contract.errors import RAW, WeftError, escaped, explain
 
 SIZE = re.compile("[1-9][0-9]{0,3}")
 """Of a terminal, as its variables say it."""
@@ -36,7 +32,7 @@ def drop_odd_variables() -> None:
 
 def printable(text: str, encoding: str | None = None) -> str:
     """``text`` with all of RAW, and all that ``encoding`` lacks, written as escapes."""
-    text = RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = RAW.sub(escaped, text)
     return text if encoding is None else text.encode(encoding, "backslashreplace").decode(encoding)
 
 

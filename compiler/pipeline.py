@@ -208,9 +208,11 @@ def _run(step: Step, products: Products) -> Products:
 
 @contextlib.contextmanager
 def _blamed(name: str, request: Request) -> Iterator[None]:
-    """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault."""
+    """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault. Numbers
+    beyond single precision are refused where constants and samples are measured, not warned of where they come up."""
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except CompileError as error:
         if request.host_fallback:
             error.forget_host()

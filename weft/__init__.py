@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.cli import onnx_backend as backend
+    from weft import backend
     from weft.cli.api import Session, compile
 
 __all__ = ["Session", "backend", "compile"]
 
-_HOMES = {"Session": ("weft.cli.api", "Session"), "backend": ("weft.cli.onnx_backend", ""),
+_HOMES = {"Session": ("weft.cli.api", "Session"), "backend": ("weft.backend", ""),
           "compile": ("weft.cli.api", "compile")}
 """Public name -> its module, and its name there; the module itself where that is empty."""
 

@@ -38,6 +38,15 @@ def test_the_whole_package_is_there_at_once() -> None:
     assert not modules & {*HEAVY, "numpy"}
 
 
+@pytest.mark.parametrize("statement", ["import weft.backend", "from weft import backend", "import weft; weft.backend"])
+def test_the_onnx_backend_is_a_module(statement: str) -> None:
+    """Which is as light as the package until one of its names is asked for."""
+    _, modules = imported(statement)
+    assert "weft.backend" in modules and not modules & {*HEAVY, "numpy"}
+    _, modules = imported("import weft.backend; weft.backend.prepare, weft.backend.run_model")
+    assert "onnx" in modules
+
+
 def test_all_of_it_is_light() -> None:
     """On a quiet machine numpy takes half of the bar, or more; on a busy one both take longer."""
     numpy, _ = imported("import numpy")

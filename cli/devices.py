@@ -1,0 +1,36 @@
+"""Devices by their strings, as ``weft run --on`` and ``weft.Session`` take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.runtime.devices import GOLDEN, RTL
+
+if TYPE_CHECKING:
+    from weft.runtime import Device, Session
+
+
+def check_device(on: str) -> None:
+    """Raises WeftError for a string that names no device."""
+    from weft.runtime.driver.targets import read_device
+
+    if on not in (GOLDEN, RTL):
+        read_device(on)
+
+
+def is_simulated(on: str) -> bool:
+    """Whether it needs the packages of the extra ``sim``."""
+    return on in (RTL, "sim") or on.startswith(("sim:", "sim?"))
+
+
+def opened(where: str, session: Session) -> Device:
+    """Return the device, with the session's network loaded; to be closed. Raises WeftError."""
+    from weft.runtime import Device
+
+    device = Device.open(where)
+    try:
+        device.load(session.network, session.arch)
+    except BaseException:
+        device.close()
+        raise
+    return device
