@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from weft.compiler.errors import END, refuse
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import LayerPoints, Points
@@ -120,14 +121,25 @@ class _Chooser:
             # A function that reads it tells no more apart, but the slope comes before the function.
             magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
             self.points[name] = largest_point(magnitude, self.width)
+        first = dict(self.points)
         while True:
             before = dict(self.points)
             numbers = tuple(self._layer(layer) for layer in self.layers)
+            self._insist_on_bits(first)
             if self.points == before:
                 ranges = self.calibration.ranges
                 limited = {name for name in names if ranges[name].bounded
                            or needed.get(name, math.inf) < ranges[name].magnitude * HEADROOM}
                 return Points(self.points, numbers, limited=frozenset(limited))
+
+    def _insist_on_bits(self, first: Mapping[str, int]) -> None:
+        """Raises CompileError where constants are so large that a tensor has no bit left beside them: it would lose one
+        after another without end."""
+        for name, point in self.points.items():
+            if point < first.get(name, point) - self.width:
+                raise refuse(f"binary point of tensor {name!r}", "no bit left beside the constants of its layers",
+                             f"constants that a sum of {self.accumulator_width} bits has room for beside it",
+                             f"look for a constant that is too large, or {END}")
 
     def _layer(self, layer: Layer) -> LayerPoints:
         if layer.multiplies:

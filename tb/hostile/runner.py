@@ -21,8 +21,11 @@ from weft.tb.hostile import (
     commands,
     host_parts,
     large_networks,
+    manifests,
     models,
     onnx_files,
+    onnx_names,
+    onnx_numbers,
     operator_table,
     tflite_files,
     writers,
@@ -37,8 +40,8 @@ PATIENCE = 3
 PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
 
-READERS = (architectures, arrays, onnx_files, large_networks, operator_table, tflite_files, models, host_parts,
-           commands, command_lines, writers)
+READERS = (architectures, arrays, onnx_files, onnx_numbers, onnx_names, large_networks, operator_table, tflite_files,
+           models, manifests, host_parts, commands, command_lines, writers)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""
@@ -215,6 +218,9 @@ def _problem(case: Case, code: int | None, seconds: float, largest: int, said: b
         return f"the control character {found[0]!r} in what it prints"
     if any("\udc80" <= letter <= "\udcff" for letter in printed):
         return "no UTF-8 in what it prints"
+    if not text.startswith(("Usage: ", "Error: ")) and (strange := [line for line in text.splitlines()
+                                                                    if not line.startswith("weft: ")]):
+        return f"a line of its own on standard error: {strange[0][:200]!r}"
     return "" if code == 0 else _wrong_message(text, changed)
 
 
