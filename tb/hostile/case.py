@@ -53,6 +53,11 @@ def quick(cases: list[Case], *names: str) -> list[Case]:
     return [Case(**{**vars(case), "quick": case.name in names}) for case in cases]
 
 
+FORGED_LINE = "weft: all is well"
+FORGED = f"x\n{FORGED_LINE}\x1b[31m[bold]"
+"""A name that would make a line of its own, and a colour."""
+
+
 # -- good files --------------------------------------------------------------------------------------------------------
 SHAPE = (1, 2, 4, 4)
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.tb.hostile.arrays import GOOD, npy, shaped, zipped
-from weft.tb.hostile.case import ESTIMATE, REPORT, RUN, Case, good_and, quick
+from weft.tb.hostile.case import ESTIMATE, FORGED, REPORT, RUN, Case, good_and, quick
 
 Change = Callable[[dict[str, Any]], Any]
-FORGED = "x\nweft: all is well\x1b[31m[bold]"
 
 
 def _apply(change: Change) -> Callable[[Path], Any]:

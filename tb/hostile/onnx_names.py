@@ -11,11 +11,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from weft.tb.hostile.case import SHAPE, Case, good, good_and, network, quick
+from weft.tb.hostile.case import FORGED, SHAPE, Case, good, good_and, network, quick
 from weft.tb.hostile.onnx_constants import Make, floats, node
 
-FORGED = "x\nweft: all is well\x1b[31m[bold]"
-"""A name that would make a line of its own, and a colour."""
 COMPILE = ["compile", "net.onnx", "-a", "arty", "-o", "out"]
 
 

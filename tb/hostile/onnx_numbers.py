@@ -87,6 +87,13 @@ def _of_epsilon(operator: str, value: float) -> onnx.ModelProto:
     return _network(node(operator, ["a", *inputs[operator]], ["y"], epsilon=value), weights=_weights(1))
 
 
+def _of_input(operator: str, value: float) -> onnx.ModelProto:
+    """Nothing before it that would take bits away."""
+    weights = [] if operator == "LeakyRelu" else [_weights(value)["v"]]
+    made = node(operator, ["x", *(tensor.name for tensor in weights)], ["y"])
+    return network(made if weights else _with(made, "alpha", value), weights=weights)
+
+
 def _of_gemm(name: str, value: float) -> onnx.ModelProto:
     weights = {**_weights(1), "w": numpy_helper.from_array(np.ones((32, 3), np.float32), "w"),
                "c": numpy_helper.from_array(np.ones(3, np.float32), "c")}
@@ -107,6 +114,8 @@ def makers() -> dict[str, Make]:
             found[f"{operator} epsilon {text}"] = partial(_of_epsilon, operator, value)
         for name in ("alpha", "beta"):
             found[f"Gemm {name} {text}"] = partial(_of_gemm, name, value)
+        for operator in ("LeakyRelu", "PRelu", "Mul"):
+            found[f"{operator} of the input {text}"] = partial(_of_input, operator, value)
     for number in (1 << 40, -(1 << 40), 99):
         found[f"MeanVarianceNormalization of axis {number}"] = partial(
             _of_integers, "MeanVarianceNormalization", "axes", number)
@@ -124,6 +133,6 @@ def cases() -> list[Case]:
         arch = "ultra96" if name.split()[0] in TABLES else "arty"
         command = ["compile", "net.onnx", "-a", arch, "-o", "out"]
         found.append(Case(f"onnx number: {name}", "onnx numbers", good_and(command, _made(make)), code=None))
-    return quick(found, "onnx number: LeakyRelu alpha 1e9", "onnx number: Selu alpha 3e38",
+    return quick(found, "onnx number: LeakyRelu of the input 1e9", "onnx number: Selu alpha 3e38",
                  "onnx number: Mul of infinity",
                  "onnx number: BatchNormalization of a variance of NaN")

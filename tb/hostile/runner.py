@@ -30,7 +30,7 @@ from weft.tb.hostile import (
     tflite_files,
     writers,
 )
-from weft.tb.hostile.case import ESTIMATE, Case, compiled, good_and
+from weft.tb.hostile.case import ESTIMATE, FORGED_LINE, Case, compiled, good_and
 
 MEMORY_BYTES = 2 << 30
 LOOKS_A_SECOND = 100
@@ -218,6 +218,8 @@ def _problem(case: Case, code: int | None, seconds: float, largest: int, said: b
         return f"the control character {found[0]!r} in what it prints"
     if any("\udc80" <= letter <= "\udcff" for letter in printed):
         return "no UTF-8 in what it prints"
+    if any(line.lstrip().startswith(FORGED_LINE) for line in printed.splitlines()):
+        return "a line that a name made"
     if not text.startswith(("Usage: ", "Error: ")) and (strange := [line for line in text.splitlines()
                                                                     if not line.startswith("weft: ")]):
         return f"a line of its own on standard error: {strange[0][:200]!r}"

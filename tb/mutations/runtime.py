@@ -5,6 +5,7 @@ from weft.tb.mutations import Break
 PORTS = "tb/unit/runtime/test_ports.py"
 SCHEMA = "tb/unit/runtime/test_schema.py"
 MODEL_SET = "tb/unit/runtime/test_model_set.py"
+RUNNABLE = "tb/unit/runtime/test_onnx_runnable.py"
 STRICT = "tb/unit/contract/test_strict_json.py"
 CLI = "tb/unit/project/test_cli.py"
 CLI_ERRORS = "tb/unit/project/test_cli_errors.py"
@@ -36,6 +37,20 @@ BREAKS = [
           f"{SCHEMA}::test_damage_is_refused"),
     Break("checks_layers", "runtime/checks.py", "any(layer >= layers for", "any(layer > layers for",
           "an instruction may belong to the layer behind the last", f"{SCHEMA}::test_damage_is_refused"),
+    # -- parts of the host --
+    Break("host_steps", "runtime/onnx_runnable.py", "if steps > MOST_STEPS:", "if steps > 100 * MOST_STEPS:",
+          "a host's part may take minutes", f"{RUNNABLE}::test_work_without_end_is_refused_before_it_runs"),
+    Break("host_sizes", "runtime/onnx_runnable.py", "del plain.graph.value_info[:]", "plain.graph.value_info[:]",
+          "what a file says of sizes is believed", f"{RUNNABLE}::test_what_a_file_says_of_sizes_is_not_believed"),
+    Break("host_held", "runtime/onnx_runnable.py", "+ _HELD_BYTES * held", "",
+          "what a node holds itself takes no memory", f"{RUNNABLE}::test_work_without_end_is_refused_before_it_runs"),
+    Break("host_names", "runtime/host_part.py", "if set(names) != there.keys():", "if not set(names) & there.keys():",
+          "a host's part may make what its file does not say", f"{RUNNABLE}::test_names_are_those_of_the_file"),
+    Break("output_shape", "runtime/tensors.py", "if array.shape != shape or", "if",
+          "an output of another shape is given out", f"{RUNNABLE}::test_outputs_are_what_the_network_promises"),
+    Break("one_line", "hw/contract/errors.py", "return _BREAKS.sub(escaped, RAW.sub(escaped, text))",
+          "return RAW.sub(escaped, text)", "a name makes lines of its own",
+          "tb/unit/project/test_foreign_text.py::test_every_part_of_a_message_is_escaped"),
     # -- files as one set --
     Break("set_order", "runtime/model_set.py",
           "            decisive.replace(folder / name)\n            for file, path in hidden.items():\n"
