@@ -13,10 +13,10 @@ import typer
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
-from weft.cli.options import INTEGER, JsonOption, LatencyOption, SetOption, ShapeOption, input_shapes, override
+from weft.cli.options import INTEGER, JsonOption, OwnLatencyOption, SetOption, ShapeOption, input_shapes, override
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import EXPECTED
+from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram
 from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.strict_json import parse_object
 from weft.runtime.files import MOST_BYTES
@@ -72,7 +72,7 @@ def explore_command(
                                                 "less looks faster.")] = False,
     least: Annotated[float, typer.Option("--least-snr", min=0, max=200, metavar="DB", help="SNR of a data type's "
                                          "outputs against real numbers; types below are ruled out.")] = LEAST_DECIBELS,
-    latency: LatencyOption = EXPECTED.read_latency,
+    latency: OwnLatencyOption = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, max=1024, metavar="COUNT", help="Worker processes; "
                                              "default: one a core.")] = None,
     dask: Annotated[bool, typer.Option("--dask", help="Workers of a Dask cluster on this machine.")] = False,
@@ -105,7 +105,7 @@ def explore_command(
         check_picture(plot)
     keys = _keys(scheduler, tls)
     chip, base, fixed = _place(part, board, arch)
-    base = override(base, overrides)
+    base, dram = override(base, overrides), _memory(board, latency)
     axes = _axes(axis, fixed, base, chip)
     if calibrate is not None and len(models) > 1:
         raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
@@ -126,7 +126,7 @@ def explore_command(
         space = points(base, axes, chip, around(BOARDS[board] if board else None))
         _insist_on_values(axis, axes, base, space)
         with _executor(jobs or os.cpu_count() or 1, dask, scheduler, keys) as (executor, workers):
-            outcome = Search(networks, space, executor, workers, store, latency, progress).run()
+            outcome = Search(networks, space, executor, workers, store, dram, progress).run()
     if not outcome.front:
         raise _nothing(chip, space, outcome)
     hertz = BOARDS[board].clock_hz if board else ASSUMED_HZ
@@ -137,9 +137,9 @@ def explore_command(
 
         draw(plot, [(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front], chip.name)
     if as_json:
-        print(json.dumps(_object(networks, chip, hertz, latency, axes, signals, outcome, output)))
+        print(json.dumps(_object(networks, chip, hertz, dram, axes, signals, outcome, output)))
     else:
-        _print(networks, chip, hertz, latency, axes, signals, outcome, output)
+        _print(networks, chip, hertz, dram, axes, signals, outcome, output)
 
 
 # -- what is searched --------------------------------------------------------------------------------------------------
@@ -157,6 +157,13 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
 
     found = board_named(board)
     return part_named(found.part), Arch.load(found.arch if arch is None else arch), ("dram_ports",)
+
+
+def _memory(board: str | None, latency: int | None) -> DramModel:
+    """The board's, where it is modelled and no other latency is asked for."""
+    if board is None or latency is not None:
+        return EXPECTED if latency is None else IdealDram(latency, latency)
+    return BOARDS[board].dram
 
 
 def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
@@ -264,7 +271,7 @@ def _changed(found: Found, axes: Axes) -> dict[str, Any]:
     return {key: getattr(found.point.arch, key) for key, values in axes.items() if len(values) > 1}
 
 
-def _object(networks: Sequence[Network], chip: Part, hertz: float, latency: int, axes: Axes,
+def _object(networks: Sequence[Network], chip: Part, hertz: float, dram: DramModel, axes: Axes,
             signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> dict[str, Any]:
     front = [{
         "arch": found.point.arch.to_dict(), "searched": _changed(found, axes), "cycles": found.cycles,
@@ -272,22 +279,26 @@ def _object(networks: Sequence[Network], chip: Part, hertz: float, latency: int,
         "each": {network.name: cycles for network, cycles in zip(networks, found.each, strict=True)},
         "resources": dict(found.point.counts), "signal_to_noise": signals.get(found.point.arch.data_type),
     } for found in outcome.front]
+    latency = dram.read_latency if isinstance(dram, IdealDram) else None
     return {"schema": console.SCHEMA, "part": chip.name, "clock_hz": hertz, "dram_latency_cycles": latency,
             "front": front, "machines": outcome.counts, "signal_to_noise": signals,
             "output": str(output) if output else None}
 
 
-def _print(networks: Sequence[Network], chip: Part, hertz: float, latency: int, axes: Axes,
+def _print(networks: Sequence[Network], chip: Part, hertz: float, dram: DramModel, axes: Axes,
            signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> None:
     from weft.cli.front_plot import text_plot
 
+    memory = "with the board's memory"
+    if isinstance(dram, IdealDram):
+        memory = f"DRAM answering after {dram.read_latency} cycles"
     rows = [(f"{found.cycles:,}", f"{1e3 * found.cycles / hertz:.3f}", f"{100 * found.point.share:.0f} %",
              found.point.largest, *(f"{found.point.counts[name]:,}" for name in ("lut", "ff", "dsp")),
              *map(str, _changed(found, axes).values())) for found in outcome.front]
     columns = ("cycles", f"ms at {hertz / 1e6:g} MHz", "of its room", "most", "LUT", "FF", "DSP",
                *(_changed(outcome.front[0], axes)))
     console.say(f"{', '.join(network.name for network in networks)} on {chip.name}: the machines that nothing cheaper "
-                f"beats, DRAM answering after {latency} cycles")
+                f"beats, {memory}")
     console.print_columns([columns, *rows])
     print()
     spots = [(1e3 * found.cycles / hertz, found.point.share) for found in outcome.front]

@@ -15,6 +15,7 @@ import numpy as np
 
 import weft.compiler
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.estimator.origin import apart
 from weft.compiler.estimator.replay import estimate_within
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.pipeline import run_on, run_parts
@@ -24,7 +25,7 @@ from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import IdealDram
+from weft.hw.contract.dram import DramModel
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.arrays import read_arrays
 from weft.runtime.files import read_bytes
@@ -109,12 +110,12 @@ def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
     return [products[MachineCode].content for products in made]
 
 
-def cycles(contents: list[bytes], arch: Arch, latency: int, most: int | None = None) -> int | None:
+def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None = None) -> int | None:
     """Of all parts, one after another; None where these are certainly more than ``most``."""
-    total = 0
+    total, origin = 0, apart(arch)
     for content in contents:
         left = None if most is None else most - total
-        found = estimate_within(content, arch, left, IdealDram(latency, latency))
+        found = estimate_within(content, arch, left, dram, origin=origin)
         if found is None:
             return None
         total += found.cycles

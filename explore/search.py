@@ -9,6 +9,7 @@ Machines come in the order of what they cost. So the fastest of those before is 
 from __future__ import annotations
 
 import bisect
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from weft.explore.measure import Network, Refused
 from weft.explore.results import CYCLES, LEAST, Results
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, digest, without
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import DramModel, IdealDram
 
 FIT, REFUSED, BOUNDED, ESTIMATED = "too large", "refused", "bounded", "estimated"
 """What became of a machine."""
@@ -61,15 +63,15 @@ class Keys(NamedTuple):
 
 
 class Search:
-    """One search; ``latency`` of DRAM in cycles. :meth:`run` ends when every point is decided."""
+    """One search; ``dram``: the memory of every machine. :meth:`run` ends when every point is decided."""
 
     def __init__(self, networks: Sequence[Network], points: Sequence[Point], executor: Executor, workers: int,
-                 results: Results, latency: int, tell: Tell = lambda stage, done, total: None) -> None:
+                 results: Results, dram: DramModel, tell: Tell = lambda stage, done, total: None) -> None:
         self.networks, self.points, self.results = networks, points, results
-        self.executor, self.workers, self.latency, self.tell = executor, workers, latency, tell
+        self.executor, self.workers, self.dram, self.tell = executor, workers, dram, tell
         self.states = {point.index: FIT for point in points if point.short}
         self.refusals: Counter[str] = Counter()
-        self._keys = {point.index: _keys(point.arch, latency) for point in points if not point.short}
+        self._keys = {point.index: _keys(point.arch, dram) for point in points if not point.short}
         self._programs: dict[tuple[str, str], list[bytes]] = {}
         self._fastest: list[tuple[float, int]] = []
         self._measured: list[Found] = []
@@ -143,7 +145,7 @@ class Search:
         if made is None:
             self._ask(PROGRAM, network, keys.program, measure.programs, network, point.arch)
         else:
-            self._ask(CYCLES, network, keys.cycles, measure.cycles, made, point.arch, self.latency, most, most=most)
+            self._ask(CYCLES, network, keys.cycles, measure.cycles, made, point.arch, self.dram, most, most=most)
 
     def _get(self, what: str, network: Network, key: str) -> int | str | None:
         return self.results.get((what, network.digest, key))
@@ -195,6 +197,7 @@ class Search:
         return tuple(kept)
 
 
-def _keys(arch: Arch, latency: int) -> Keys:
+def _keys(arch: Arch, dram: DramModel) -> Keys:
+    memory = str(dram.read_latency) if isinstance(dram, IdealDram) else hashlib.sha256(repr(dram).encode()).hexdigest()
     return Keys(digest(without(arch, FREE_OF_CONSTANTS)), digest(without(arch, FREE_OF_PROGRAM)),
-                f"{digest(arch.replace(sampler=0))}-{latency}")
+                f"{digest(arch.replace(sampler=0))}-{memory}")

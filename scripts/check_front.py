@@ -76,6 +76,9 @@ def main(
     chosen = sorted({round(place) for place in np.linspace(0, len(machines) - 1, points)})
     rows, wrong = [], []
     for place in chosen:
+        if searched["dram_latency_cycles"] is None:
+            raise WeftError(explain(f"front {front}", "searched with a board's memory", "one of ideal memories",
+                                    "search with --latency 30"))
         pairs = checked(machines[place], part.family, searched["dram_latency_cycles"], model, given, host_fallback)
         rows.append({"searched": machines[place]["searched"], "pairs": pairs})
         for name, pair in pairs.items():

@@ -36,6 +36,12 @@ RESET = Origin()
 """All banks closed, and refresh has just begun to count."""
 
 
+def apart(arch: Arch) -> Origin:
+    """Whole windows one behind another, then the program: where nobody knows how much of them a network needs."""
+    first, second = (depth * arch.vector_bytes for depth in (arch.dram0_depth, arch.dram1_depth))
+    return Origin(first + second, (0, first))
+
+
 def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work: np.ndarray,
                program_bytes: int) -> None:
     """Put a board's memory behind the machine's ports, and the program there. ``work``: its operations, of WORK."""

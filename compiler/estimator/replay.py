@@ -97,7 +97,8 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     clock = np.array([first, 0, first, piece], np.int64)
     while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
         now, finished, finished_at, _ = map(int, clock)
-        if most_cycles is not None and now + _vectors_left(mat_muls, vectors, times) > most_cycles:
+        counted = now - int(state["control"]["first_at"])
+        if most_cycles is not None and counted + _vectors_left(mat_muls, vectors, times) > most_cycles:
             return None
         if now - finished_at > STUCK_CYCLES:
             raise refuse("program", "operations that wait for each other for ever", "a program that ends",

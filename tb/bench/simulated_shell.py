@@ -50,16 +50,19 @@ def build_shell(board: str, arch: Arch, folder: Path) -> tuple[Simulation, dict[
 
 
 def watched(board: str) -> list[tuple[str, str, int]]:
-    """(field of the estimator's DRAM, signal of the shell, bits) of all that decides how LiteDRAM goes on from rest,
-    with a machine of a shared DRAM port."""
+    """(field of the estimator's DRAM, signal of the shell, bits) of all that decides how LiteDRAM goes on from rest, or
+    from within a refresh, with a machine of a shared DRAM port."""
     dram = BOARDS[board].dram
     if not isinstance(dram, LiteDram):
         return []
     each = [("refresh_count", "sdram_timer_count1", 16), ("state", "multiplexer_state", 3),
             ("read_time", "sdram_time0", 5), ("write_time", "sdram_time1", 4),
-            ("request_grant", "sdram_choose_req_grant", 3), ("command_grant", "sdram_choose_cmd_grant", 3)]
+            ("request_grant", "sdram_choose_req_grant", 3), ("command_grant", "sdram_choose_cmd_grant", 3),
+            ("refresh_state", "refresher_state", 2), ("refresh_wanted", "postponer_req_o", 1),
+            ("refresh_step", "sdram_sequencer_trigger", 8), ("refresh_done", "sdram_sequencer_done1", 1)]
     for bank in range(dram.banks):
         each += [(f"bank.{bank}.grant", f"roundrobin{bank}_grant", 3),
+                 (f"bank.{bank}.state", f"bankmachine{bank}_state", 3),
                  (f"bank.{bank}.open", f"sdram_bankmachine{bank}_row_opened", 1),
                  (f"bank.{bank}.row", f"sdram_bankmachine{bank}_row", 16)]
     return [*each, *((f"ports.{1 + number}.reads", f"litedramaxi2native{number}_grant", 1) for number in range(2))]

@@ -21,7 +21,7 @@ from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import Here, dask
 from weft.hw.contract.arch import SHARED, Arch
-from weft.hw.contract.dram import EXPECTED
+from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
@@ -32,6 +32,7 @@ BASE = Arch.load("arty").replace(sampler=0)
 AXES: dict[str, tuple[int | str, ...]] = {
     "array_size": (4, 8, 12), "local_depth": (512, 2048), "local_banks": (1, 4), "accumulator_banks": (1, 2)}
 LATENCY = 50
+MEMORY = IdealDram(LATENCY, LATENCY)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def space() -> list[Point]:
 
 def search(network: Network, space: list[Point], executor: Executor | None = None, workers: int = 1,
            results: Results | None = None) -> Outcome:
-    return Search([network], space, executor or Here(), workers, results or Results(), LATENCY).run()
+    return Search([network], space, executor or Here(), workers, results or Results(), MEMORY).run()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def outcome(network: Network, space: list[Point]) -> Outcome:
 def cycles(network: Network, arch: Arch) -> int:
     made = measure.programs(network, arch)
     assert not isinstance(made, Refused)
-    found = measure.cycles(made, arch, LATENCY)
+    found = measure.cycles(made, arch, MEMORY)
     assert found is not None
     return found
 
@@ -107,7 +108,7 @@ def test_workers_do_not_change_the_front(network: Network, space: list[Point], o
 
 
 def test_a_fleet_takes_the_cycles_of_all(network: Network, space: list[Point], outcome: Outcome) -> None:
-    again = Search([network, network], space, Here(), 1, Results(), LATENCY).run()
+    again = Search([network, network], space, Here(), 1, Results(), MEMORY).run()
     assert [found.each for found in again.front] == [found.each * 2 for found in outcome.front]
 
 
@@ -164,6 +165,18 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     assert max(map(len, text.splitlines()[:-1])) <= 60, "but for the path at the end"
     assert "machines looked at" in " ".join(text.split()) and "ms at 150 MHz" in text
     assert files["front.svg"].stat().st_size
+
+
+def test_a_board_with_a_known_memory_is_searched_with_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One chip of 16 bits for both windows and the program; with --latency ideal memories as ever."""
+    found = []
+    for options in ((), ("--latency", "30")):
+        assert exit_code(["explore", str(DIGITS), "--board", "ulx3s", *QUICK, *options, "--results",
+                          str(tmp_path / "results.jsonl"), "--json"]) == 0
+        found.append(json.loads(capfd.readouterr().out))
+    assert [each["dram_latency_cycles"] for each in found] == [None, 30]
+    board, ideal = (each["front"][-1]["cycles"] for each in found)
+    assert board > 1.5 * ideal
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
