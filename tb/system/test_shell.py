@@ -137,7 +137,7 @@ def test_resnet20_through_bridge_and_dram(device: Device, tmp_path: Path) -> Non
     samples = np.load(shared("models/resnet20_cifar10.npz"))["input"]
     made = run_as_golden(device, shared("models/resnet20_cifar10.onnx"), "input", samples[:1], samples, tmp_path)
     session = Session(made)
-    ideal, found = (len(samples) * sum(each.cycles for each in estimated(session, dram, no_progress)[0])
+    ideal, found = (device.counters.images * sum(each.cycles for each in estimated(session, dram, no_progress)[0])
                     for dram in (EXPECTED, BOARDS["ulx3s"].dram))
     print(f"ResNet-20: {device.counters.cycles} cycles with LiteDRAM, {found} estimated, {ideal} with ideal memories")
     assert ideal < device.counters.cycles and abs(found - device.counters.cycles) < OTHER_START * found
