@@ -9,6 +9,14 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from weft.hw.contract.errors import WeftError
+from weft.hw.contract.strict_json import parse_object, read_object
+from weft.runtime.files import MOST_BYTES
+from weft.runtime.outputs import Kind, check_output, write_text
+
+SEEDS = Kind("the next seed of each machine, from an earlier run", lambda file: all(
+    isinstance(seed, int) for seed in parse_object(file.read(MOST_BYTES)).values()))
+
 
 class SeedRun:
     """``count`` seeds from ``first`` on for each machine, but for those that ``state`` says are done.
@@ -25,7 +33,13 @@ class SeedRun:
             raise typer.Exit(1)
         self.machines = tuple(chosen or known)
         self._first, self._end, self._state = first, first + count, state
-        self.next_seed: dict[str, int] = json.loads(state.read_text()) if state and state.exists() else {}
+        self.next_seed: dict[str, int] = {}
+        try:
+            if state and check_output(state, SEEDS) and state.exists() and state.stat().st_size:
+                self.next_seed = read_object(state, "state", SEEDS.name, "name another file")
+        except WeftError as error:
+            console.print(str(error))
+            raise typer.Exit(1) from None
 
     def batches(self, machine: str, size: int) -> Iterator[range]:
         """The seeds to run on a machine, ``size`` at a time; asking for more says that the last ones are done."""
@@ -34,6 +48,4 @@ class SeedRun:
             yield seeds
             self.next_seed[machine] = seeds.stop
             if self._state:
-                self._state.parent.mkdir(parents=True, exist_ok=True)
-                self._state.with_suffix(".tmp").write_text(json.dumps(self.next_seed))
-                self._state.with_suffix(".tmp").replace(self._state)
+                write_text(self._state, json.dumps(self.next_seed), SEEDS)

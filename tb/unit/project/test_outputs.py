@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from weft.cli import board, machines
 from weft.cli.app import app
@@ -209,3 +210,20 @@ def test_arrays_replace_only_archives_of_arrays(tmp_path: Path) -> None:
         archive.writestr("word/document.xml", json.dumps("milk"))
     with pytest.raises(WeftError, match="of another kind; allowed: outputs"):
         check_output(tmp_path / "document.docx", ARRAYS)
+
+
+def test_the_state_of_a_random_run_is_its_own(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from weft.tb.random.seeds import SeedRun
+
+    (tmp_path / "notes.json").write_text('{"milk": "2 l"}')
+    (tmp_path / "notes.tmp").write_bytes(NOTES)
+    before = everything(tmp_path)
+    with pytest.raises(typer.Exit):
+        SeedRun(None, ["tiny"], 0, 2, tmp_path / "notes.json", Console(stderr=True))
+    assert everything(tmp_path) == before
+    run = SeedRun(None, ["tiny"], 0, 2, tmp_path / "notes", Console(stderr=True))
+    assert [list(seeds) for seeds in run.batches("tiny", 1)] == [[0], [1]]
+    assert SeedRun(None, ["tiny"], 0, 2, tmp_path / "notes", Console(stderr=True)).next_seed == {"tiny": 2}
+    assert (tmp_path / "notes.tmp").read_bytes() == NOTES
