@@ -19,11 +19,17 @@ WRONG_OPTIMIZERS = ["Pad_Fusion"]
 where they then exceed the kernel."""
 
 
+MOST_OPTIMISED = 1 << 10
+"""Nodes of a graph that onnxruntime improves first, which takes it time as their square."""
+
+
 def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
     """An onnxruntime session on one thread (the same result every time), quiet."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, they need not be printed too
+    if isinstance(model, onnx.ModelProto) and len(model.graph.node) > MOST_OPTIMISED:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for key in ("disable_quant_qdq", "disable_double_qdq_remover"):  # quantised networks as their files say it
         options.add_session_config_entry(f"session.{key}", "1")
     content = model if isinstance(model, bytes) else model.SerializeToString()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -49,13 +50,13 @@ class Layout:
     plans: tuple[Plan, ...]
     copy: Place | None = None
 
-    @property
+    @cached_property
     def homes(self) -> dict[str, Home]:
         """Bases in the DRAMs."""
         return {name: Home(place.base, self.dram1[name].base if name in self.dram1 else None)
                 for name, place in self.dram0.items()}
 
-    @property
+    @cached_property
     def residents(self) -> dict[str, int]:
         """Bases in local memory."""
         return {name: place.base for name, place in self.local.items()}

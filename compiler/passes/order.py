@@ -5,7 +5,7 @@ Files of the same network list its branches in any order; what is compiled must 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from weft.compiler.frontend.graph import Graph, Node
 
@@ -17,14 +17,19 @@ def in_order(graph: Graph) -> Graph:
     makers = {node.output: node for node in graph.nodes}
     depths = _depths(graph)
     kept: dict[str, Node] = {}
-    waiting = [port.tensor for port in reversed(graph.outputs) if port.tensor in makers]
+
+    def branches(name: str) -> Iterator[str]:
+        return iter(sorted(filter(makers.__contains__, makers[name].inputs), key=depths.__getitem__, reverse=True))
+
+    waiting = [(port.tensor, branches(port.tensor)) for port in reversed(graph.outputs) if port.tensor in makers]
     while waiting:
-        name = waiting[-1]
-        missing = [entry for entry in makers[name].inputs if entry in makers and entry not in kept]
-        if missing:
-            waiting.append(max(missing, key=depths.__getitem__))
+        name, left = waiting[-1]
+        missing = next((entry for entry in left if entry not in kept), None)
+        if missing is not None:
+            waiting.append((missing, branches(missing)))
         else:
-            kept.setdefault(waiting.pop(), makers[name])
+            kept.setdefault(name, makers[name])
+            waiting.pop()
     read = graph.output_tensors().union(*(node.inputs for node in kept.values()))
     return graph.with_nodes(kept.values()).replace(inputs=tuple(port for port in graph.inputs if port.tensor in read))
 

@@ -29,7 +29,7 @@ MOST_MATRIX = 1 << 24
 MOST_PIECES = 1 << 15
 """Pieces that moved elements are cut into, which takes a quarter of a millisecond each."""
 
-MOST_NODES = 1 << 15
+MOST_NODES = 1 << 13
 """Canonical nodes that a network becomes."""
 
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}

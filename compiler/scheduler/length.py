@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from weft.compiler.errors import CompileError, refuse
-from weft.compiler.layers.hir import Convolution, Layers
+from weft.compiler.layers.hir import Convolution, Layer, Layers, MaxPool
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.isa import Isa
 from weft.runtime.checks import MOST_PROGRAM_BYTES
@@ -22,10 +22,18 @@ MARGIN = 2
 
 
 def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch) -> None:
-    """Raise CompileError where the weights alone make too long a program."""
+    """Raise CompileError where weights and max pools alone make too long a program."""
     tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch.array_size)
              for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
-    check_length(sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution)), arch)
+    least = sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution))
+    least += sum(_maxima(layer, operation, arch) for layer in layers for operation in layer.operations
+                 if isinstance(operation, MaxPool))
+    check_length(least, arch)
+
+
+def most_instructions(arch: Arch) -> int:
+    """Return how many instructions the longest program has."""
+    return MOST_PROGRAM_BYTES // Isa(arch).instruction_bytes
 
 
 def check_length(instructions: int, arch: Arch) -> None:
@@ -45,6 +53,15 @@ def _weight_tiles(weights: np.ndarray, group: int, lanes: int) -> int:
     for axis, size in ((0, outputs), (1, inputs)):
         there = np.logical_or.reduceat(there, np.arange(0, size, lanes), axis=axis)
     return int(there.sum())
+
+
+def _maxima(layer: Layer, pool: MaxPool, arch: Arch) -> int:
+    """SIMD instructions of a max pool whose windows are too large for a loop: each pixel of each window but the first
+    is one."""
+    if math.prod(pool.window.kernel) <= arch.simd_loop_depth:
+        return 0
+    maxima = pool.window.work(layer.core.size, pool.size) - math.prod(pool.size)
+    return layer.outputs[-1].tiles(arch.array_size) * max(maxima, 0)
 
 
 def _too_long(size: int, arch: Arch) -> CompileError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import interleave
-from weft.compiler.scheduler.length import check_length
+from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
 
@@ -41,8 +42,8 @@ def schedule(numbers: Numbers, layout: Layout, arch: Arch) -> Schedule:
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
-        operations += LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents,
-                                   pools, copy).operations()
+        emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy)
+        operations += itertools.islice(emitter.operations(), most_instructions(arch) + 1 - before)
         counts.append(len(operations) - before)
         check_length(len(operations), arch)
         for place in layout.local.values():

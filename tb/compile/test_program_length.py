@@ -95,3 +95,26 @@ def test_never_more_than_are_stored(lanes: int, group: int, tmp_path: Path) -> N
                   calibration={"x": np.ones((1, 32, 6, 6))}, watch=watch)
     assert len(found) == 2 and all(counted <= stored for counted, stored in found)
     assert found[1][0] == found[1][1] and (group > 1 or found[0][0] == found[0][1])
+
+
+def test_windows_that_are_too_large_for_loops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """9 pixels of each of 100 windows, on a machine whose loops have 4 instructions."""
+    maker = ModelMaker((1, 8, 12, 12))
+    maker.node("MaxPool", "x", kernel_shape=(3, 3))
+    path, arch = maker.save(tmp_path / "model.onnx"), BASE.replace(simd_loop_depth=4)
+    size = len(TModel.load(compile_model(path, arch, tmp_path).model_path).program)
+    seen: list[str] = []
+    limit(monkeypatch, least := 100 * 8 * Isa(arch).instruction_bytes - 1)
+    with pytest.raises(CompileError, match=f"program: found {least + 1} bytes or more"):
+        compile_model(path, arch, tmp_path / "out", progress=seen.append)
+    assert seen[-1] == "layers" and least < size
+
+
+def test_a_schedule_ends_where_it_is_too_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not a layer further: what the weights need is half of it."""
+    seen: list[str] = []
+    tiles = 16 * 16 * 9 + 16 * 5
+    limit(monkeypatch, tiles * Isa(TINY).instruction_bytes)
+    with pytest.raises(CompileError, match=f"program: found {(tiles + 1) * Isa(TINY).instruction_bytes} bytes or more"):
+        compile_model(network(tmp_path), TINY, tmp_path / "out", progress=lambda step: seen.append(step.split()[0]))
+    assert seen[-1] == "schedule"
