@@ -14,10 +14,8 @@ from typing import Annotated
 import typer
 from bench import OUTPUT, QUICK, network_file, sample, write
 
-from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
 from weft.compiler.estimator.replay import estimate
-from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
@@ -39,14 +37,13 @@ CONFIRMED = {("array_size", 8), ("array_size", 12), ("dram_latency", 1), ("dram_
 
 @dataclass(frozen=True)
 class Point:
-    """``of_limit``: the array's least cycles over those needed. None where the network does not fit."""
+    """``utilization``: how much of the array's multipliers does work of the network. None where it does not fit."""
 
     axis: str
     value: int
-    limit_cycles: int
     cycles_estimated: int | None
     cycles_rtl: int | None
-    of_limit: float | None
+    utilization: float | None
 
 
 def arch_of(axis: str, value: int) -> Arch:
@@ -62,21 +59,21 @@ def point(axis: str, value: int, *, confirm: bool) -> Point:
     assert path is not None  # it can be built
     arch, inputs = arch_of(axis, value), sample(path)
     latency = value if axis == "dram_latency" else EXPECTED.read_latency
-    limit = limit_cycles(read_model(path), arch.array_size)
     folder = OUTPUT / "scaling" / f"{axis}_{value}"
     try:
         compile_model(path, arch, folder, name=QUICK, calibration=inputs)
     except CompileError as error:
         print(f"{axis} {value}: {error}")
-        return Point(axis, value, limit, None, None, None)
+        return Point(axis, value, None, None, None)
     model = TModel.load(folder / f"{QUICK}.tmodel")
     cycles = estimate(model.program, arch, IdealDram(latency, latency)).cycles
     ran = None
     if confirm:
         memory = MemorySettings(read_latency=latency, write_latency=latency)
         ran = Session(model).run(inputs, on=RTL, memory=memory, check=False).cycles
-    print(f"{axis} {value}: {cycles:,} cycles, {limit / cycles:.1%} of the limit" + (f", RTL {ran:,}" if ran else ""))
-    return Point(axis, value, limit, cycles, ran, limit / cycles)
+    used = model.done_macs / (arch.array_size**2 * cycles)
+    print(f"{axis} {value}: {cycles:,} cycles, {used:.1%} of the array" + (f", RTL {ran:,}" if ran else ""))
+    return Point(axis, value, cycles, ran, used)
 
 
 def points(confirm: bool) -> Iterator[Point]:
@@ -93,13 +90,13 @@ def plot(found: list[Point]) -> None:
 
     figure, frames = pyplot.subplots(1, len(AXES), figsize=(4 * len(AXES), 3.2), sharey=True, layout="constrained")
     for frame, axis in zip(frames, AXES, strict=True):
-        shown = [each for each in found if each.axis == axis and each.of_limit is not None]
-        frame.plot([each.value for each in shown], [100 * (each.of_limit or 0) for each in shown], marker="o")
+        shown = [each for each in found if each.axis == axis and each.utilization is not None]
+        frame.plot([each.value for each in shown], [100 * (each.utilization or 0) for each in shown], marker="o")
         frame.set_xlabel(axis.replace("_", " "))
         if axis in ("local_depth", "axi_data_width"):
             frame.set_xscale("log", base=2)
         frame.grid(alpha=0.3)
-    frames[0].set_ylabel("of the array's limit, %")
+    frames[0].set_ylabel("of the array, %")
     figure.savefig(OUTPUT / "scaling.png", dpi=120)
 
 

@@ -82,9 +82,9 @@ def twins() -> str:
 def scaling() -> str:
     rows: dict[str, list[tuple[int, str]]] = {}
     for row in data()["scaling"]["rows"]:
-        share = "does not fit" if row["of_limit"] is None else f"{100 * row['of_limit']:.0f} %"
+        share = "does not fit" if row["utilization"] is None else f"{100 * row['utilization']:.0f} %"
         rows.setdefault(row["axis"], []).append((row["value"], share))
-    lines = "".join(table((f"`{axis}`", *(value for value, _ in found)), [("of limit", *(share for _, share in found))])
+    lines = "".join(table((f"`{axis}`", *(value for value, _ in found)), [("of the array", *(share for _, share in found))])
                     + "\n" for axis, found in rows.items())
     return origin("scaling") + lines.rstrip("\n") + "\n"
 

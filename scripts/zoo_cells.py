@@ -19,10 +19,8 @@ from weft.boards import board_of, clock_hz
 from weft.cli.check.signals import LAST, signal_of
 from weft.cli.resources import around
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.backend.limit import done_macs
 from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.replay import estimate
-from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import Layout
@@ -74,7 +72,7 @@ class Family:
         key = ("cycles", *machine.items(), machine_record(arch, IdealDram()).tobytes(),
                *(products[text].text() for products in placed for text in (Layers, Layout)))
         macs = sum(layer.macs for products in parts for layer in products[Layers])
-        done = sum(done_macs(layer, products[Graph].constants) for products in parts for layer in products[Layers])
+        done = sum(own.done_macs for products in parts for own in products[Consts].layers)
         return Found(self._once(key, lambda: sum(map(_cycles, placed))), macs, done, signal_to_noise)
 
     def _constants(self, arch: Arch) -> tuple[list[Products], float | None]:

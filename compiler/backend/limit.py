@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-
-import numpy as np
+from collections.abc import Iterable
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.layers.hir import Layer, Load, Product
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.ways import ways
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
@@ -20,21 +17,6 @@ from weft.runtime.window import Window
 def array_vectors(operations: Iterable[lir.Operation]) -> int:
     """Vectors that the MatMuls among ``operations`` send through the array."""
     return sum(operation.size * operation.rows for operation in operations if isinstance(operation, lir.MatMul))
-
-
-def done_macs(layer: Layer, constants: Mapping[str, np.ndarray]) -> int:
-    """Return the multiply-accumulates of the network that the array does in a layer: those of weights that are not 0
-    with pixels inside the image. Pixels that nobody reads are left out, and so are taps that see padding."""
-    core = layer.core
-    if isinstance(core, Load):
-        return 0
-    if isinstance(core, Product) or not core.macs:
-        return core.macs
-    taps = np.count_nonzero(constants[core.weights], axis=(0, 1))
-    rows, columns = (np.array([high - low for low, high in (
-        core.window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis]) for tap in range(taps.shape[axis]))])
-        for axis in range(2))
-    return min(int(rows @ taps @ columns), core.macs)  # copies in other lanes are no work of the network
 
 
 def limit_cycles(graph: Graph, lanes: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.backend.limit import array_vectors, done_macs
+from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers, Lookup
@@ -107,7 +107,7 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     counts = np.bincount(code.layers, minlength=len(layers)).tolist()
     vectors = [array_vectors([operation]) for operation in schedule.operations]
     passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
-    done = [done_macs(layer, products[Graph].constants) for layer in layers]
+    done = [own.done_macs for own in products[Consts].layers]
     return layer_table(layers, products[Numbers], products[Calibration], products[Layout], counts, passed, done,
                        products[Request].ranges != MINMAX, products[Arch])
 

@@ -21,6 +21,7 @@ from weft.compiler.layers.hir import Convolution, Layer, Product
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.scales import weight_parts
+from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
@@ -91,7 +92,8 @@ class LayerConsts:
     the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
     vectors of local memory on their way. ``scales``: for each output tile the offset from ``scale_base`` of what
     LoadScale reads for it, ascending, tiles that are alike at one: ``scale_size`` vectors, for each way out some; none
-    where results leave without. Where it reads a Var they count in that."""
+    where results leave without. Where it reads a Var they count in that. ``done_macs``: work of the network that the
+    array does with these weights."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -102,6 +104,7 @@ class LayerConsts:
     scale_base: int = 0
     scales: tuple[int, ...] = ()
     scale_size: int = SCALE_VECTORS
+    done_macs: int = 0
 
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
         """Offsets [start, end) of the scales of some output tiles (half open)."""
@@ -144,7 +147,8 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  _on_the_way(own, arch), scale_base, places, scale_size))
+                                  _on_the_way(own, arch), scale_base, places, scale_size,
+                                  done_macs(layer, own.weights)))
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)

@@ -51,13 +51,20 @@ def one_position(maker: ModelMaker) -> str:
     return maker.node("MatMul", maker.node("Reshape", row, maker.constant(np.array([1, 24]))), maker.normal(24, 7))
 
 
+def dead_channels(maker: ModelMaker) -> str:
+    """Weights of three of four channels are so small that they round to 0: their tiles are not there."""
+    small = np.where(np.arange(32) < 8, 1.0, 1e-9).reshape(32, 1, 1, 1)
+    weights = maker.random.standard_normal((32, 24, 3, 3)) * small
+    return maker.node("Conv", "x", maker.constant(weights.astype(np.float32)), pads=[1, 1, 1, 1])
+
+
 def transposed(maker: ModelMaker) -> str:
     return maker.node("ConvTranspose", "x", maker.normal(24, 6, 3, 3), strides=[2, 2])
 
 
 DRAWN: dict[Callable[[ModelMaker], str], int] = {
     depthwise: 24 * 64 * 9, strided: 24 * 16 * 9 * 64 + 16 * 20 * 16, one_row: 24 * 5, one_lane: 24,
-    one_position: 24 * 7, transposed: 24 * 6 * 9 * 64}
+    one_position: 24 * 7, dead_channels: 24 * 32 * 9 * 64, transposed: 24 * 6 * 9 * 64}
 
 
 def checked(path: Path, folder: Path, arch: Arch, calibration: dict[str, np.ndarray] | None = None) -> int:
@@ -68,6 +75,9 @@ def checked(path: Path, folder: Path, arch: Arch, calibration: dict[str, np.ndar
     assert found["macs"] == network.macs == sum(row["macs"] for row in found["layers"]) == sum(
         place.macs for place in report.division.places if place.where == "machine")
     assert 0 < found["done_macs"] <= found["macs"] and found["utilization"] <= 1
+    for model in network.machines:
+        for row in model.layers:
+            assert row["done_macs"] <= arch.array_size**2 * row["array_vectors"], row["name"]
     for row in found["layers"]:
         most = arch.array_size**2 * row["vectors"]
         assert row["done_macs"] <= min(row["macs"], most) and (row["utilization"] or 0) <= 1, row["name"]
