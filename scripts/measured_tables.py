@@ -84,8 +84,8 @@ def scaling() -> str:
     for row in data()["scaling"]["rows"]:
         share = "does not fit" if row["utilization"] is None else f"{100 * row['utilization']:.0f} %"
         rows.setdefault(row["axis"], []).append((row["value"], share))
-    lines = "".join(table((f"`{axis}`", *(value for value, _ in found)), [("of the array", *(share for _, share in found))])
-                    + "\n" for axis, found in rows.items())
+    lines = "".join(table((f"`{axis}`", *(value for value, _ in found)),
+                          [("of the array", *(share for _, share in found))]) + "\n" for axis, found in rows.items())
     return origin("scaling") + lines.rstrip("\n") + "\n"
 
 
