@@ -17,7 +17,7 @@ BEFORE = 12
 """Characters before the columns: label and axis."""
 KINDS = (".svg", ".png", ".pdf")
 MAGIC = {b"<?xml", b"\x89PNG\r", b"%PDF-"}
-PICTURE = Kind("a picture that weft drew",
+PICTURE = Kind("a picture of weft explore",
                lambda file: file.read(5) in MAGIC and b"Matplotlib" in file.read(MOST_BYTES))
 Spot = tuple[float, float]
 """Milliseconds, and share of a chip's room."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from weft.compiler.quantize.quality import POOR_DECIBELS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
 from weft.runtime.network import Network
@@ -19,6 +18,8 @@ def recorded(network: Network) -> float | None:
 
 def poor(decibels: float | None, arch: Arch) -> list[str]:
     """Return a warning of outputs that lost their signal, with the cure; none where they did not."""
+    from weft.compiler.quantize.quality import POOR_DECIBELS
+
     if decibels is None or decibels >= POOR_DECIBELS:
         return []
     wider = ("bytes are too coarse for it: take an architecture of 16 bits (data_type FP16BP8)"

@@ -30,7 +30,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
     what: Literal["least", "cycles"]
     network: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{20}$")]
-    machine: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{20}(-[0-9]{1,10})?$")]
+    machine: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{20}(-[0-9a-f]{1,64})?$")]
     value: Annotated[int, msgspec.Meta(ge=0)] | str
 
 

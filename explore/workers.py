@@ -50,7 +50,7 @@ def check_address(scheduler: str, found: str = "") -> None:
         raise WeftError(explain(
             f"--scheduler {scheduler}", found or wrong, "a scheduler that knows its users: tls://HOST:PORT with "
             "--tls-ca, --tls-cert and --tls-key, or with these in Dask's configuration",
-            "start it so: dask scheduler --protocol tls --tls-ca-file CA.pem --tls-cert CERT.pem --tls-key KEY.pem "
+            "start one with TLS keys "
             "(docs/explore.md says how keys are made)"))
 
 

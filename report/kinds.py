@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.runtime.outputs import Kind
 
-PAGE = Kind.of_head("a page that weft wrote", r'<!DOCTYPE html>\n<html lang="en">\n.*<title>[^<]* on weft</title>')
+PAGE = Kind.of_head("a page of weft report", r'<!DOCTYPE html>\n<html lang="en">\n.*<title>[^<]* on weft</title>')
 NOTE = {"time": "1 us stands for 1 cycle"}
-TRACE = Kind.of_head("a trace that weft wrote", r'\{"otherData": \{"time": "1 us stands for 1 cycle"')
+TRACE = Kind.of_head("a trace of operations", r'\{"otherData": \{"time": "1 us stands for 1 cycle"')
 """A trace begins with NOTE, for ``traceEvents`` alone stand in the traces of other programs too."""

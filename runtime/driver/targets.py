@@ -136,7 +136,7 @@ _MOST_PHYSICAL = 1 << 52
 
 KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),
-    "sim": Kind("[PRESET]", _simulated, {"seconds": Number(86400.0, 0.001, 1e7)}),
+    "sim": Kind("[PRESET]", _simulated, {"seconds": Number(86400.0, 0.0, 1e7)}),
     "serial": Kind("auto|PORT", _serial, {"baud": Number(0, LEAST_BAUD, MOST_BAUD), **_LITEX}),
     "udp": Kind("HOST", _udp, {"port": Number(1234, 1, 65535), **_LITEX}),
     "mmio": Kind("BOARD", _mmio, {

@@ -206,7 +206,7 @@ class LiteRt:
 
     def __init__(self, path: Path, everything: bool = False) -> None:
         """``everything``: tensors on the way can be read too."""
-        lite = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT: pip install 'weft[test]'")
+        lite = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT: make setup")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # keeping everything takes memory
             self.interpreter = lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=everything)
@@ -231,7 +231,7 @@ def _plain(entry: Mapping[str, Any]) -> str:
 
 def with_transpose_conv(path: Path, folder: Path) -> Path:
     """Write a file again with TRANSPOSE_CONV for MediaPipe's Convolution2DTransposeBias, which LiteRT has not."""
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="needs LiteRT: pip install 'weft[test]'")
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="needs LiteRT: make setup")
     model = schema.ModelT.InitFromPackedBuf(path.read_bytes(), 0)
     graph, = model.subgraphs
     number, code = next((number, code) for number, code in enumerate(model.operatorCodes) if code.customCode)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
+from weft.hw.contract.errors import WeftError, one_line
 from weft.hw.contract.strict_json import MOST_DEPTH, MOST_DIGITS, MOST_VALUES, parse_object, read_object
 
 
@@ -66,7 +66,7 @@ def test_bytes_that_are_no_text() -> None:
 def refusal(path: Path) -> str:
     with pytest.raises(WeftError) as error:
         read_object(path, "settings", "an object", "write one")
-    assert str(error.value).startswith(f"settings {path}"[:400]) and ": found " in str(error.value)
+    assert str(error.value).startswith(one_line(f"settings {path}")[:400]) and ": found " in str(error.value)
     assert str(error.value).endswith("; allowed: an object; way out: write one")
     return str(error.value)
 

@@ -102,6 +102,8 @@ AWAY = {
     "^env/bin/": "tb/unit/project/test_wheel.py runs it",
     "--dump-dir build/steps": "the network of a reader who changes the compiler",
     "resnet20v2_cifar.onnx": "minutes, and a network that is not shipped",
+    "--scheduler tls://": "tb/unit/explore/test_cluster.py starts a scheduler with keys",
+    "--state stream/states": "tb/compile/test_tflite_machine.py has a file that keeps a state",
 }
 """What of the pages' whole commands does not run here -> why. Those of marked blocks run with their block."""
 RUN_HERE = ("README.md", "docs/README.md", "hw/README.md")
@@ -123,8 +125,7 @@ def test_every_whole_command_runs_somewhere() -> None:
     left = {page: [line for line in page_commands(page)
                    if " ".join(line.split()[:4]) not in " ".join(marked[page].replace("\\\n", " ").split())]
             for page in PAGES if page not in RUN_HERE}
-    tutorial = ("docs/tutorial.md", ["weft compile own.onnx -a ecpix5_4 -o build/own --calibrate samples.npz "
-                                     "--host-fallback"])
+    tutorial = ("docs/tutorial.md", ["weft compile own.onnx -a ecpix5_4 -o build/own --calibrate samples.npz"])
     assert {page: lines for page, lines in left.items() if lines and (page, lines) != tutorial} == {}
 
 

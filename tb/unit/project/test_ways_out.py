@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compiler": ("compile",), "runtime": ("run", "compile", "board build", "board memory"), "cli": (),
     "explore": ("explore",), "hw": (), "boards": ()}
 """Room -> commands that say its messages; none: any."""
-OTHERS = {"--saved-model"}
+OTHERS = {"--saved-model", "--protocol", "--tls-ca-file"}
 """Options of other programs."""
 MESSAGES = {"explain", "refuse", "refuse_node", "_refuse", "_error"}
 
