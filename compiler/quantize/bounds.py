@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Interval, Node, Within
+from weft.compiler.frontend.quantizers import scale_of
 from weft.compiler.passes.functions import may_be_infinite, real_function, steps_of
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
@@ -150,6 +151,12 @@ def _clip(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     return min(max(read[0][0], low), high), min(max(read[0][1], low), high)
 
 
+def _fake_quantize(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Of what a quantised file rounds: no byte is beyond the ends of its scale."""
+    held = scale_of(node)
+    return min(max(read[0][0], held.low), held.high), min(max(read[0][1], held.low), held.high)
+
+
 def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     """Of parts in one tensor; there may be zeros between them."""
     ends = [end for bound in read for end in bound]
@@ -158,7 +165,7 @@ def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 RULES: dict[str, Rule] = {
     "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
-    "Enlarge": _chosen, "FakeQuantize": _chosen, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
+    "Enlarge": _chosen, "FakeQuantize": _fake_quantize, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
     "ScaleChannels": _product, "View": _chosen}
 """By canonical operator, from the bounds of its inputs; functions by value table: :func:`_image`. Nothing is known of
 others' results, nor of sums: in a gated unit h + z (n - h) never leaves what n and h are in, but intervals grow with
