@@ -139,6 +139,7 @@ class Checker:
         if not self.verdicts:
             self.sample = first_sample(products)
             self._before = original(products[Request], self.sample)
+            _need_numbers(products[Graph], self._before)
         elif part is not self._part and part is not None:
             self.sample = {name: array[0] for name, array in products[Samples].arrays.items()}
             self.sample = {port.name: self.sample[port.name].reshape(port.shape) for port in part.graph.inputs}
@@ -210,6 +211,18 @@ def _decibels(reference: np.ndarray, found: np.ndarray) -> float:
 
 def _is_half(request: Request) -> bool:
     return request.model.suffix != FROZEN and is_half(load_model(request.model, request.outputs, request.shapes))
+
+
+def _need_numbers(graph: Graph, found: Results) -> None:
+    """Raise CompileError where the model file's own results say nothing about what the compiler made of it."""
+    for port in graph.outputs:
+        if found[port.name].shape != port.shape:
+            raise refuse(f"output {port.name!r}, with --check", f"shape {list(found[port.name].shape)} in onnxruntime",
+                         f"{list(port.shape)}, which ONNX gives it", "export the model again")
+        if not np.isfinite(found[port.name]).all():
+            raise refuse(f"output {port.name!r} on the first input, with --check", "NaN or infinity", "finite numbers",
+                         "calibrate with inputs of the kind that the network is made for (--calibrate), or look for a "
+                         "damaged file")
 
 
 # -- the original ------------------------------------------------------------------------------------------------------

@@ -87,13 +87,16 @@ def _load(path: Path) -> onnx.ModelProto:
 
 
 def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
-    """Where the file leaves them out: the checker wants them, onnxruntime does not."""
+    """Where the file leaves them out: the checker wants them, onnxruntime does not. Raises onnx's own error where they
+    follow from nothing."""
     open_ones = [value for value in model.graph.output
                  if value.type.tensor_type.elem_type and not value.type.tensor_type.HasField("shape")]
     if open_ones:
         inferred = {value.name: value for value in onnx.shape_inference.infer_shapes(model).graph.output}
         for value in open_ones:
             value.CopyFrom(inferred[value.name])
+        if not all(value.type.tensor_type.HasField("shape") for value in open_ones):
+            onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 
 def _drop_functions(model: onnx.ModelProto) -> None:

@@ -244,6 +244,9 @@ def _check_inputs(graph: Graph, node: Node, operator: Operator) -> None:
                               USE_HOST)
     first = node.input(0)
     shape = graph.constants[first].shape if graph.is_constant(first) else graph.shapes.get(first, ())
+    axis, last = node.attributes.get("axis"), len(shape) - (node.op != "Flatten")
+    if isinstance(axis, int) and not -len(shape) <= axis <= last:
+        raise refuse_node(node, "attribute axis", axis, f"{-len(shape)} to {last}", USE_HOST)
     if operator.rank is not None and len(shape) != operator.rank:
         raise refuse_node(node, f"shape of input 0 ({node.input(0)!r})", list(shape),
                           f"{operator.rank} dimensions", USE_HOST)
