@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from weft.boards import BOARDS, Board
+from weft.boards import BOARDS, Board, routing
 from weft.boards.board import Memory, OnChip
 from weft.boards.shell.families import bitstream
 from weft.boards.shell.generate import TOOLCHAINS
@@ -82,6 +82,7 @@ def pages() -> dict[Path, str]:
 def page(board: Board) -> str:
     arch, lines = Arch.load(board.arch), [f"# {board.name}", ""]
     facts = {"machine": f"`{board.arch}`: {arch.array_size} lanes", "chip": board.chip, **surroundings(board),
+             "place and route": "; ".join(f"`{name}` {routing(name)}" for name in (board.arch, *board.others)),
              "plug in": board.plug, **measured(board)}
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
     registers = KINDS[board.processor.kind].registers if board.processor else 0
