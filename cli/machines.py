@@ -42,11 +42,13 @@ def verilog_command(
     from weft.hw.flow.reports import c_header, summary
     from weft.hw.top import with_ports
 
-    machine = override(Arch.load(arch), overrides)
-    make_folder(output)
+    if output.exists():
+        make_folder(output)
     asked = {"weft_top.core": fusesoc, "package_ip.tcl": vivado}
     check_outputs({"--arch": arch}, [Output("--folder", output / name, kind) for name, kind in WRITTEN.items()
                                      if asked.get(name, True)])
+    machine = override(Arch.load(arch), overrides)
+    make_folder(output)
     with console.working("making the Verilog"):
         text = verilog_of(machine)
     parameters = json.dumps(summary(machine), indent=2) + "\n"
