@@ -148,7 +148,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
                                   _on_the_way(own, arch), scale_base, places, scale_size,
-                                  done_macs(layer, own.weights)))
+                                  done_macs(layer, own.weights, arch.array_size)))
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)

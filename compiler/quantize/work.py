@@ -7,15 +7,28 @@ import numpy as np
 from weft.compiler.layers.hir import Convolution, Layer, Product
 
 
-def done_macs(layer: Layer, weights: np.ndarray | None) -> int:
-    """Return the multiply-accumulates of the network that the array does in a layer whose ``weights`` [out, in / group,
-    height, width] are integers: those of weights that are not 0 with pixels inside the image. Pixels that nobody reads
-    are left out, taps that see padding too, and so are tiles of weights that round to 0."""
+def done_macs(layer: Layer, weights: np.ndarray | None, lanes: int) -> int:
+    """Return the multiply-accumulates of the network that the array of ``lanes`` does in a layer whose ``weights``
+    [out, in / group, height, width] are integers: with pixels inside the image, on lanes that hold channels. What is left
+    out: pixels that nobody reads, taps that see padding, tiles of weights that are all 0. A weight of 0 among others is
+    the network's own."""
     core = layer.core
     if not isinstance(core, Convolution) or weights is None:
         return core.macs if isinstance(core, Product) else 0
-    taps = np.count_nonzero(weights, axis=(0, 1))
+    taps = _products(weights, core.group, lanes)
     rows, columns = (np.array([high - low for low, high in (
         core.window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis]) for tap in range(taps.shape[axis]))])
         for axis in range(2))
     return min(int(rows @ taps @ columns), core.macs)  # copies in other lanes are no work of the network
+
+
+def _products(weights: np.ndarray, group: int, lanes: int) -> np.ndarray:
+    """Return [height, width]: of each tap the pairs of channels that tiles with a weight join, or groups where there
+    are some, for their blocks lie side by side in a tile."""
+    if group > 1:
+        blocks = weights.reshape(group, -1, *weights.shape[2:]).any(1)
+        return np.asarray(blocks.sum(0) * (len(weights) // group * weights.shape[1]))
+    firsts = [np.arange(0, size, lanes) for size in weights.shape[:2]]
+    used = np.logical_or.reduceat(np.logical_or.reduceat(weights != 0, firsts[0], 0), firsts[1], 1)
+    outputs, inputs = (np.diff(np.append(first, size)) for first, size in zip(firsts, weights.shape[:2], strict=True))
+    return np.asarray(np.einsum("oi...,o,i->...", used, outputs, inputs))

@@ -106,6 +106,15 @@ def test_work_that_nobody_needs_is_not_done(tmp_path: Path) -> None:
     assert second["macs"] == second["done_macs"] == 16 * 20 * 16
 
 
+def test_weights_of_0_among_others_are_work(tmp_path: Path) -> None:
+    """Half of a trained network's weights may be 0; the array multiplies by them."""
+    maker = ModelMaker([1, 24, 8, 8])
+    weights = maker.random.standard_normal((16, 24, 1, 1)) * maker.random.integers(0, 2, (16, 24, 1, 1))
+    maker.node("Conv", "x", maker.constant(weights.astype(np.float32)))
+    row, = compile_model(maker.save(tmp_path / "m.onnx"), ARCH, tmp_path).layers
+    assert row["done_macs"] == row["macs"] == 16 * 24 * 64
+
+
 @pytest.mark.parametrize("name", ["today/gpt_kv", "exports/vit_sim", "exports/gru"])
 def test_drawn_macs_of_real_networks(name: str, tmp_path: Path) -> None:
     """A class token that one matrix reads, gates that see a state of zeros."""
