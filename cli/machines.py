@@ -42,8 +42,8 @@ def verilog_command(
     from weft.hw.flow.reports import c_header, summary
     from weft.hw.top import with_ports
 
-    if output.exists():
-        make_folder(output)
+    if not next(path for path in (output, *output.parents) if path.exists()).is_dir():
+        make_folder(output)  # which says why it cannot
     asked = {"weft_top.core": fusesoc, "package_ip.tcl": vivado}
     check_outputs({"--arch": arch}, [Output("--folder", output / name, kind) for name, kind in WRITTEN.items()
                                      if asked.get(name, True)])
