@@ -9,9 +9,9 @@ from weft.compiler.layers.hir import Convolution, Layer, Product
 
 def done_macs(layer: Layer, weights: np.ndarray | None, lanes: int) -> int:
     """Return the multiply-accumulates of the network that the array of ``lanes`` does in a layer whose ``weights``
-    [out, in / group, height, width] are integers: with pixels inside the image, on lanes that hold channels. What is left
-    out: pixels that nobody reads, taps that see padding, tiles of weights that are all 0. A weight of 0 among others is
-    the network's own."""
+    [out, in / group, height, width] are integers: with pixels inside the image, on lanes that hold channels. What is
+    left out: pixels that nobody reads, taps that see padding, tiles of weights that are all 0. A weight of 0 among
+    others is the network's own."""
     core = layer.core
     if not isinstance(core, Convolution) or weights is None:
         return core.macs if isinstance(core, Product) else 0
