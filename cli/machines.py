@@ -95,5 +95,7 @@ def disassemble_command(
 
     instructions = Isa(override(Arch.load(arch), overrides))
     content = read_bytes(program, "program", "name a .tprog file")
-    for number, instruction in enumerate(instructions.disassemble(content)):
+    number = 0
+    for instruction, count in zip(instructions.disassemble(content), instructions.counts(content), strict=True):
         print(f"{number:6d}  {instructions.text(instruction)}")
+        number += count

@@ -16,6 +16,7 @@ from weft.golden.decode import (
     LoadWeight,
     MatMul,
     NoOp,
+    Repeat,
     Simd,
     SimdLoop,
 )
@@ -75,7 +76,8 @@ class Checker:
         if isinstance(operation, Simd):
             cause = min(self.simd(operation, iterations or 1), default=Cause.NONE)
         else:
-            cause = min(CHECK[type(operation)](self, operation), default=Cause.LOOP_BODY if in_body else Cause.NONE)
+            causes = [*CHECK[type(operation)](self, operation), *([Cause.LOOP_BODY] if in_body else [])]
+            cause = min(causes, default=Cause.NONE)
         return cause or operation
 
     # -- one function per instruction: every cause that applies ----------------------------------------------------
@@ -130,6 +132,9 @@ class Checker:
         if operation.body > self.arch.simd_loop_depth:
             yield Cause.LOOP_BODY
 
+    def repeat(self, operation: Repeat) -> Iterator[Cause]:
+        yield Cause.REPEAT
+
     def configure(self, operation: Configure) -> Iterator[Cause]:
         if operation.register not in self.isa.registers:
             yield Cause.REGISTER
@@ -153,6 +158,7 @@ class Checker:
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}" + (
                 f", 1..{arch.leave_tables} of LoadLeaveTable" if arch.leave_tables else ""),
+            Cause.REPEAT: f"a distance up to {arch.repeat_depth}, and not before the first instruction since reset",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
         }[cause]
 
@@ -168,5 +174,6 @@ CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     SimdLoop: Checker.simd_loop,
     LoadScale: Checker.load_scale,
     LoadLeaveTable: Checker.load_leave_table,
+    Repeat: Checker.repeat,
     Configure: Checker.configure,
 }

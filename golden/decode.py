@@ -69,13 +69,17 @@ class SimdLoop(NamedTuple):
     body: int
 
 
+class Repeat(NamedTuple):
+    """One that the machine cannot expand: a legal one never comes this far."""
+
+
 class Configure(NamedTuple):
     register: int
     value: int
 
 
 DecodedInstruction = (NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | LoadScale | LoadLeaveTable | SimdLoop
-                      | Configure)
+                      | Repeat | Configure)
 
 
 class Decoder:
@@ -153,5 +157,6 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.SIMD_LOOP: Decoder.simd_loop,
     Opcode.LOAD_SCALE: Decoder.load_scale,
     Opcode.LOAD_LEAVE_TABLE: Decoder.load_leave_table,
+    Opcode.REPEAT: lambda decoder, instruction: Repeat(),
     Opcode.CONFIGURE: Decoder.configure,
 }

@@ -91,7 +91,7 @@ class _Table:
 
     # -- what may not be -------------------------------------------------------------------------------------------
     def illegal(self) -> np.ndarray:
-        found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD))
+        found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD)) | (self.opcode == Opcode.REPEAT)
         for check in (self._spans, self._simd, self._configure, self._tables):
             found |= check()
         return found

@@ -69,6 +69,7 @@ class Machine:
         """Numbers that saturated as they left the accumulators, by how many instructions had run before."""
         self.stopped: MachineStop | None = None
         self._loop: tuple[SimdLoop, list[Simd]] | None = None
+        self._history = self.isa.history()
         self._checker = Checker(self.isa, Decoder(self.isa, self.registers))
         self._reset_registers()
 
@@ -85,6 +86,7 @@ class Machine:
         self._reset_registers()
         self.simd_registers[...] = 0
         self.stopped = self._loop = None
+        self._history = self.isa.history()
         self.program_counter = 0
 
     def _reset_registers(self) -> None:
@@ -93,17 +95,21 @@ class Machine:
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, program: bytes, progress: Callable[[int, int], None] | None = None) -> None:
         """Run a ``.tprog``. ``progress(done, total)`` is called now and then. Raises MachineStop at an illegal
-        instruction, and again until :meth:`soft_reset`. A loop body may continue in the next program."""
-        rows = self.isa.split(program).T.tolist()
-        for done, row in enumerate(rows):
-            if progress and done % PROGRESS_INSTRUCTIONS == 0:
-                progress(done, len(rows))
-            self.step(Instruction(*row))
+        instruction, and again until :meth:`soft_reset`; IsaError, before anything runs, where Repeats make more
+        instructions than tools take. A loop body may continue in the next program."""
+        words = self.isa.words(program)
+        done, total = 0, int(self._history.counts(words).sum())
+        for word in words.T.tolist():
+            for instruction in self._history.expand(Instruction(*word)):
+                if progress and done % PROGRESS_INSTRUCTIONS == 0:
+                    progress(done, total)
+                self.step(instruction)
+                done += 1
         if progress:
-            progress(len(rows), len(rows))
+            progress(total, total)
 
     def step(self, instruction: Instruction) -> None:
-        """Check and run one instruction."""
+        """Check and run one instruction, which is no Repeat but one that cannot be expanded."""
         if self.stopped:
             raise self.stopped
         operation = self._checker.check(instruction, self._loop[0].iterations if self._loop else None)

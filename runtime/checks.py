@@ -13,8 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.repeats import MOST_INSTRUCTIONS
 from weft.hw.contract.schemes import SchemeKind
 from weft.runtime.model_set import is_plain
 from weft.runtime.ports import layer_runs, packing_of
@@ -253,16 +256,25 @@ def _inside(what: str, low: int, high: int, source: int) -> None:
 def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
     if manifest.instruction_layers is None:
         return
-    instructions = manifest.prog.size // Isa(arch).instruction_bytes
-    if len(manifest.instruction_layers) > LONGEST_RUN * (instructions + 1):
-        raise ValueError(f"instruction_layers longer than {instructions} instructions need")
+    words = manifest.prog.size // Isa(arch).instruction_bytes
+    most = MOST_INSTRUCTIONS if arch.repeat_depth else words
+    if len(manifest.instruction_layers) > LONGEST_RUN * (most + 1):
+        raise ValueError(f"instruction_layers longer than {most} instructions need")
     known = layer_runs(manifest.instruction_layers)
     total = sum(count for _, count in known)
-    if total != instructions:
-        raise ValueError(f"instruction_layers of {total} instructions in a program of {instructions}")
+    if not words <= total <= most:
+        raise ValueError(f"instruction_layers of {total} instructions in a program of {words}")
     layers = len(manifest.layers)
     if any(layer >= layers for layer, _ in known):
         raise ValueError(f"instruction_layers with a layer beyond the {layers} of layers")
+
+
+def check_program(layers: np.ndarray, program: bytes, arch: Arch) -> None:
+    """Whether ``layers`` [instructions] has one for each that the program stands for, which its size alone does not
+    tell where there are Repeats. Raises ValueError."""
+    instructions = int(Isa(arch).counts(program).sum())
+    if len(layers) != instructions:
+        raise ValueError(f"instruction_layers of {len(layers)} instructions in a program of {instructions}")
 
 
 def _host(host: HostEntry, outputs: set[str]) -> None:

@@ -108,16 +108,19 @@ class Golden(Local):
         size = machine.isa.instruction_bytes
         done = []
         for program in programs:
-            began, total, before = time.monotonic(), len(program) // size, machine.counters["instructions"]
+            began, before = time.monotonic(), machine.counters.copy()
+            total = int(machine.isa.counts(program).sum())
             machine.soft_reset()
             machine.saturated.clear()
-            for first in range(0, total, PIECE_INSTRUCTIONS):
-                def tell(count: int, _: int, first: int = first, total: int = total) -> None:
+            for first in range(0, len(program), PIECE_INSTRUCTIONS * size):
+                done_before = machine.counters["instructions"] - before["instructions"]
+
+                def tell(count: int, _: int, first: int = done_before, total: int = total) -> None:
                     progress("golden machine", first + count, total)
 
-                machine.run(program[first * size:(first + PIECE_INSTRUCTIONS) * size], tell)
+                machine.run(program[first:first + PIECE_INSTRUCTIONS * size], tell)
             done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began,
-                             saturated={at - before: count for at, count in machine.saturated.items()}))
+                             saturated={at - before["instructions"]: count for at, count in machine.saturated.items()}))
         return done
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.contract.strict_json import read_object
-from weft.runtime.checks import check, file_sizes
+from weft.runtime.checks import check, check_program, file_sizes
 from weft.runtime.elements import gather, pack, scatter, unpack
 from weft.runtime.errors import ModelError, refuse
 from weft.runtime.host_part import HostPart
@@ -101,7 +101,12 @@ class TModel:
         sums = manifest.files or {}
         contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
                     for name, size in file_sizes(manifest, arch).items()}
-        layers = manifest.instruction_layers
+        layers = None if manifest.instruction_layers is None else layers_from_text(manifest.instruction_layers)
+        if layers is not None:
+            try:
+                check_program(layers, contents[manifest.prog.file_name], arch)
+            except ValueError as error:
+                raise unreadable(path, error) from None
         return cls(
             name=manifest.name, folder=path.parent, arch=arch, program_file=manifest.prog.file_name,
             const_files=tuple(ConstFile(entry.file_name, entry.base, entry.size, entry.memory)
@@ -110,7 +115,7 @@ class TModel:
             contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
             host=None if manifest.host is None else HostPart.from_entry(manifest.host),
             network=None if manifest.network is None else Signature.from_entry(manifest.network), macs=manifest.macs,
-            layers=manifest.layers, instruction_layers=None if layers is None else layers_from_text(layers))
+            layers=manifest.layers, instruction_layers=layers)
 
     def save(self) -> None:
         """Write ``folder``/NAME.tmodel and what it names; a kill leaves the old files or these. Raises ModelError."""

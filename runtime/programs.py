@@ -54,7 +54,7 @@ class Batch:
 
     def _rewind(self) -> list[Register]:
         """The registers of ours that the program sets: every image must find them as after reset."""
-        opcode, _, register, *_ = self.isa.split(self.program)
+        opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
         return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
 

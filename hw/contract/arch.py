@@ -113,6 +113,8 @@ class Arch:
                             _CONSTANTS, _REFUSED, default=0, integers=(0, 8), since=2)
     weight_rows: int = key("2 lets LoadWeight take two rows a cycle where they replace the whole column",
                            _PROGRAM, _SAME, default=1, integers=(1, 2), since=2)
+    repeat_depth: int = key("instructions that a Repeat reaches back over; 0 leaves it out",
+                            _PROGRAM, _REFUSED, default=0, integers=(0, 1 << 12), power_of_two=True, since=2)
 
     def __post_init__(self) -> None:
         rows = KEYS.values()

@@ -22,6 +22,7 @@ class Cause(enum.IntEnum):
     SIMD_REGISTER = 11
     LUT_TABLE = 12
     LOOP_BODY = 13
+    REPEAT = 14
     DRAM0_READ_RESPONSE = 16
     DRAM0_WRITE_RESPONSE = 17
     DRAM1_READ_RESPONSE = 18
@@ -46,6 +47,7 @@ CAUSE_TEXTS: dict[Cause, str] = {
     Cause.SIMD_REGISTER: "a SIMD register that this machine does not have",
     Cause.LUT_TABLE: "a lookup table that this machine does not have",
     Cause.LOOP_BODY: "a SIMDLoop body that is too long or holds something other than SIMD",
+    Cause.REPEAT: "a Repeat that reaches back further than repeat_depth, or to before the last reset",
     Cause.DRAM0_READ_RESPONSE: "an error response to a DRAM0 read",
     Cause.DRAM0_WRITE_RESPONSE: "an error response to a DRAM0 write",
     Cause.DRAM1_READ_RESPONSE: "an error response to a DRAM1 read",

@@ -26,6 +26,7 @@ class Opcode(enum.IntEnum):
     SIMD_LOOP = 6
     LOAD_SCALE = 7
     LOAD_LEAVE_TABLE = 8
+    REPEAT = 9
     CONFIGURE = 15
 
 
@@ -124,6 +125,7 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
     Opcode.LOAD_SCALE: InstructionSpec("LoadScale", (), (Field("local", 0, Kind.ADDRESS),)),
     Opcode.LOAD_LEAVE_TABLE: InstructionSpec("LoadLeaveTable", (), (
         Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
+    Opcode.REPEAT: InstructionSpec("Repeat", (), (Field("distance", 0, Kind.SIZE), Field("count", 1, Kind.SIZE))),
     Opcode.CONFIGURE: InstructionSpec("Configure", (), (
         Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }

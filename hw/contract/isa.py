@@ -8,7 +8,7 @@ machine refuses an instruction: ``causes.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from weft.hw.contract.instructions import (
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register, RegisterSpec
+from weft.hw.contract.repeats import History, counts, expand
 
 
 def _round_up_to_byte(bits: int) -> int:
@@ -93,6 +94,7 @@ class Isa:
         absent = PARAMETER_LOADS - set(self.arch.parameter_loads)
         absent |= {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
+        absent |= {Opcode.REPEAT} if not self.arch.repeat_depth else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
@@ -189,6 +191,11 @@ class Isa:
         return Instruction(Opcode.CONFIGURE, 0, self._fit("Configure register", register, self.operand_widths[0]),
                            self._fit(f"Configure {Register(register).name}", value, self.operand_widths[1]))
 
+    def repeat(self, distance: int, count: int) -> Instruction:
+        """Go on as the instructions from ``distance`` before this one on did, for ``count`` instructions."""
+        return Instruction(Opcode.REPEAT, 0, self._size("Repeat distance", 0, distance),
+                           self._size("Repeat count", 1, count))
+
     # -- SIMD sub-instruction --------------------------------------------------------------------------------------
     def pack_sub(self, sub: SimdSub) -> int:
         """From the top: opcode, left, right, destination."""
@@ -224,8 +231,9 @@ class Isa:
         size = self.instruction_bytes
         return b"".join(self.encode(instruction).to_bytes(size, "little") for instruction in program)
 
-    def split(self, program: bytes) -> np.ndarray:
-        """``.tprog`` bytes -> uint64 array [5, n]: opcode, flags, operand 0, 1, 2. Raises IsaError when truncated."""
+    def words(self, program: bytes) -> np.ndarray:
+        """``.tprog`` bytes -> uint64 array [5, n]: opcode, flags, operand 0, 1, 2 of what stands there, Repeats as they
+        are. Raises IsaError when truncated."""
         size = self.instruction_bytes
         if len(program) % size:
             raise IsaError(explain("program", f"{len(program)} bytes", f"a multiple of {size}, the bytes of one "
@@ -241,9 +249,24 @@ class Isa:
         operands = [number(self.operand_offsets[i], self.operand_widths[i]) for i in range(3)]
         return np.stack([head >> np.uint64(4), head & np.uint64(15), *operands])
 
+    def split(self, program: bytes) -> np.ndarray:
+        """``.tprog`` bytes -> uint64 array [5, n]: opcode, flags, operand 0, 1, 2 of the instructions that the machine
+        runs, Repeats expanded. Raises IsaError when truncated, or when there are more than tools take."""
+        return _expanded(program, self.arch) if self.arch.repeat_depth else self.words(program)
+
+    def counts(self, program: bytes) -> np.ndarray:
+        """``.tprog`` bytes -> int64 array [n]: how many instructions each of ``words`` stands for after a reset."""
+        if not self.arch.repeat_depth:
+            return np.ones(len(program) // self.instruction_bytes, np.int64)
+        return counts(self.words(program), self.arch.repeat_depth)
+
+    def history(self) -> History:
+        """What a machine knows after a reset of the instructions before."""
+        return History(self.arch.repeat_depth, self.operand_widths[:2])
+
     def disassemble(self, program: bytes) -> Iterator[Instruction]:
-        """``.tprog`` bytes -> instructions. Raises IsaError when truncated."""
-        for row in self.split(program).T.tolist():
+        """``.tprog`` bytes -> what stands there, Repeats as they are. Raises IsaError when truncated."""
+        for row in self.words(program).T.tolist():
             yield Instruction(*row)
 
     # -- text ------------------------------------------------------------------------------------------------------
@@ -277,3 +300,12 @@ class Isa:
         if field.name == "register" and raw in list(Register):
             return f"register={Register(raw).name.lower()}"
         return f"{field.name}={raw}"
+
+
+@lru_cache(maxsize=1)
+def _expanded(program: bytes, arch: Arch) -> np.ndarray:
+    """``Isa.split`` where there may be Repeats. Kept, for what looks at a program looks at it several times."""
+    isa = Isa(arch)
+    table = expand(isa.words(program), arch.repeat_depth, isa.operand_widths[:2])
+    table.setflags(write=False)
+    return table

@@ -77,7 +77,7 @@ def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
     blocks = {register: places.blocks(memory) for memory, register in OFFSETS.items() if places.blocks(memory)}
     if not blocks or not program:
         return program, 0
-    opcode, _, register, *_ = isa.split(program)
+    opcode, _, register, *_ = isa.words(program)  # a Repeat configures nothing that no word does
     own = [Register(known).name for known in blocks if ((opcode == Opcode.CONFIGURE) & (register == known)).any()]
     if own:
         raise WeftError(explain("program", f"Configure {own[0]}", "a program that leaves the windows of DRAM where "

@@ -13,6 +13,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, board_code, parameter_values
 from weft.hw.contract.errors import WeftError, explain
+from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
@@ -200,7 +201,7 @@ class RegisterMachine:
     # -- one program -----------------------------------------------------------------------------------------------
     def _execute(self, address: int, content: bytes, before: int) -> Done | None:
         """None: the machine did not run just this, once; to be tried again."""
-        count = len(content) // self.isa.instruction_bytes
+        count = int(self.isa.counts(content).sum())
         self._reset()
         for name, value in {"PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF, "PROGRAM_ADDRESS_HIGH": address >> 32,
                             "PROGRAM_BYTES": len(content), "INTERRUPT_ENABLE": ENDED}.items():
@@ -251,12 +252,8 @@ class RegisterMachine:
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, content: bytes, before: int, counter: int) -> str:
         """The instruction of a program counter."""
-        instructions = list(self.isa.disassemble(self._instruction(content, before + counter)))
-        return self.isa.text(instructions[0]) if instructions else "none: behind the end of the program"
-
-    def _instruction(self, content: bytes, number: int) -> bytes:
-        size = self.isa.instruction_bytes
-        return content[number * size:(number + 1) * size]
+        rows = self.isa.split(content)[:, before + counter:][:, :1].T.tolist()
+        return self.isa.text(Instruction(*rows[0])) if rows else "none: behind the end of the program"
 
     def _stopped(self, content: bytes, before: int) -> MachineStop:
         cause = Cause(self.registers.read("ERROR_CAUSE"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from weft.golden.legality import first_stop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub, simd_argument_count
 from weft.hw.contract.isa import Isa
@@ -16,6 +17,9 @@ MOST_VECTORS = 48
 """Longest usual range of one row."""
 LONG_VECTORS = 300
 """Longest range that comes now and then."""
+REPEATS_TRIED = 4
+MOST_REPEATED = 24
+"""Instructions of one Repeat: a random program is short."""
 
 Program = list[Instruction]
 
@@ -27,6 +31,7 @@ class ProgramMaker:
         self.arch, self.isa = arch, Isa(arch)
         self.random = random.Random(seed)
         self.program: Program = []
+        self.history = self.isa.history()
         self.program_counter = 0
         self.rows = {Opcode.MAT_MUL: (1, 0, 0), Opcode.DATA_MOVE: (1, 0, 0)}
         """Rows, near pitch, far pitch as configured."""
@@ -36,7 +41,22 @@ class ProgramMaker:
     def emit(self, *instructions: Instruction) -> None:
         for instruction in instructions:
             self.program.append(instruction)
-            self.program_counter = (self.program_counter + 1) % (1 << 32)
+            for each in self.history.expand(instruction):
+                self._follow(each)
+
+    def _follow(self, instruction: Instruction) -> None:
+        """What an instruction that a Repeat may have made changes of what legality depends on."""
+        self.program_counter = (self.program_counter + 1) % (1 << 32)
+        if instruction.opcode != Opcode.CONFIGURE:
+            return
+        register, value = instruction.operand0, instruction.operand1
+        if register == Register.PROGRAM_COUNTER:
+            self.program_counter = value
+        for opcode, first in ((Opcode.MAT_MUL, Register.MAT_MUL_ROWS), (Opcode.DATA_MOVE, Register.MOVE_ROWS)):
+            if first <= register < first + 3:
+                held = list(self.rows[opcode])
+                held[register - first] = value + (register == first)
+                self.rows[opcode] = held[0], held[1], held[2]
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -169,6 +189,28 @@ class ProgramMaker:
         self.emit(self.isa.load_leave_table(self.base("local", (TABLE_ENTRIES - 1) * stride + 1), table,
                                             local_stride=stride))
 
+    def repeat(self) -> None:
+        """A Repeat of legal instructions, if a few tries find one; often of what it makes itself."""
+        reach = min(self.arch.repeat_depth, len(self.program))
+        for _ in range(REPEATS_TRIED):
+            distance = self.random.choice([1, 2, 3, self.random.randint(1, reach), reach])
+            if distance <= reach:
+                count = self.random.choice([1, 2, distance, 2 * distance + 1, self.random.randint(1, MOST_REPEATED)])
+                self._try(self.isa.repeat(distance, min(count, MOST_REPEATED)))
+
+    def _try(self, repeat: Instruction) -> None:
+        """Emit it where all is legal then, and no loop is open at the end."""
+        words = self.isa.assemble([*self.program, repeat])
+        left = 0
+        for opcode, body in self.isa.split(words)[[0, 3]].T.tolist():
+            left = left - 1 if left else body + 1 if opcode == Opcode.SIMD_LOOP else 0
+        if left or first_stop(words, self.arch) is not None:
+            return
+        self.emit(repeat)
+        if any(rows > 1 for rows, *_ in self.rows.values()):  # with pitches that may leave no room
+            self.rows_mat_mul()
+            self.rows_move()
+
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
         self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register])()
@@ -190,7 +232,6 @@ class ProgramMaker:
                 pitches[index] = self.random.choice([0, 1, self.random.randint(0, min(most, 9)),
                                                      self.random.randint(0, most)])
                 pitches[index] = min(pitches[index], most)
-        self.rows[opcode] = (rows, pitches[0], pitches[1])
         for index, value in enumerate((rows - 1, *pitches)):
             self.emit(self.isa.configure(Register(first + index), value))
 
@@ -229,8 +270,6 @@ class ProgramMaker:
             value = most
         value = min(value, (1 << self.isa.operand_widths[1]) - 1)
         self.emit(self.isa.configure(register, value))
-        if register is Register.PROGRAM_COUNTER:
-            self.program_counter = value
 
     # -- whole programs --------------------------------------------------------------------------------------------
     def preamble(self) -> None:
@@ -253,6 +292,9 @@ class ProgramMaker:
     """Action -> relative frequency."""
 
     def action(self) -> None:
+        if self.arch.repeat_depth and self.chance(0.2):
+            self.repeat()
+            return
         actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.per_lane else self.ACTIONS
         actions = self.ACTIONS_WITH_LEAVE_TABLES if self.arch.leave_tables else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]

@@ -19,7 +19,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.tb.random.program_maker import Program, ProgramMaker
 
-PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.LOOP_BODY)
+PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.REPEAT)
 """Causes that a program can bring about."""
 
 
@@ -51,11 +51,11 @@ def random_illegal(arch: Arch, seed: int, cause: Cause, length: int = 30) -> tup
     maker.emit(maker.isa.configure(Register.MOVE_ROWS, 0), maker.isa.configure(Register.MAT_MUL_ROWS, 0))
     illegal = maker.random.choice(_illegal_instructions(arch, maker.random)[cause])
     only_in_body = cause is Cause.LOOP_BODY and illegal.opcode != Opcode.SIMD_LOOP
-    hold = cause is Cause.FLAGS and illegal.opcode == Opcode.SIMD
-    if only_in_body or arch.simd_loop_depth and not hold and maker.chance(0.4):
+    not_in_body = cause is Cause.FLAGS and illegal.opcode == Opcode.SIMD or cause > Cause.LOOP_BODY
+    if only_in_body or arch.simd_loop_depth and not not_in_body and maker.chance(0.4):
         illegal = _begin_body(maker, cause, illegal)
     program_counter = maker.program_counter
-    maker.emit(illegal)
+    maker.program.append(illegal)
     maker.fill(len(maker.program) + maker.random.randrange(1, length))
     return maker.program, program_counter
 
@@ -179,8 +179,16 @@ def _loop_body(isa: Isa, rng: random.Random) -> Program:
             isa.configure(Register.TIMEOUT, 0xFFFF)]
 
 
+def _repeat(isa: Isa, rng: random.Random) -> Program:
+    """One that reaches back too far, whatever stands before it."""
+    depth = isa.arch.repeat_depth
+    counts = [1, 2, depth, 1 << isa.operand_widths[1]]
+    return [isa.repeat(depth + 1, rng.choice(counts))] if 0 < depth < 1 << isa.operand_widths[0] else []
+
+
 ILLEGAL: dict[Cause, Callable[[Isa, random.Random], Program]] = {
     Cause.OPCODE: _opcode, Cause.FLAGS: _flags, Cause.RESERVED_BITS: _reserved, Cause.LOCAL_RANGE: _local_range,
     Cause.ACCUMULATOR_RANGE: _accumulator_range, Cause.DRAM0_RANGE: _dram_range(0), Cause.DRAM1_RANGE: _dram_range(1),
     Cause.REGISTER: _register, Cause.REGISTER_VALUE: _register_value, Cause.SIMD_OPCODE: _simd_opcode,
-    Cause.SIMD_REGISTER: _simd_register, Cause.LUT_TABLE: _lut_table, Cause.LOOP_BODY: _loop_body}
+    Cause.SIMD_REGISTER: _simd_register, Cause.LUT_TABLE: _lut_table, Cause.LOOP_BODY: _loop_body,
+    Cause.REPEAT: _repeat}

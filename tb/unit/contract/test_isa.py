@@ -201,6 +201,7 @@ def test_opcodes_follow_the_machine() -> None:
     assert Opcode.LOAD_LUT not in ARTY.opcodes() and Opcode.SIMD_LOOP in ARTY.opcodes()
     assert Opcode.SIMD_LOOP not in Isa(arch.replace(simd_loop_depth=0)).opcodes()
     assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
+    assert Opcode.REPEAT not in ARTY.opcodes() and Opcode.REPEAT in Isa(arch.replace(repeat_depth=4)).opcodes()
     assert Opcode.LOAD_SCALE not in ARTY.opcodes() and Opcode.LOAD_SCALE in INT8.opcodes()
     assert Opcode.LOAD_LEAVE_TABLE not in INT8.opcodes() and Opcode.LOAD_LEAVE_TABLE in LEAVE_TABLES.opcodes()
 
@@ -210,7 +211,7 @@ def test_legal_flags_are_those_of_the_table() -> None:
     assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
                      Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
                      Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.LOAD_LEAVE_TABLE: {0},
-                     Opcode.CONFIGURE: {0}}
+                     Opcode.REPEAT: {0}, Opcode.CONFIGURE: {0}}
 
 
 # -- registers -----------------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
     (ARTY.simd_loop(10, 2), "SIMDLoop iterations=10 body=2"),
     (ARTY.configure(Register.ENTER_SHIFT, 3), "Configure register=enter_shift value=3"),
     (Instruction(Opcode.CONFIGURE, 0, 99, 1), "Configure register=99 value=1"),
-    (Instruction(9, 1, 2, 3, 4), "illegal opcode=9 flags=1 operands=(2, 3, 4)"),
+    (Instruction(10, 1, 2, 3, 4), "illegal opcode=10 flags=1 operands=(2, 3, 4)"),
     (Instruction(Opcode.DATA_MOVE, 5), "DataMove flow=5 local=0 far=0 size=1"),
     (Instruction(Opcode.MAT_MUL, 8), "MatMul flag3 local=0 accumulator=0 size=1"),
 ])

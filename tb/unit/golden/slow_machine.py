@@ -58,6 +58,7 @@ class SlowMachine:
             del self.config[0x18]
             self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.leave_tables else {})
         self.pc = 0
+        self.before: list[Instruction] = []
         self.loop: tuple[int, int, list[Instruction]] | None = None
 
     # -- legality --------------------------------------------------------------------------------------------------
@@ -66,6 +67,7 @@ class SlowMachine:
         op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
         has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
         has |= ({7} if self.int8 else set()) | ({8} if arch.leave_tables else set())
+        has |= {9} if arch.repeat_depth else set()
         if op not in has:
             return {Cause.OPCODE}
         if self.loop and op != 4:
@@ -78,7 +80,7 @@ class SlowMachine:
         limits = {0: (0, 0, 0), 1: (address_bits[0], address_bits[1], 99), 2: (address_bits[0], address_bits[1], 99),
                   3: (address_bits[0], 99, 0), 4: (address_bits[0], address_bits[1], sub_bits),
                   5: (address_bits[0], 99, 0), 6: (99, 99, 0), 7: (address_bits[0], 0, 0), 8: (address_bits[0], 99, 0),
-                  15: (99, 99, 0)}[op]
+                  9: (99, 99, 0), 15: (99, 99, 0)}[op]
         if any(value >> bits for value, bits in zip((a, b, c), limits, strict=True)):
             return found | {Cause.RESERVED_BITS}
         return found | self.value_causes(ins)
@@ -111,6 +113,8 @@ class SlowMachine:
                 found.add(Cause.LOCAL_RANGE)
             if b == 0 or b > arch.leave_tables:
                 found.add(Cause.LUT_TABLE)
+        if op == 9:  # a legal one is another instruction by now
+            found.add(Cause.REPEAT)
         if op == 6 and b + 1 > arch.simd_loop_depth:
             found.add(Cause.LOOP_BODY)
         if op == 4:
@@ -160,13 +164,36 @@ class SlowMachine:
     def run(self, program: bytes) -> None:
         size = self.isa.instruction_bytes
         for start in range(0, len(program), size):
-            self.step(self.isa.decode(int.from_bytes(program[start:start + size], "little")))
+            word = self.isa.decode(int.from_bytes(program[start:start + size], "little"))
+            legal = word.opcode == 9 and word.flags == word.operand2 == 0
+            if self.arch.repeat_depth and legal and word.operand0 < min(self.arch.repeat_depth, len(self.before)):
+                for _ in range(word.operand1 + 1):
+                    self.step(self.repeated(len(self.before) - word.operand0 - 1))
+            else:
+                self.step(word)
+
+    def repeated(self, source: int) -> Instruction:
+        """What comes next where the instruction at ``source`` of all before is repeated."""
+        old = self.before[source]
+        if old.opcode == 15:
+            return old
+        latest, then = self.alike(old, len(self.before)), self.alike(old, source)
+        a, b = (now + mine - base for now, mine, base in zip(latest, (old.operand0, old.operand1), then, strict=True))
+        return old._replace(operand0=a % 2 ** self.isa.operand_widths[0], operand1=b % 2 ** self.isa.operand_widths[1])
+
+    def alike(self, ins: Instruction, end: int) -> tuple[int, int]:
+        """Operands 0 and 1 of the last instruction like this one before ``end``."""
+        for old in reversed(self.before[:end]):
+            if old.opcode == ins.opcode and (ins.opcode != 2 or old.flags == ins.flags):
+                return old.operand0, old.operand1
+        return 0, 0
 
     def step(self, ins: Instruction) -> None:
         found = self.causes(ins)
         if found:
             raise Refused(min(found), self.pc)
         self.pc = (self.pc + 1) % 2 ** 32
+        self.before.append(ins)
         {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
          6: self.simd_loop, 7: self.load_scale, 8: self.load_leave_table, 15: self.configure}[ins.opcode](ins)
 

@@ -114,3 +114,4 @@ def test_random_programs_use_every_instruction_and_repeat_for_a_seed() -> None:
 def test_every_program_fault_can_be_made_on_a_machine_with_tables_and_loops() -> None:
     causes = possible_causes(MACHINES["eight_lanes_lut"])
     assert causes == [cause for cause in Cause if 0 < cause <= Cause.LOOP_BODY]
+    assert possible_causes(MACHINES["repeats"]) == [*causes, Cause.REPEAT]

@@ -1,0 +1,117 @@
+"""What a Repeat stands for: instructions that go on as those before them did (docs/decisions/small-programs.md).
+
+Every instruction is a *step* from the latest one of its kind: opcode, flags and operand 2 as they are, operands 0 and 1
+as increments, modulo their widths. ``Repeat distance count`` takes the step of the instruction ``distance`` before it,
+then those of the instructions behind that one, ``count`` in all; its own steps are among them where ``count`` is more
+than ``distance``. The kind is the opcode, of a DataMove its flow too. Configure has no increments. What is before a
+Repeat is counted from the last reset on; the first instruction of a kind steps from operands of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+
+from weft.hw.contract.errors import IsaError, explain
+from weft.hw.contract.instructions import Instruction, Opcode
+
+MOST_INSTRUCTIONS = 1 << 23
+"""That our tools let a program stand for, which take some hundred bytes for each. ResNet-50 at 4 lanes has 6.5 million.
+"""
+
+_Step = tuple[int, int, int, int, int]
+
+
+def kind_of(opcode: int, flags: int) -> int:
+    """Return the number of an instruction's kind, 0..31."""
+    return 16 | flags if opcode == Opcode.DATA_MOVE else opcode
+
+
+class History:
+    """The instructions since reset, as far as a Repeat reaches back.
+
+    ``depth``: the key ``repeat_depth``; with 0 every word stands for itself. ``widths``: bits of operands 0 and 1.
+    """
+
+    def __init__(self, depth: int, widths: tuple[int, int]) -> None:
+        self._depth, self._ended = depth, depth == 0
+        self._masks = (1 << widths[0]) - 1, (1 << widths[1]) - 1
+        self._steps: list[_Step] = []
+        self._latest: dict[int, tuple[int, int]] = {}
+
+    def counts(self, words: np.ndarray) -> np.ndarray:
+        """Return int64 [words]: how many instructions each of the next words [5, words] stands for."""
+        return counts(words, self._depth, len(self._steps))
+
+    def expand(self, word: Instruction) -> Iterator[Instruction]:
+        """Yield what a word of a program stands for: itself, or what it repeats. An illegal Repeat stands for itself,
+        for the machine to refuse, and so does all behind it."""
+        if self._ended:
+            yield word
+        elif word.opcode != Opcode.REPEAT:
+            self._record(word)
+            yield word
+        elif self._is_legal(word):
+            distance = word.raw("distance") + 1
+            for _ in range(word.raw("count") + 1):
+                yield self._again(self._steps[-distance])
+        else:
+            self._ended = True
+            yield word
+
+    def _is_legal(self, word: Instruction) -> bool:
+        reach = min(self._depth, len(self._steps))
+        return not word.flags and not word.operand2 and word.raw("distance") < reach
+
+    def _record(self, instruction: Instruction) -> None:
+        opcode, flags, operand0, operand1, operand2 = instruction
+        if opcode != Opcode.CONFIGURE:
+            kind = kind_of(opcode, flags)
+            before0, before1 = self._latest.get(kind, (0, 0))
+            self._latest[kind] = operand0, operand1
+            operand0, operand1 = operand0 - before0 & self._masks[0], operand1 - before1 & self._masks[1]
+        self._keep((opcode, flags, operand0, operand1, operand2))
+
+    def _again(self, step: _Step) -> Instruction:
+        self._keep(step)
+        opcode, flags, operand0, operand1, operand2 = step
+        if opcode != Opcode.CONFIGURE:
+            kind = kind_of(opcode, flags)
+            before0, before1 = self._latest.get(kind, (0, 0))
+            operand0, operand1 = before0 + operand0 & self._masks[0], before1 + operand1 & self._masks[1]
+            self._latest[kind] = operand0, operand1
+        return Instruction(opcode, flags, operand0, operand1, operand2)
+
+    def _keep(self, step: _Step) -> None:
+        self._steps.append(step)
+        if len(self._steps) > 2 * self._depth:  # now and then: a list gives up its front slowly
+            del self._steps[:-self._depth]
+
+
+def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:
+    """Return int64 [words]: how many instructions each of the words [5, words] of a program stands for, behind
+    ``earlier`` instructions since reset. From an illegal Repeat on, where the machine stops, each stands for itself.
+    Raises IsaError for more than MOST_INSTRUCTIONS.
+    """
+    repeats = words[0] == Opcode.REPEAT
+    plain = repeats & (words[1] == 0) & (words[4] == 0)
+    found = np.where(plain, words[3].astype(np.int64) + 1, 1)
+    before = earlier + np.cumsum(found) - found
+    illegal = np.flatnonzero(repeats & ~(plain & (words[2].astype(np.int64) < np.minimum(before, depth))))
+    if len(illegal):
+        found[illegal[0]:] = 1
+    total = int(found.sum())
+    if total > MOST_INSTRUCTIONS:
+        raise IsaError(explain("program", f"Repeats that make {total} instructions of {words.shape[1]}",
+                               f"at most {MOST_INSTRUCTIONS}", "run a part of it"))
+    return found
+
+
+def expand(words: np.ndarray, depth: int, widths: tuple[int, int]) -> np.ndarray:
+    """Return uint64 [5, instructions]: what the words [5, words] of a program stand for after a reset. Takes some 2 us
+    an instruction. Raises IsaError for more than MOST_INSTRUCTIONS."""
+    total, history = int(counts(words, depth).sum()), History(depth, widths)
+    rows = chain.from_iterable(history.expand(Instruction(*row)) for row in words.T.tolist())
+    return np.ascontiguousarray(np.fromiter(rows, np.dtype((np.uint64, len(words))), total).T)
