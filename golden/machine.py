@@ -100,10 +100,10 @@ class Machine:
         words = self.isa.words(program)
         done, total = 0, int(self._history.counts(words).sum())
         for word in words.T.tolist():
-            for instruction in self._history.expand(Instruction(*word)):
+            for row in self._history.expand(Instruction(*word)):
                 if progress and done % PROGRESS_INSTRUCTIONS == 0:
                     progress(done, total)
-                self.step(instruction)
+                self.step(Instruction(*row))
                 done += 1
         if progress:
             progress(total, total)

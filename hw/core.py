@@ -4,11 +4,13 @@
              program reader                 +-> mat_mul ------+-> systolic array
              supervisor, sampler            +-> simd ---------+-> accumulators, by leave and enter
                                             +-> move_out, move_in
+
+With ``repeat_depth`` a repeater stands between fetch and decoder.
 """
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module, Mux, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -25,6 +27,7 @@ from weft.hw.contract.units import UNIT_NAMES, Memory, clients, dram_units
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock
+from weft.hw.control.repeater import Repeater
 from weft.hw.control.sampler import Sampler, watch
 from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
@@ -100,7 +103,8 @@ class Core(wiring.Component):
         # instructions
         connect(m, flipped(self.stream), fetch.stream)
         connect(m, program.beats, fetch.program)
-        connect(m, fetch.instruction, decoder.i)
+        instructions, fetching = self._expand(m, program, fetch, supervisor)
+        connect(m, instructions, decoder.i)
         connect(m, decoder.o, interlock.i)
         m.d.comb += interlock.windows.eq(decoder.windows)
         for name, unit in units.items():
@@ -123,10 +127,10 @@ class Core(wiring.Component):
         self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in (*units, "scales", "lower_weights") if name in reads | writes]
-        self._supervise(m, supervisor, program, fetch, decoder, interlock, units, moving)
+        self._supervise(m, supervisor, program, fetch, fetching, decoder, interlock, units, moving)
         if arch.sampler:
             m.submodules.sampler = sampler = Sampler(arch)
-            watch(m, sampler, fetch.instruction, {name: getattr(interlock, name) for name in units},
+            watch(m, sampler, instructions, {name: getattr(interlock, name) for name in units},
                   reads.values(), writes.values())
             m.d.comb += [sampler.program_counter.eq(decoder.program_counter),
                          sampler.interval.eq(decoder.sample_interval)]
@@ -163,9 +167,18 @@ class Core(wiring.Component):
         m.d.comb += [program.start.eq(self.start), program.address.eq(self.program_address),
                      program.bytes.eq(self.program_bytes)]
 
-    def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, decoder: Decoder,
-                   interlock: Interlock, units: dict, moving: list) -> None:
-        """``moving``: the units' ports of local memory."""
+    def _expand(self, m: Module, program: ProgramReader, fetch: Fetch, supervisor: Supervisor) -> tuple:
+        """The stream of instructions, Repeats expanded, and whether there is something before its end."""
+        fetching = program.busy | fetch.busy
+        if not self._arch.repeat_depth:
+            return fetch.instruction, fetching
+        m.submodules.repeater = repeater = ResetInserter(supervisor.stop)(Repeater(self._arch))
+        connect(m, fetch.instruction, repeater.i)
+        return repeater.o, fetching | repeater.busy
+
+    def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, fetching,
+                   decoder: Decoder, interlock: Interlock, units: dict, moving: list) -> None:
+        """``fetching``: of :meth:`_expand`; ``moving``: the units' ports of local memory."""
         behind_dram = dram_units(self._arch)
         for name in behind_dram:
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
@@ -181,7 +194,7 @@ class Core(wiring.Component):
                 interlock.blamed.any(), interlock.blamed_program_counter, decoder.program_counter)),
             supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
             supervisor.fault_program_counter.eq(decoder.fault_program_counter),
-            supervisor.fetching.eq(program.busy | fetch.busy), supervisor.decoding.eq(decoder.busy),
+            supervisor.fetching.eq(fetching), supervisor.decoding.eq(decoder.busy),
             supervisor.executing.eq(~interlock.idle | buses_busy | waves_busy),
             supervisor.start.eq(self.start), supervisor.abort.eq(self.abort), self.quiet.eq(supervisor.quiet),
             supervisor.accepted.eq(decoder.accepted),

@@ -1,4 +1,5 @@
-"""LIR -> instructions -> ``.tprog`` bytes. Configure is written only where a register's value changes."""
+"""LIR -> instructions -> ``.tprog`` bytes. Configure is written only where a register's value changes, and Repeat for
+what repeats itself, on a machine that has it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler import lir
+from weft.compiler.backend.repeats import shortened
 from weft.compiler.lir import Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdSub
@@ -29,7 +31,8 @@ FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
 
 @dataclass(frozen=True)
 class MachineCode:
-    """``content``: the bytes of the ``.tprog``; ``layers`` [instructions]: the number of each one's layer."""
+    """``content``: the bytes of the ``.tprog``; ``layers`` [instructions, Repeats expanded]: the number of each one's
+    layer."""
 
     content: bytes
     layers: np.ndarray
@@ -56,7 +59,8 @@ def machine_code(operations: Sequence[lir.Operation], layers: np.ndarray, arch: 
     """``layers`` [operations]: the number of each one's layer."""
     instructions, starts = encode(operations, arch)
     counts = np.diff([*starts, len(instructions)])
-    return MachineCode(assemble(instructions, arch), np.repeat(layers, counts))
+    isa, table = Isa(arch), np.array(instructions, np.uint64).reshape(-1, 5).T
+    return MachineCode(assemble(shortened(table, isa) if arch.repeat_depth else table, isa), np.repeat(layers, counts))
 
 
 class _Encoder:
@@ -136,14 +140,12 @@ class _Encoder:
     }
 
 
-def assemble(instructions: list[Instruction], arch: Arch) -> bytes:
-    """The same bytes as ``Isa.assemble``, which takes one instruction at a time."""
-    isa = Isa(arch)
-    fields = np.array([(entry.opcode << 4 | entry.flags, *entry.operands) for entry in instructions],
-                      np.uint64).reshape(-1, 4)
-    columns = [*_bytes(fields[:, 1], isa.operand_widths[0]), *_bytes(fields[:, 2], isa.operand_widths[1]),
-               *_bytes(fields[:, 3], isa.operand_widths[2]), *_bytes(fields[:, 0], 8)]
-    return np.stack(columns, axis=1).tobytes()
+def assemble(table: np.ndarray, isa: Isa) -> bytes:
+    """uint64 [5, words] -> the same bytes as of ``Isa.assemble``, which takes one instruction at a time."""
+    opcode, flags, *operands = table
+    columns = [column for values, width in zip(operands, isa.operand_widths, strict=True)
+               for column in _bytes(values, width)]
+    return np.stack([*columns, *_bytes(opcode << np.uint64(4) | flags, 8)], axis=1).tobytes()
 
 
 def _bytes(values: np.ndarray, width: int) -> Iterator[np.ndarray]:

@@ -13,29 +13,57 @@ ISSUED, STARTED, FINISHED = range(3)
 
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
-def fetch(control, machine, drains, instructions, given, now):
-    """An instruction whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and
-    closes gaps. Nothing goes in behind an instruction that waits until the machine is empty. Then a beat arrives, if
-    there is one, and room.
+def fetch(control, machine, drains, repeats, given, now):
+    """A word whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and closes
+    gaps; on a machine that repeats, into what expands Repeats. Nothing goes in behind an instruction that waits until
+    the machine is empty. Then a beat arrives, if there is one, and room.
 
     ``given``: how many instructions have left the decoder, as far as its entrance knows. A register slice in place of
     the last stage holds one more, and the entrance hears a cycle later of what leaves it."""
     room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
+    takes = room and not drains_inside
     wires = machine.instruction_bytes == machine.stream_bytes
-    whole = control.beats > 0 if wires else control.bytes >= machine.instruction_bytes
-    if room and whole and control.entered < instructions and not drains_inside:
-        if control.entered == 0:
-            control.first_at = now
-        control.entered_at[control.entered % STAGES] = now
-        control.entered += 1
+    there = control.beats > 0 if wires else control.bytes >= machine.instruction_bytes
+    whole = there and control.word < len(repeats)
+    offered = control.offered > 0 if machine.repeats else whole
+    enters = takes and offered
+    if expand(control, machine, repeats, whole, enters) if machine.repeats else enters:
+        control.word += 1
         if wires:
             control.beats -= 1
         else:
             control.bytes -= machine.instruction_bytes
+    if enters:
+        if control.entered == 0:
+            control.first_at = now
+        control.entered_at[control.entered % STAGES] = now
+        control.entered += 1
     if not wires and control.bytes < machine.instruction_bytes and control.beats > 0:
         control.bytes += machine.stream_bytes
         control.beats -= 1
+
+
+@kernel
+def expand(control, machine, repeats, whole, enters):
+    """A cycle of the repeater, in which the instruction that it offers ``enters`` the decoder or not. Whether it takes
+    the next word, which may be ``whole``.
+
+    A Repeat's steps go through the memory (``fetched``) and its output register (``step``) to the instructions offered,
+    of which a register slice holds two."""
+    free = not (control.reads or control.fetched or control.step)
+    repeat = whole and free and repeats[control.word] > 0
+    word = whole and free and not repeat
+    room = control.offered < 2 if machine.slices else control.offered == 0 or enters
+    control.offered -= enters
+    if room:
+        control.offered += control.step or word
+    if room or not control.step:
+        control.step, control.fetched = control.fetched, control.reads > 0
+        control.reads -= control.reads > 0
+    if repeat:
+        control.reads = repeats[control.word]
+    return repeat or word and room
 
 
 @kernel

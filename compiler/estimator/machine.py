@@ -16,7 +16,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency", "weight_rows", "places", "upper_places",
-    "first_writer",
+    "first_writer", "repeats",
 )])
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
 read from ``timing.py`` where it is used.
@@ -25,7 +25,7 @@ read from ``timing.py`` where it is used.
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
 1 where both windows share a port; ``places`` of the column of weights, and those of its upper part;
-``first_writer``: a unit, or NONE."""
+``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded."""
 
 
 def machine_record(arch: Arch, dram: IdealDram) -> np.void:
@@ -46,6 +46,7 @@ def machine_record(arch: Arch, dram: IdealDram) -> np.void:
         "shared_dram": arch.shared_dram, "move_out_latency": timing.move_out_latency(arch),
         "weight_rows": arch.weight_rows, "places": arch.array_size + 1, "upper_places": timing.upper_places(arch),
         "first_writer": NONE if first is None else UNIT_NAMES.index(first),
+        "repeats": arch.repeat_depth > 0,
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

@@ -44,16 +44,19 @@ the interlock. ``window``: where the window of DRAM that operand 1 lies in begin
 @dataclass(frozen=True)
 class DecodedProgram:
     """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
-    ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty."""
+    ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty; ``repeats``
+    [words of the program]: how many instructions a Repeat stands for, 0 of other words."""
 
     work: np.ndarray
     program_counters: np.ndarray
     instructions: int
     drains: np.ndarray
+    repeats: np.ndarray
 
 
 def read_program(program: bytes, arch: Arch) -> DecodedProgram:
-    """Decode a legal program. Raises IsaError when it is truncated, CompileError when it ends within a SIMD loop."""
+    """Decode a legal program, its Repeats expanded. Raises IsaError when it is truncated or stands for too many
+    instructions, CompileError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(arch, opcode, flags)
@@ -73,7 +76,13 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     work["enters"] = work["swap"]
     if Register.ENTER_SHIFT in register:
         work["enters"] |= _other_shifts(work, register[Register.ENTER_SHIFT])
-    return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains)
+    return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains,
+                          _repeats(isa, program))
+
+
+def _repeats(isa: Isa, program: bytes) -> np.ndarray:
+    counts = isa.counts(program)
+    return np.where(isa.words(program)[0] == Opcode.REPEAT, counts, 0) if isa.arch.repeat_depth else counts * 0
 
 
 def _flag(opcode: Opcode, name: str, flags: np.ndarray) -> np.ndarray:

@@ -92,10 +92,10 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
         join_board(state, arch, dram, origin, read.work, len(program))
         first = 0
     else:
-        start(state, machine, read.drains, read.instructions)
+        start(state, machine, read.drains, read.repeats)
     piece = PIECE_CYCLES if most_cycles is None else max(most_cycles // LOOKS, SHORTEST_PIECE_CYCLES)
     clock = np.array([first, 0, first, piece], np.int64)
-    while not replay(state, machine, read.work, read.drains, read.instructions, times, clock):
+    while not replay(state, machine, read.work, read.drains, read.repeats, read.instructions, times, clock):
         now, finished, finished_at, _ = map(int, clock)
         counted = now - int(state["control"]["first_at"])
         if most_cycles is not None and counted + _vectors_left(mat_muls, vectors, times) > most_cycles:
@@ -150,17 +150,17 @@ def _end(arch: Arch, work: np.ndarray, operations: np.ndarray, decoded: int) -> 
 
 
 @entry
-def start(state, machine, drains, instructions):
-    """Time counts from when the first instruction is there."""
+def start(state, machine, drains, repeats):
+    """Time counts from when the first instruction is at the decoder, a cycle earlier at the repeater."""
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes
-    for before in range(machine.decode_latency):
-        fetch(control, machine, drains, instructions, 0, before)
+    for before in range(-machine.repeats, machine.decode_latency):
+        fetch(control, machine, drains, repeats, 0, before)
 
 
 @entry
-def replay(state, machine, work, drains, instructions, times, clock):
+def replay(state, machine, work, drains, repeats, instructions, times, clock):
     """Fill ``times`` [operations, (issue, start, finish)], some cycles further. Whether the program came to its
     end. ``clock``: the cycle, how many operations have finished, when the last one did, and how many cycles further."""
     control = state.control
@@ -173,7 +173,7 @@ def replay(state, machine, work, drains, instructions, times, clock):
         if state.paced:
             step_memory(state, machine, now)
         decode(state, machine, work, drains, times, now)
-        fetch(control, machine, drains, instructions, given if machine.slices else control.instruction, now)
+        fetch(control, machine, drains, repeats, given if machine.slices else control.instruction, now)
         control.beats += state.program.arriving
         fetch_heads(state, machine, now)
         ask(state, machine, now)

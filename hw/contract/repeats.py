@@ -21,11 +21,17 @@ MOST_INSTRUCTIONS = 1 << 23
 """That our tools let a program stand for, which take some hundred bytes for each. ResNet-50 at 4 lanes has 6.5 million.
 """
 
-_Step = tuple[int, int, int, int, int]
+KINDS = 32
+_NO_KIND = -1
+
+Row = tuple[int, int, int, int, int]
+"""Opcode, flags, operands 0, 1, 2 of an instruction."""
+_Step = tuple[int, int, int, int, int, int]
+"""Of the kind first, _NO_KIND of a Configure."""
 
 
 def kind_of(opcode: int, flags: int) -> int:
-    """Return the number of an instruction's kind, 0..31."""
+    """Return the number of an instruction's kind, below KINDS."""
     return 16 | flags if opcode == Opcode.DATA_MOVE else opcode
 
 
@@ -39,27 +45,25 @@ class History:
         self._depth, self._ended = depth, depth == 0
         self._masks = (1 << widths[0]) - 1, (1 << widths[1]) - 1
         self._steps: list[_Step] = []
-        self._latest: dict[int, tuple[int, int]] = {}
+        self._latest = [(0, 0)] * KINDS
 
     def counts(self, words: np.ndarray) -> np.ndarray:
         """Return int64 [words]: how many instructions each of the next words [5, words] stands for."""
         return counts(words, self._depth, len(self._steps))
 
-    def expand(self, word: Instruction) -> Iterator[Instruction]:
+    def expand(self, word: Instruction) -> Iterator[Row]:
         """Yield what a word of a program stands for: itself, or what it repeats. An illegal Repeat stands for itself,
         for the machine to refuse, and so does all behind it."""
+        self._ended = self._ended or word.opcode == Opcode.REPEAT and not self._is_legal(word)
         if self._ended:
             yield word
-        elif word.opcode != Opcode.REPEAT:
+        elif word.opcode == Opcode.REPEAT:
+            yield from self._again(word.raw("distance") + 1, word.raw("count") + 1)
+        else:
             self._record(word)
             yield word
-        elif self._is_legal(word):
-            distance = word.raw("distance") + 1
-            for _ in range(word.raw("count") + 1):
-                yield self._again(self._steps[-distance])
-        else:
-            self._ended = True
-            yield word
+        if len(self._steps) > 2 * self._depth:  # now and then: a list gives up its front slowly
+            del self._steps[:-self._depth]
 
     def _is_legal(self, word: Instruction) -> bool:
         reach = min(self._depth, len(self._steps))
@@ -67,27 +71,25 @@ class History:
 
     def _record(self, instruction: Instruction) -> None:
         opcode, flags, operand0, operand1, operand2 = instruction
+        kind = _NO_KIND
         if opcode != Opcode.CONFIGURE:
             kind = kind_of(opcode, flags)
-            before0, before1 = self._latest.get(kind, (0, 0))
+            before0, before1 = self._latest[kind]
             self._latest[kind] = operand0, operand1
             operand0, operand1 = operand0 - before0 & self._masks[0], operand1 - before1 & self._masks[1]
-        self._keep((opcode, flags, operand0, operand1, operand2))
+        self._steps.append((kind, opcode, flags, operand0, operand1, operand2))
 
-    def _again(self, step: _Step) -> Instruction:
-        self._keep(step)
-        opcode, flags, operand0, operand1, operand2 = step
-        if opcode != Opcode.CONFIGURE:
-            kind = kind_of(opcode, flags)
-            before0, before1 = self._latest.get(kind, (0, 0))
-            operand0, operand1 = before0 + operand0 & self._masks[0], before1 + operand1 & self._masks[1]
-            self._latest[kind] = operand0, operand1
-        return Instruction(opcode, flags, operand0, operand1, operand2)
-
-    def _keep(self, step: _Step) -> None:
-        self._steps.append(step)
-        if len(self._steps) > 2 * self._depth:  # now and then: a list gives up its front slowly
-            del self._steps[:-self._depth]
+    def _again(self, distance: int, count: int) -> Iterator[Row]:
+        steps, latest, (mask0, mask1) = self._steps, self._latest, self._masks  # local, for speed
+        for _ in range(count):
+            step = steps[-distance]
+            steps.append(step)
+            kind, opcode, flags, operand0, operand1, operand2 = step
+            if kind != _NO_KIND:
+                before0, before1 = latest[kind]
+                operand0, operand1 = before0 + operand0 & mask0, before1 + operand1 & mask1
+                latest[kind] = operand0, operand1
+            yield opcode, flags, operand0, operand1, operand2
 
 
 def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:
@@ -110,8 +112,9 @@ def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:
 
 
 def expand(words: np.ndarray, depth: int, widths: tuple[int, int]) -> np.ndarray:
-    """Return uint64 [5, instructions]: what the words [5, words] of a program stand for after a reset. Takes some 2 us
+    """Return uint64 [5, instructions]: what the words [5, words] of a program stand for after a reset. Takes a few us
     an instruction. Raises IsaError for more than MOST_INSTRUCTIONS."""
     total, history = int(counts(words, depth).sum()), History(depth, widths)
     rows = chain.from_iterable(history.expand(Instruction(*row)) for row in words.T.tolist())
-    return np.ascontiguousarray(np.fromiter(rows, np.dtype((np.uint64, len(words))), total).T)
+    fields = np.fromiter(chain.from_iterable(rows), np.uint64, total * len(words))
+    return np.ascontiguousarray(fields.reshape(-1, len(words)).T)

@@ -76,6 +76,10 @@ def bias_interval(arch: Arch) -> int:
 DECODE_LATENCY = 5
 """From an instruction accepted to what the decoder gives the interlock: a cycle for each of its stages."""
 
+REPEAT_LATENCY = 4
+"""From a Repeat taken to its first instruction offered to the decoder: the place of the step, the memory, its output
+register, and the instruction. A word that is no Repeat takes one of these cycles."""
+
 ISSUE_LATENCY = 4
 """From an instruction given to the interlock to its unit's stream valid, when nothing conflicts."""
 

@@ -18,9 +18,12 @@ from weft.hw.contract.instructions import (
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 
-FORM_CAUSES = (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
-               Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY)
-"""What :func:`form_faults` tells of."""
+
+def form_causes(arch: Arch) -> tuple[Cause, ...]:
+    """What :func:`form_faults` tells of."""
+    repeat = (Cause.REPEAT,) if arch.repeat_depth else ()
+    return (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
+            Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY, *repeat)
 
 
 def any_of(value, numbers):
@@ -91,6 +94,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
         Cause.SIMD_REGISTER: simd & _simd_register_fault(arch, view),
         Cause.LUT_TABLE: _table_fault(arch, view),
         Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP) & (body >= arch.simd_loop_depth)),
+        **({Cause.REPEAT: view.opcode_is(Opcode.REPEAT)} if arch.repeat_depth else {}),  # a legal one is expanded
     }
 
 

@@ -21,7 +21,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import DECODE_LATENCY
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_names, unit_of_flow
-from weft.hw.control.checks import FORM_CAUSES, InstructionView, any_of, first_cause, form_faults
+from weft.hw.control.checks import InstructionView, any_of, first_cause, form_causes, form_faults
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.reach import beyond_depth, factor_width, partial_products, size_m1_width, sum_of
@@ -64,8 +64,8 @@ class Decoder(wiring.Component):
         multiply, add, check = self._stages()
         travels = multiply.shape().members
         raw = Signal.like(self.i.payload, reset_less=True)
-        forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in FORM_CAUSES}), 2), name="forms",
-                       reset_less=True)
+        forms = Signal(data.ArrayLayout(data.StructLayout({cause.name: 1 for cause in form_causes(self._arch)}), 2),
+                       name="forms", reset_less=True)
         read_valid, multiply_valid, sum_valid, check_valid = (Signal(name=f"{name}_valid") for name in STAGES[:-1])
         read_ready, multiply_ready, sum_ready, check_ready = (Signal(name=f"{name}_ready") for name in STAGES[:-1])
         stop = self.fault | self.halt
@@ -140,7 +140,7 @@ class Decoder(wiring.Component):
         sets_counter = configure & (register == Register.PROGRAM_COUNTER)
         m.d.comb += [
             cause.eq(first_cause({form: Mux(in_loop, forms[1][form.name], forms[0][form.name])
-                                  for form in FORM_CAUSES})),
+                                  for form in form_causes(self._arch)})),
             registers.write.eq(leaves & configure),
             registers.number.eq(register), registers.value.eq(value),
             self.timeout.eq(registers.timeout), self.tracepoint.eq(registers.tracepoint),
@@ -273,7 +273,7 @@ class Decoder(wiring.Component):
             Cause.DRAM0_RANGE: check.far_dram0 & beyond_depth(last1, arch.dram0_depth),
             Cause.DRAM1_RANGE: check.far_dram1 & beyond_depth(last1, arch.dram1_depth),
         }
-        form = {cause: check.cause == cause for cause in FORM_CAUSES}
+        form = {cause: check.cause == cause for cause in form_causes(arch)}
         cause = Signal(CAUSE_WIDTH, name="check_cause")
         legal = cause == Cause.NONE
         weights_waiting = Signal(init=1)  # loaded since the last MatMul, or before a reset

@@ -26,7 +26,7 @@ OTHERS = {
     "local_depth": 2048, "accumulator_depth": 512, "thread_queue_depth": 2, "simd_loop_depth": 4, "local_banks": 2,
     "accumulator_banks": 1, "axi_max_burst": 8, "axi_address_width": 40, "stream_width": 128, "sample_block_size": 64,
     "register_slices": 1, "dram_ports": SHARED, "deep_queues": 1, "sampler": 0, "dsp_packing": "DSP48E1",
-    "decoder_multipliers": 0, "weight_rows": 2,
+    "decoder_multipliers": 0, "weight_rows": 2, "repeat_depth": 64,
 }
 """Another value for each key that does not reach the constants."""
 ONE_VALUE = {"number_of_threads"}

@@ -128,7 +128,9 @@ def test_verifier_finds(mistake: str, state: Products) -> None:
 
 def test_assemble_is_the_isas(state: Products) -> None:
     instructions, starts = encode(state[Schedule].operations, ARCH)
-    assert assemble(instructions, ARCH) == Isa(ARCH).assemble(instructions) == state[MachineCode].content
+    isa = Isa(ARCH)
+    program = isa.assemble(instructions)
+    assert assemble(isa.words(program), isa) == program == state[MachineCode].content
     assert len(starts) == len(state[Schedule].operations)
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.backend.encode import encode
 from weft.compiler.lir import Address, DataMove, Settings, Simd, SimdLoop, Space
 from weft.compiler.scheduler.simd import _repeat
 from weft.compiler.tiling.spans import Axis, PairedWalk, encodable, spans
@@ -74,7 +74,7 @@ def moved(move: DataMove, arch: Arch) -> list[int]:
     machine = Machine(arch)
     machine.dram0.write(0, np.repeat(np.arange(64)[:, None], arch.array_size, axis=1))
     instructions, _ = encode([move], arch)
-    machine.run(assemble(instructions, arch))
+    machine.run(machine.isa.assemble(instructions))
     return [int(row[0]) for row in machine.local]
 
 

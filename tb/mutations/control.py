@@ -2,6 +2,7 @@
 
 from weft.tb.mutations import Break
 
+REPEATER = "tb/unit/control/test_repeater.py"
 INTERLOCK = "tb/unit/control/test_interlock.py"
 SUPERVISOR = "tb/unit/control/test_supervisor.py"
 DECODER = "tb/unit/control/test_decoder.py"
@@ -51,6 +52,25 @@ BREAKS = [
           "total += total & half_way[lane]", "total += half_way[lane]",
           "every_step rounds ties up",
           "tb/unit/contract/test_numerics.py::test_mac_every_step_rounds_and_saturates_each_step"),
+    # -- repeater --
+    Break("repeats_kind", "hw/contract/repeats.py", "16 | flags if opcode == Opcode.DATA_MOVE else opcode", "opcode",
+          "moves of all flows step from each other",
+          "tb/unit/contract/test_repeats.py::test_flows_are_kinds_of_their_own_and_other_flags_are_not"),
+    Break("repeats_reach", "hw/contract/repeats.py", "np.minimum(before, depth)", "np.minimum(before, depth + 1)",
+          "a Repeat that reaches back too far is counted as what it would make",
+          "tb/unit/contract/test_repeats.py::test_an_illegal_repeat_stands_for_itself_and_so_does_what_follows"),
+    Break("repeater_nearest", "hw/control/repeater.py", "one.eq(self.distance_m1 == 0)", "one.eq(0)",
+          "the step nearest to a Repeat is read before it is written",
+          f"{REPEATER}::test_words_become_what_they_stand_for"),
+    Break("repeater_in_turn", "hw/control/repeater.py", "Mux(two & second, at - 1, at + 1)", "at + 1",
+          "of the two nearest steps one is read before it is written",
+          f"{REPEATER}::test_words_become_what_they_stand_for"),
+    Break("repeater_known", "hw/control/repeater.py", "Mux(known.bit_select(kind, 1) & steps, read.data, 0)",
+          "Mux(steps, read.data, 0)", "operands step from those of before the reset",
+          f"{REPEATER}::test_a_reset_forgets_what_was_before"),
+    Break("repeater_reach", "hw/control/repeater.py", "(distance_m1 < history.kept)", "(distance_m1 <= history.kept)",
+          "a Repeat reaches back over one instruction too many",
+          f"{REPEATER}::test_an_illegal_repeat_goes_through"),
     # -- decoder --
     Break("decoder_last_local", "hw/control/decoder.py", "beyond_depth(last0, arch.local_depth)",
           "beyond_depth(last0, arch.local_depth + 1)",

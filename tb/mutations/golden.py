@@ -33,7 +33,7 @@ BREAKS = [
     Break("golden_range", "golden/check.py", "walk.last >= self.depths[memory]", "walk.last > self.depths[memory]",
           "one vector beyond a memory is let through",
           f"{STOP}::test_refused_instruction_has_no_effect_and_is_reported"),
-    Break("golden_cause", "golden/check.py", "cause = min(CHECK[type(operation)]", "cause = max(CHECK[type(operation)]",
+    Break("golden_cause", "golden/check.py", "cause = min(causes,", "cause = max(causes,",
           "of several causes the highest is reported",
           f"{STOP}::test_the_lowest_cause_is_reported_when_several_apply"),
     Break("golden_iterations", "golden/check.py", "Walk(address, iterations, stride)",

@@ -18,10 +18,10 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
             lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,
-            stream_width=32),
+            stream_width=32, repeat_depth=16),
         "lanes4_slices": tiny.replace(
             array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
-            simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED),
+            simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED, repeat_depth=32),
         "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, dram1_depth=2048, leave_tables=8),
         "lanes4_int8": tiny.replace(
             array_size=4, data_type="INT8", accumulator_width=24, local_depth=300, dram1_depth=2048,

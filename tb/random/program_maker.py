@@ -41,8 +41,8 @@ class ProgramMaker:
     def emit(self, *instructions: Instruction) -> None:
         for instruction in instructions:
             self.program.append(instruction)
-            for each in self.history.expand(instruction):
-                self._follow(each)
+            for row in self.history.expand(instruction):
+                self._follow(Instruction(*row))
 
     def _follow(self, instruction: Instruction) -> None:
         """What an instruction that a Repeat may have made changes of what legality depends on."""

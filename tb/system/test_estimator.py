@@ -13,6 +13,7 @@ from weft.compiler.estimator.replay import estimate
 from weft.compiler.estimator.waits import CAUSES, analyse
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram
+from weft.golden.legality import first_stop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow, Instruction
@@ -99,6 +100,29 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     one, two = (estimate(program, arch.replace(weight_rows=rows)).cycles for rows in (1, 2))
     assert 40 * 14 <= one <= 40 * 14 + 50
     assert 40 * 8 <= two <= 40 * 8 + 50
+
+
+@pytest.mark.parametrize("name", ["lanes4_lut", "lanes4_slices"])
+def test_repeats_take_the_same_cycles(name: str) -> None:
+    """Short and long ones behind each other, of instructions that take no longer than the decoder, and of some that
+    fill it: the repeater goes on and stands still."""
+    arch = ARCHS[name]
+    isa = Isa(arch)
+
+    def repeats(seed: int) -> bytes:
+        random = np.random.default_rng(seed)
+        made = [isa.no_op(), isa.mat_mul(0, 0, 1), isa.load_weight(3, 2), isa.mat_mul(0, 0, 9),
+                isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1), isa.configure(Register.ENTER_SHIFT, 1)]
+        program = [isa.mat_mul(0, 0, 1), isa.load_weight(3, 2), isa.no_op()]
+        for _ in range(40):
+            if random.random() < 0.5:
+                program.append(isa.repeat(random.integers(1, 4).item(), random.choice([1, 1, 2, 3, 9]).item()))
+            else:
+                program.append(made[random.integers(len(made))])
+        return isa.assemble(program)
+
+    programs = [repeats(seed) for seed in range(2 * PROGRAMS)]
+    agree(arch, [program for program in programs if first_stop(program, arch) is None], 20)
 
 
 def agree(arch: Arch, programs: list[bytes], latency: int) -> None:

@@ -1,0 +1,88 @@
+"""Finds what a Repeat can stand for (``hw/contract/repeats.py``), so that a program becomes a few percent of its size.
+
+A Repeat takes as much as an instruction, so the longest repetition from each place on is always the best one.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.repeats import KINDS, kind_of
+
+_BUCKETS = 1 << 16
+"""Of pairs of steps, by a hash of both."""
+
+
+def shortened(table: np.ndarray, isa: Isa) -> np.ndarray:
+    """Return uint64 [5, words]: the instructions [5, instructions] of a program (opcode, flags, operands 0, 1, 2), as
+    Repeats where that takes fewer words. The machine must have them. Some million instructions a second."""
+    distance_width, count_width = isa.operand_widths[:2]
+    reach, most = min(isa.arch.repeat_depth, 1 << distance_width), 1 << min(count_width, 32)
+    places, distances, counts = _longest_repetitions(*_steps(table, isa), reach, most)
+    repeats = np.zeros((len(table), len(places)), np.uint64)
+    repeats[0], repeats[2], repeats[3] = Opcode.REPEAT, distances - 1, counts - 1
+    return np.where(distances > 0, repeats, table[:, places])
+
+
+def _steps(table: np.ndarray, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
+    """uint64 [instructions] twice: equal in both where two instructions are the same step from the latest of their
+    kind. The step of the first of a kind depends on the program before, and equals no other."""
+    opcode, flags, *operands = table.copy()
+    kinds = np.array([[kind_of(code, flag) for flag in range(16)] for code in range(16)])[opcode, flags]
+    first: np.ndarray = np.zeros(len(opcode), bool)
+    for kind in set(range(KINDS)) - {kind_of(Opcode.CONFIGURE, 0)}:
+        own = np.flatnonzero(kinds == kind)
+        first[own[:1]] = True
+        for operand in (0, 1):
+            mask = np.uint64((1 << isa.operand_widths[operand]) - 1)
+            operands[operand][own[1:]] = np.diff(operands[operand][own]) & mask
+    one = operands[0] | operands[1] << np.uint64(isa.operand_widths[0])
+    other = (operands[2] << np.uint64(4) | opcode) << np.uint64(4) | flags
+    return one, np.where(first, ~np.arange(len(opcode), dtype=np.uint64), other)
+
+
+@numba.njit(cache=True)
+def _longest_repetitions(one, other, reach, most):  # type: ignore
+    """int64 [words] of place, distance and count: word by word where it begins in the program, the ``distance`` back
+    (at most ``reach``, 0 for an instruction as it is) of what it repeats, and of how many instructions (at most
+    ``most``)."""
+    size = len(one)
+    places, distances, counts = np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size, np.int64)
+    newest, before = np.full(_BUCKETS, -1), np.full(size, -1)
+    place, words = 0, 0
+    while place < size:
+        best, distance = 1, 0
+        found = newest[_bucket(one, other, place)] if place + 1 < size else -1
+        while found >= 0 and place - found <= reach:
+            length = _equal_steps(one, other, found, place, most)
+            if length > best:
+                best, distance = length, place - found
+            found = before[found]
+        places[words], distances[words], counts[words] = place, distance, best
+        words += 1
+        for passed in range(place, min(place + best, size - 1)):
+            bucket = _bucket(one, other, passed)
+            before[passed] = newest[bucket]
+            newest[bucket] = passed
+        place += best
+    return places[:words], distances[:words], counts[:words]
+
+
+@numba.njit(cache=True)
+def _bucket(one, other, place):  # type: ignore
+    mixed = one[place] + (other[place] << np.uint64(7))
+    mixed += (one[place + 1] + (other[place + 1] << np.uint64(7))) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    return np.int64(mixed * np.uint64(0xD6E8_FEB8_6659_FD93) >> np.uint64(48))
+
+
+@numba.njit(cache=True)
+def _equal_steps(one, other, found, place, most):  # type: ignore
+    """How many steps from ``found`` on are those from ``place`` on."""
+    length = 0
+    while (place + length < len(one) and length < most and one[found + length] == one[place + length]
+           and other[found + length] == other[place + length]):
+        length += 1
+    return length
