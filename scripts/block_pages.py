@@ -28,6 +28,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
 from weft.hw.control.interlock import Interlock, Tracker, UnitQueue
+from weft.hw.control.repeater import Repeater, StepHistory
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.core import Core
@@ -51,7 +52,7 @@ from weft.hw.top import Top
 FILE = Path(__file__).parents[1] / "docs" / "blocks.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
-    "Control": (Fetch, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
+    "Control": (Fetch, Repeater, StepHistory, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
     "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasEnterer,
                        LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
