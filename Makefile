@@ -57,9 +57,9 @@ test-all: $(READY)  ## everything: long random runs and whole models too
 test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of operators
 	@$(SUITE) tb/compile/test_onnx_nodes.py
 
-test-tensorflow: $(READY)  ## TensorFlow graphs and TensorFlow Lite files against TensorFlow; installs the extra (1.3 GB)
+test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
-	@$(SUITE) tb/compile/test_tensorflow.py tb/compile/test_tflite.py
+	@$(SUITE) tb/compile/test_tensorflow.py
 
 bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone; then `make docs MEASURED=1`
 	@$(PY) scripts/bench.py $(if $(QUICK),--quick)
