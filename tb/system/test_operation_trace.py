@@ -39,10 +39,11 @@ def run(name: str, *programs: Sequence[Instruction], traced: bool = True) -> lis
 
 
 def expected(program: Sequence[Instruction], arch: Arch = ARCHS["lanes2"]) -> list[tuple[int, str]]:
-    """Program counter and unit of each operation."""
+    """Program counter and unit of each operation, Repeats expanded."""
     counter = 0
     operations: list[tuple[int, str]] = []
-    for instruction in program:
+    isa = Isa(arch)
+    for instruction in (Instruction(*row) for row in isa.split(isa.assemble(program)).T.tolist()):
         if instruction.opcode == Opcode.DATA_MOVE:
             operations.append((counter, unit_of_flow(arch)[DataFlow(instruction.flags)]))
         elif instruction.opcode in UNIT_OF_OPCODE:
