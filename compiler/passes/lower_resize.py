@@ -18,7 +18,7 @@ from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.take import exact
 from weft.runtime.onnx_engine import session
 
-MOST_STEPS = 1 << 31
+MOST_STEPS = 1 << 29
 """Pixels of all images that the operator runs on to be understood, and of what it makes of them: some seconds."""
 
 

@@ -42,7 +42,8 @@ def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = Non
     """
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
     state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
-    inputs = tuple(_input(state, port, graph.consumers()) for port in graph.inputs)
+    consumers, ends = graph.consumers(), graph.output_tensors()
+    inputs = tuple(_input(state, port, consumers, ends) for port in graph.inputs)
     for node in graph.nodes:
         lower = ROWS[node.op].lower
         assert lower is not None, "refused before"
@@ -86,17 +87,18 @@ def _size(state: Rewrite, node: Node) -> int:
     return max(pixels * int(np.count_nonzero(state.constants[node.input(1)])), 1)
 
 
-def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]]) -> GraphPort:
+def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]],
+           ends: frozenset[str]) -> GraphPort:
     """An input lies as the first operator that computes wants it: packing costs nothing, moving elements does. So
-    TensorFlow's channels, the last axis of the user's array, lie as channels."""
+    TensorFlow's channels, the last axis of the user's array, lie as channels. ``ends``: the graph's outputs."""
     shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
     while True:
         readers = consumers.get(name, [])
-        if len(readers) != 1 or name in state.graph.output_tensors():
+        if len(readers) != 1 or name in ends:
             break
         node, name = readers[0], readers[0].output
-        constant = sum(map(state.is_constant, node.inputs))
-        if (ROWS[node.op].scales and constant == 1 and state.graph.shapes[name] == shape) or node.op == FAKE_QUANTIZE:
+        scales = ROWS[node.op].scales and state.graph.shapes[name] == shape
+        if (scales and sum(map(state.is_constant, node.inputs)) == 1) or node.op == FAKE_QUANTIZE:
             continue
         if not ROWS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
             break
