@@ -14,6 +14,9 @@ from weft.compiler.frontend.graph import Graph, Node
 IR_VERSION = 10
 """Old enough for every onnxruntime in use."""
 
+MOST_KNOWN = 1 << 10
+"""Numbers of a weight that may be a shape, so that shape inference is told them."""
+
 
 def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[Node] = (),
             constants: Mapping[str, np.ndarray] | None = None) -> onnx.ModelProto:
@@ -42,10 +45,21 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
            outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
-    initializers = [numpy_helper.from_array(np.asarray(value, order="C"), key) for key, value in weights.items()]
-    graph = helper.make_graph(nodes, name, inputs, outputs, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
-    return onnx.shape_inference.infer_shapes(model)
+    """Shape inference copies a model several times, so large weights join it behind that."""
+    known = [_weight(value, key) for key, value in weights.items() if value.size <= MOST_KNOWN]
+    shaped = [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+              for key, value in weights.items() if value.size > MOST_KNOWN]
+    graph = helper.make_graph(nodes, name, [*inputs, *shaped], outputs, known)
+    model = onnx.shape_inference.infer_shapes(helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION))
+    del model.graph.input[len(inputs):], model.graph.initializer[:]
+    for key, value in weights.items():
+        model.graph.initializer.add().CopyFrom(_weight(value, key))
+    return model
+
+
+def _weight(value: np.ndarray, name: str) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.asarray(value, order="C"), name)
 
 
 def _value(graph: Graph, name: str) -> onnx.ValueInfoProto:

@@ -20,6 +20,7 @@ from weft.compiler.layers.builder import (
     drawn_macs,
     enlarge,
     find_parts,
+    need_pool,
     need_registers,
     window_of,
 )
@@ -98,7 +99,7 @@ def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
-    need_registers(builder.arch, node)
+    need_pool(builder, node)
     window, size = window_of(node), builder.var(node.output).size
     both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
             if window.partitions(builder.var(node.input(0)).size, size) else None)

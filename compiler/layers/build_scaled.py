@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Node
-from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_registers, window_of
+from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_pool, window_of
 from weft.compiler.layers.hir import (
     Add,
     Convolution,
@@ -142,7 +142,7 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     """Joins a convolution where that is worth it."""
-    need_registers(builder.arch, node)
+    need_pool(builder, node)
     source, size = builder.var(node.input(0)), builder.var(node.output).size
     partitions = window_of(node).partitions(source.size, size)
     layer = _take_function(builder, source.name, node.output) if partitions else None

@@ -15,6 +15,12 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.scales import TensorScale
 from weft.runtime.window import Window
 
+MOST_TILE_WEIGHTS = 1 << 25
+"""Of one output tile, with the zeros beside them: 256 MB while they are laid out."""
+
+MOST_MAXIMA = 1 << 19
+"""Instructions of a max pool without loops, for each tile of channels."""
+
 MOST_OPERATIONS = 256
 """In one layer: a sum of thousands of tensors goes on in another one."""
 
@@ -136,9 +142,22 @@ def drawn_macs(node: Node) -> int:
 # -- nodes that open layers on every machine ---------------------------------------------------------------------------
 def conv(builder: Builder, position: int, node: Node) -> Open:
     size = builder.graph.shapes[node.output][2:]
+    _need_tile(builder, node)
     core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
                        window_of(node), "%0", (size[0], size[1]), drawn_macs(node))
     return Open(node.name, position, (core,))
+
+
+def _need_tile(builder: Builder, node: Node) -> None:
+    """Raise CompileError where the weights of one output tile are too many to be laid out."""
+    _, per_group, height, width = builder.graph.constants[node.input(1)].shape
+    lanes = builder.arch.array_size
+    inputs = per_group if node.attributes["group"] == 1 else lanes
+    size = height * width * -(-inputs // lanes) * lanes ** 2
+    if size > MOST_TILE_WEIGHTS:
+        raise refuse_node(node.replace(op=node.origin or node.op), f"weights of {lanes} channels, filled up to whole "
+                          f"tiles of {lanes} lanes", size, f"at most {MOST_TILE_WEIGHTS}",
+                          f"use a smaller kernel, or {ON_HOST}")
 
 
 def enlarge(builder: Builder, position: int, node: Node) -> Open:
@@ -149,6 +168,18 @@ def need_registers(arch: Arch, node: Node) -> None:
     if arch.simd_registers_depth < 1:
         raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
                           f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
+
+
+def need_pool(builder: Builder, node: Node) -> None:
+    """Raise CompileError where a max pool is beyond the machine: registers of the SIMD unit keep its maxima, and one
+    whose windows are too large for a loop takes an instruction for every pixel of a window."""
+    arch, window = builder.arch, window_of(node)
+    need_registers(arch, node)
+    maxima = window.work(builder.var(node.input(0)).size, builder.var(node.output).size)
+    if math.prod(window.kernel) > arch.simd_loop_depth and maxima > MOST_MAXIMA:
+        raise refuse_node(node.replace(op=node.origin or node.op), f"windows of {list(window.kernel)} pixels, in all",
+                          f"{maxima} pixels", f"at most {MOST_MAXIMA} where a window is larger than simd_loop_depth "
+                          f"{arch.simd_loop_depth}", f"pool in several steps, or {ON_HOST}")
 
 
 Handler = Callable[[Builder, int, Node], Open]

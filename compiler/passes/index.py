@@ -50,9 +50,8 @@ def default_index(shape: Shape) -> np.ndarray:
 
 def in_memory_order(values: np.ndarray) -> np.ndarray:
     """``values`` of a tensor's shape -> [channels, height, width] of its default place."""
-    flat = np.empty(values.size, values.dtype)
-    flat[default_index(values.shape).ravel()] = values.ravel()
-    return flat.reshape(default_place(values.shape)[1:])
+    ordered = np.moveaxis(values, 0, 1) if values.ndim >= 2 else values
+    return ordered.reshape(default_place(values.shape)[1:])
 
 
 def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[int, np.ndarray],

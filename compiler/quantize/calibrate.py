@@ -19,6 +19,15 @@ from weft.runtime.onnx_engine import runner, session
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""
 
+MOST_HELD = 1 << 26
+"""Numbers of tensors that one run of a sample leaves to look at: 256 MB."""
+
+PIECE = 1 << 20
+"""Numbers of a tensor whose exponents are looked at together."""
+
+SUMS = ("Conv", "Product")
+"""Operators whose partial sums are looked at."""
+
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
 MOST_BYTE = 255
@@ -160,40 +169,74 @@ def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> 
 
 
 def calibrate(graph: Graph, samples: Samples) -> Calibration:
-    """Run the graph on every sample."""
-    summed = [node for node in graph.nodes if node.op in ("Conv", "Product")]
-    extra, constants = _sum_nodes(graph, summed)
-    tensors = [port.tensor for port in graph.inputs] + [node.output for node in graph.nodes]
-    sums = [node.output for node in extra if node.op != "Abs"]
-    for node in summed:
-        for name in filter(graph.is_constant, node.inputs):
+    """Run the graph on every sample, as often as it takes to look at all tensors with the memory that there is."""
+    for node in graph.nodes:
+        for name in filter(graph.is_constant, node.inputs if node.op in SUMS else ()):
             _need_below(f"constant {name!r} of node {node.name!r}", float(np.abs(graph.constants[name]).max(initial=0)))
-    engine = session(to_onnx(graph, [*tensors[len(graph.inputs):], *sums], extra, constants))
-    ends = {node.input(0): scale_of(node) for node in graph.nodes if node.op == FAKE_QUANTIZE}
-    """An infinite number (1 / sqrt of what the file rounds to 0) saturates there."""
-    ranges: dict[str, Range] = {}
-    largest = dict.fromkeys(sums, 0.0)
-    means = {node.input(0): np.zeros(graph.shapes[node.input(0)][1]) for node in summed if node.op == "Conv"}
-    for index, given in samples.fed(graph):
-        values = dict(zip((output.name for output in engine.get_outputs()), engine.run(None, given), strict=True))
-        for name, value in {**given, **{name: values[name] for name in tensors if name in values}}.items():
-            if name in ends:
-                value = np.nan_to_num(value, nan=np.nan, neginf=ends[name].low, posinf=ends[name].high)
-            if not np.isfinite(value).all():
-                raise refuse(f"tensor {name!r} on calibration input {index}", "NaN or infinity",
-                             "finite numbers", "calibrate with inputs of the kind that the network is made for")
-            ranges[name] = widened(ranges.get(name), value)
-            _need_below(f"tensor {name!r} on calibration input {index}", ranges[name].magnitude)
-            if name in means:
-                means[name] += value.mean((0, 2, 3), dtype=np.float64) / len(samples.numbers)
-        for node, name in zip(summed, sums, strict=True):
-            largest[name] = max(largest[name], _largest_partial_sum(values[name], values[node.output]))
+    seen = _Seen(graph)
+    given = [port.tensor for port in graph.inputs]
+    for number, nodes in enumerate(_looked_at_together(graph)):
+        seen.run(samples, nodes, () if number else given)
     for node in graph.nodes:
         if node.op == "Relu":
-            ranges[node.output] = replace(ranges[node.output], unclipped=ranges[node.input(0)].magnitude)
-    by_name = {sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output: largest[name]
-               for node, name in zip(summed, sums, strict=True)}
-    return Calibration(ranges, by_name, len(samples.numbers), samples.random, means)
+            seen.ranges[node.output] = replace(seen.ranges[node.output],
+                                               unclipped=seen.ranges[node.input(0)].magnitude)
+    return Calibration(seen.ranges, seen.sums, len(samples.numbers), samples.random, seen.means)
+
+
+def _looked_at_together(graph: Graph) -> list[list[Node]]:
+    """The nodes in groups whose results take at most MOST_HELD numbers, or that are one node."""
+    groups: list[list[Node]] = [[]]
+    held = 0
+    for node in graph.nodes:
+        size = math.prod(graph.shapes[node.output]) * (2 if node.op in SUMS else 1)
+        if groups[-1] and held + size > MOST_HELD:
+            groups.append([])
+            held = 0
+        groups[-1].append(node)
+        held += size
+    return groups
+
+
+class _Seen:
+    """What the tensors of a graph were on samples: ``ranges`` by tensor; ``sums``: the largest partial sum of every
+    convolution and product, by its key; ``means`` by channel of what convolutions read."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ranges: dict[str, Range] = {}
+        self.sums: dict[str, float] = {}
+        self.means = {node.input(0): np.zeros(graph.shapes[node.input(0)][1]) for node in graph.nodes
+                      if node.op == "Conv"}
+        self.ends = {node.input(0): scale_of(node) for node in graph.nodes if node.op == FAKE_QUANTIZE}
+        """An infinite number (1 / sqrt of what the file rounds to 0) saturates there."""
+
+    def run(self, samples: Samples, nodes: Sequence[Node], given_names: Sequence[str]) -> None:
+        """Look at the results of ``nodes`` and at inputs of the graph, on every sample."""
+        summed = [node for node in nodes if node.op in SUMS]
+        extra, constants = _sum_nodes(self.graph, summed)
+        sums = [node.output for node in extra if node.op != "Abs"]
+        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants))
+        outputs = [output.name for output in engine.get_outputs()]
+        for number, given in samples.fed(self.graph):
+            values = {**given, **dict(zip(outputs, engine.run(None, given), strict=True))}
+            for name in (*given_names, *(node.output for node in nodes)):
+                self._look(name, values[name], number, len(samples.numbers))
+            for node, name in zip(summed, sums, strict=True):
+                key = sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
+                self.sums[key] = max(self.sums.get(key, 0.0), _largest_partial_sum(values[name], values[node.output]))
+
+    def _look(self, name: str, value: np.ndarray, number: int, count: int) -> None:
+        """At a tensor on sample ``number``, one of ``count``."""
+        if name in self.ends:
+            value = np.nan_to_num(value, nan=np.nan, neginf=self.ends[name].low, posinf=self.ends[name].high)
+        if not np.isfinite(value).all():
+            raise refuse(f"tensor {name!r} on calibration input {number}", "NaN or infinity",
+                         "finite numbers", "calibrate with inputs of the kind that the network is made for")
+        self.ranges[name] = widened(self.ranges.get(name), value)
+        _need_below(f"tensor {name!r} on calibration input {number}", self.ranges[name].magnitude)
+        if name in self.means:
+            self.means[name] += value.mean((0, 2, 3), dtype=np.float64) / count
 
 
 def _largest_partial_sum(magnitudes: np.ndarray, sums: np.ndarray) -> float:
@@ -239,16 +282,23 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
 
 def widened(before: Range | None, value: np.ndarray) -> Range:
     """The range of what was seen before, and of ``value``, another sample or a part of one."""
-    exponents = np.frexp(np.abs(value, dtype=np.float32).ravel())[1] - 1  # 2**e <= |v| < 2**(e+1)
-    exponents = np.where(value.ravel() == 0, BINADES[0] - 1, exponents)
-    counts = np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
-    at_least = counts[::-1].cumsum()[::-1][1:]
-    squares, peak = float((value.astype(np.float64) ** 2).sum()), float(np.abs(value).max())
+    flat = value.ravel()
+    pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
+    at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
+    squares = sum(float((piece.astype(np.float64) ** 2).sum()) for piece in pieces)
+    low, high = float(value.min()), float(value.max())
+    peak = max(-low, high)
     if before is None:
-        return Range(float(value.min()), float(value.max()), tuple(at_least.tolist()), value.size, squares, (peak,))
-    return Range(min(before.low, float(value.min())), max(before.high, float(value.max())),
-                 tuple((at_least + before.at_least).tolist()), before.count + value.size, before.squares + squares,
-                 (*before.peaks, peak))
+        return Range(low, high, tuple(at_least.tolist()), value.size, squares, (peak,))
+    return Range(min(before.low, low), max(before.high, high), tuple((at_least + before.at_least).tolist()),
+                 before.count + value.size, before.squares + squares, (*before.peaks, peak))
+
+
+def _binades(values: np.ndarray) -> np.ndarray:
+    """How many of the values are below BINADES, and in each of them."""
+    exponents = np.frexp(np.abs(values, dtype=np.float32))[1] - 1  # 2**e <= |v| < 2**(e+1)
+    exponents = np.where(values == 0, BINADES[0] - 1, exponents)
+    return np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
 
 
 def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:

@@ -102,10 +102,21 @@ def weight_sets(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     return tilings.pairs * part_count(shape.most_taps, tilings.taps)
 
 
+LONG_PART = 256
+"""Pixels of a part along one axis, from which a finer cut is tried too."""
+
+MOST_PARTS = 1 << 16
+"""Parts that an axis is cut into at most."""
+
+
 def _divisions(count: int) -> list[int]:
-    """Sizes of equal parts: all, a half, a third, ... one; each once, about a dozen."""
-    parts = {math.ceil(count / number) for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)}
-    return sorted(parts | {1}, reverse=True)
+    """Sizes of equal parts: all, a half, a third, ... one; each once, about a dozen. A line of so many pixels that a
+    part of 256 of it is long is halved on, but not into single pixels: no program is so long."""
+    numbers = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256]
+    while numbers[-1] < min(count // LONG_PART, MOST_PARTS):
+        numbers.append(2 * numbers[-1])
+    parts = {math.ceil(count / number) for number in numbers}
+    return sorted(parts | ({1} if count <= MOST_PARTS else set()), reverse=True)
 
 
 def _halvings(count: int) -> list[int]:

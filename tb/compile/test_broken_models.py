@@ -76,7 +76,9 @@ def problem_of(seed: int, folder: Path) -> str:
         return ""
     found = session.run({"x": samples[:1]}).outputs
     for name, value in wanted.items():
-        if not np.isfinite(value).all():
+        if not np.isfinite(value).all():  # the host may give what the file says
+            if np.array_equal(value, found[name].reshape(value.shape), equal_nan=True):
+                continue
             return f"{done}: compiled, although {name!r} is not finite"
         warned = any(f"output {name}:" in warning or "saturate" in warning for warning in report.warnings)
         if warned or np.abs(value).max(initial=0) < np.finfo(np.float32).tiny:

@@ -16,17 +16,21 @@ from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.build import build_layers
 from weft.compiler.passes.boxes import alike_columns
 from weft.compiler.passes.index import FILL
 from weft.compiler.passes.pieces import in_pieces
 from weft.compiler.passes.rewrite import MOST_WEIGHTS, Rewrite
 from weft.compiler.pipeline import compile_model
-from weft.compiler.steps import canonical, divided
+from weft.compiler.quantize import calibrate as calibration
+from weft.compiler.quantize.calibrate import calibrate, choose_samples
+from weft.compiler.steps import canonical, divided, supported
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.compile.test_operators import samples
 from weft.tb.hostile.large_networks import chain, net, permuted, weight
-from weft.tb.hostile.onnx_constants import node
+from weft.tb.hostile.large_operators import OPERATORS, one
+from weft.tb.hostile.onnx_constants import ints, node
 from weft.tb.shared import shared
 
 RNG = np.random.default_rng(0)
@@ -237,3 +241,49 @@ def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
     maker.node("BatchNormalization", "x", ones, ones, ones, maker.constant(-np.ones(3, np.float32)))
     with pytest.raises(CompileError, match="operator BatchNormalization, weights: found infinite numbers, or none"):
         compile_model(maker.save(tmp_path / "model.onnx"), BASE, tmp_path)
+
+
+# -- large operators ---------------------------------------------------------------------------------------------------
+PRESET = Arch.load("ultra96")
+
+
+@pytest.mark.parametrize(("made", "wanted"), [
+    (one((1, 4, 64, 64), "Conv", ["w"], weight("w", 1, 4, 3, 3), pads=[2000] * 4), "16499844 vectors of 16 channels"),
+    (one((1, 4, 64, 64), "ConvTranspose", ["w"], weight("w", 4, 4, 64, 64), strides=[40, 40]), "6677056 vectors"),
+    (one((1, 1, 1024, 1024), "ReduceL2", ["n"], ints("n", 2, 3)), "whole tiles of 16 lanes: found 268435456"),
+    (one((1, 1, 1024, 1024), "GlobalMaxPool"), "windows of .1, 1024. pixels, in all: found 1048576 pixels"),
+    (OPERATORS["Constant of 2**26"], "67108864 elements; allowed: at most 33554432: more are not compiled")],
+    ids=["end", "transposed end", "weights", "maxima", "result"])
+def test_large_operators_are_refused_by_their_node(made: Callable[[], onnx.ModelProto], wanted: str,
+                                                   tmp_path: Path) -> None:
+    """So that the host takes them, where there is one."""
+    graph = read(tmp_path, made())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CompileError, match=wanted) as refused:
+        build_layers(canonical(supported(graph, PRESET), PRESET), PRESET)
+    assert refused.value.node == "y"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # kB
+
+
+def test_a_long_line_is_cut_into_long_parts(tmp_path: Path) -> None:
+    """Of 512 and more parts those are tried that are not single pixels."""
+    (tmp_path / "net.onnx").write_bytes(
+        net((1, 1, 1 << 20), node("Conv", ["x", "w"], ["y"]), weights=(weight("w", 4, 1, 9),)).SerializeToString())
+    report = compile_model(tmp_path / "net.onnx", PRESET, tmp_path)
+    assert report.instructions < 30_000
+
+
+def test_calibration_looks_at_few_tensors_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    maker = ModelMaker((1, 3, 8, 8))
+    image = maker.node("Relu", maker.conv("x", 3, 5, (3, 3)))
+    maker.node("Add", maker.conv(image, 5, 5, (1, 1)), image)
+    graph = canonical(read_model(maker.save(tmp_path / "model.onnx")), BASE)
+    whole = calibrate(graph, choose_samples(graph, None))
+    monkeypatch.setattr(calibration, "MOST_HELD", 200)
+    monkeypatch.setattr(calibration, "PIECE", 7)
+    found = calibrate(graph, choose_samples(graph, None))
+    assert found.sums == whole.sums and found.means.keys() == whole.means.keys()
+    for name, seen in whole.ranges.items():
+        assert found.ranges[name].at_least == seen.at_least and found.ranges[name].peaks == seen.peaks
+        assert found.ranges[name].unclipped == seen.unclipped
+        assert found.ranges[name].root_mean_square == pytest.approx(seen.root_mean_square)
