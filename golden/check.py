@@ -10,6 +10,7 @@ from weft.golden.decode import (
     DataMove,
     DecodedInstruction,
     Decoder,
+    Depthwise,
     LoadLeaveTable,
     LoadLut,
     LoadScale,
@@ -88,7 +89,7 @@ class Checker:
         if walk is not None and walk.last >= self.depths[memory]:
             yield RANGE_CAUSES[memory]
 
-    def mat_mul(self, operation: MatMul) -> Iterator[Cause]:
+    def mat_mul(self, operation: MatMul | Depthwise) -> Iterator[Cause]:
         yield from self.walk("local", operation.local)
         yield from self.walk("accumulator", operation.accumulator)
 
@@ -168,6 +169,7 @@ SIMD_OPCODES = {int(opcode): opcode for opcode in SimdOpcode}
 CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     NoOp: Checker.no_op,
     MatMul: Checker.mat_mul,
+    Depthwise: Checker.mat_mul,
     DataMove: Checker.data_move,
     LoadWeight: Checker.load_weight,
     LoadLut: Checker.load_lut,

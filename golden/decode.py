@@ -23,6 +23,19 @@ class MatMul(NamedTuple):
     accumulate: bool
 
 
+class Depthwise(NamedTuple):
+    """A MatMul whose lanes keep to themselves."""
+
+    local: Walk | None
+    """None: the input is zero."""
+    accumulator: Walk
+    accumulate: bool
+    origin: int
+    """The tap, from 0, that meets the vector itself."""
+    dropped: int
+    """Results at the end of each row that are not written."""
+
+
 class DataMove(NamedTuple):
     flow: DataFlow
     local: Walk
@@ -78,8 +91,8 @@ class Configure(NamedTuple):
     value: int
 
 
-DecodedInstruction = (NoOp | MatMul | DataMove | LoadWeight | Simd | LoadLut | LoadScale | LoadLeaveTable | SimdLoop
-                      | Repeat | Configure)
+DecodedInstruction = (NoOp | MatMul | Depthwise | DataMove | LoadWeight | Simd | LoadLut | LoadScale | LoadLeaveTable
+                      | SimdLoop | Repeat | Configure)
 
 
 class Decoder:
@@ -100,13 +113,15 @@ class Decoder:
         address, stride = self.isa.address(operand, instruction.operands[operand])
         return Walk(address, size, stride, rows, pitch)
 
-    def mat_mul(self, instruction: Instruction) -> MatMul:
+    def mat_mul(self, instruction: Instruction) -> MatMul | Depthwise:
         size, rows = instruction.raw("size") + 1, self.registers[Register.MAT_MUL_ROWS] + 1
         local = None if instruction.flag("zeroes") else self.walk(
             instruction, "local", size, rows, self.registers[Register.MAT_MUL_LOCAL_PITCH])
         accumulator = self.walk(instruction, "accumulator", size, rows,
                                 self.registers[Register.MAT_MUL_ACCUMULATOR_PITCH])
-        return MatMul(local, accumulator, instruction.flag("accumulate"))
+        plain = MatMul(local, accumulator, instruction.flag("accumulate"))
+        origin = self.registers.get(Register.TAP_ORIGIN, 0)
+        return Depthwise(*plain, origin - 1, self.registers[Register.TAP_DROPPED]) if origin else plain
 
     def data_move(self, instruction: Instruction) -> DataMove:
         size, rows = instruction.raw("size") + 1, self.registers[Register.MOVE_ROWS] + 1

@@ -20,6 +20,7 @@ from weft.golden.decode import (
     Configure,
     DataMove,
     Decoder,
+    Depthwise,
     LoadLeaveTable,
     LoadLut,
     LoadScale,
@@ -167,9 +168,37 @@ class Machine:
         bias = numbers.enter_bias(self.weights[0], self._register(Register.ENTER_SHIFT))
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
-        inputs = np.concatenate([self.local[where] for where in local.slices()])
-        activations = numbers.activations(inputs, self._register(Register.ACTIVATION_ZERO))
+        activations = np.concatenate([self._activations(where) for where in local.slices()])
         return numbers.mac(activations, self.weights[1:], bias)
+
+    def depthwise(self, operation: Depthwise) -> None:
+        """Each lane's sum over the taps of its neighbours in the row; beyond the row they are zero."""
+        walk = operation.accumulator
+        bias = self._column_sums(None, 1)[0]
+        for row, where in enumerate(walk.slices()):
+            values = np.broadcast_to(bias, (walk.size, len(bias)))
+            if operation.local is not None:
+                values = self._tap_sums(self._activations([*operation.local.slices()][row]), operation.origin, bias)
+            written = max(0, walk.size - operation.dropped)
+            self.store(slice(where.start, where.start + written * walk.stride, walk.stride), values[:written],
+                       operation.accumulate)
+        self.counters["mat_mul_vectors"] += walk.size * walk.rows
+
+    def _tap_sums(self, row: np.ndarray, origin: int, bias: np.ndarray) -> np.ndarray:
+        """The sums [size, lanes] of a ``row`` of activations [size, lanes]. A tap has ``tap_rows`` rows of weights,
+        and as many lanes side by side one each: all of them add to all of these lanes."""
+        taps, sides = self.arch.depthwise_taps, self.arch.tap_rows
+        beyond = np.pad(row, ((origin, taps - 1 - origin), (0, 0)))
+        sums = np.empty((len(row), len(bias)), bias.dtype)
+        for lane in range(len(bias)):
+            first = lane // sides * sides
+            met = [beyond[tap:tap + len(row), first + side] for tap in range(taps) for side in range(sides)]
+            sums[:, lane] = self.arch.scheme.mac(np.stack(met, axis=1), self.weights[1:1 + len(met), lane:lane + 1],
+                                                 bias[lane:lane + 1])[:, 0]
+        return sums
+
+    def _activations(self, where: slice | np.ndarray) -> np.ndarray:
+        return self.arch.scheme.activations(self.local[where], self._register(Register.ACTIVATION_ZERO))
 
     def data_move(self, operation: DataMove) -> None:
         move = MOVE[operation.flow]
@@ -260,6 +289,7 @@ MOVE: dict[DataFlow, Callable[[Machine, DataFlow, slice, slice], None]] = {
 EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
     NoOp: Machine.no_op,
     MatMul: Machine.mat_mul,
+    Depthwise: Machine.depthwise,
     DataMove: Machine.data_move,
     LoadWeight: Machine.load_weight,
     Simd: Machine.simd,

@@ -153,6 +153,8 @@ class Core(wiring.Component):
             mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
             mat_mul.loaded.eq(load_weight.done), load_weight.swapped.eq(mat_mul.swapped),
         ]
+        if self._arch.depthwise_taps:
+            m.d.comb += [array.depthwise.eq(mat_mul.depthwise), array.taps.eq(mat_mul.taps)]
         if self._arch.weight_rows == 2:
             m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, read_program
+from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors, read_program
 from weft.compiler.estimator.state import LOAD_WEIGHT
 from weft.compiler.estimator.waits import NO_LAYER
 from weft.hw.contract.instructions import Instruction
@@ -70,7 +70,7 @@ class Ran:
         held up the others; 0 of those that did not finish."""
         of_swaps = self.work["swap"] != 0
         work, ended = self.work[of_swaps], self.operations["finish_cycle"][of_swaps]
-        first = ended + 1 - product_latency(self.model.arch) - work["size"].astype(np.int64) * work["rows"]
+        first = ended + 1 - product_latency(self.model.arch) - passed_vectors(work)
         return np.where(ended == NEVER, 0, first + 1)
 
     @cached_property

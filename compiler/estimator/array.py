@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.compiler.estimator.interlock import address0, address1, begin, finish, is_last, step
+from weft.compiler.estimator.interlock import address0, begin, finish, is_last, step
 from weft.compiler.estimator.jit import kernel
 from weft.compiler.estimator.memories import (
     ACCUMULATOR_READS,
@@ -12,12 +12,15 @@ from weft.compiler.estimator.memories import (
     local_bank,
     shares_bank,
 )
-from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.compiler.estimator.state import BANKS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
 from weft.compiler.estimator.two_rows import ask_for_two_rows, step_two_rows
 from weft.hw.contract.timing import PATIENCE
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 """What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
+
+NO_BANK = BANKS
+"""Instead of the bank of a sum that is not written."""
 
 
 @kernel
@@ -27,7 +30,7 @@ def ask(state, machine, now):
     for number in (LOAD_WEIGHT, MAT_MUL):
         unit = state.units[number]
         operation = state.queued[number, unit.work]
-        reads = unit.work != NONE and not unit.bias_row and not operation.zeroes and in_turn(state, number, operation)
+        reads = unit.work != NONE and not unit.extra and not operation.zeroes and in_turn(state, number, operation)
         ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
@@ -40,8 +43,14 @@ def in_turn(state, number, operation):
     """Whether LoadWeight, or MatMul with a vector that takes over weights, has waited for the other one."""
     if number == LOAD_WEIGHT:
         return state.control.swapped >= operation.turn
-    first = state.units[MAT_MUL].row == 0 and state.units[MAT_MUL].vector == 0
-    return not (first and operation.swap) or state.units[LOAD_WEIGHT].done >= operation.turn
+    return not (is_first(state.units[MAT_MUL]) and operation.swap) or (
+        state.units[LOAD_WEIGHT].done >= operation.turn)
+
+
+@kernel
+def is_first(unit):
+    """Whether MatMul's next vector is the first of its operation."""
+    return unit.row == 0 and unit.vector == 0 and unit.extra == 0
 
 
 @kernel
@@ -54,8 +63,7 @@ def pauses(state, now):
 def enters(state):
     """Whether MatMul's next vector enters the bias anew."""
     unit = state.units[MAT_MUL]
-    return (unit.work != NONE and unit.row == 0 and unit.vector == 0
-            and state.queued[MAT_MUL, unit.work].enters == 1)
+    return unit.work != NONE and is_first(unit) and state.queued[MAT_MUL, unit.work].enters == 1
 
 
 @kernel
@@ -79,13 +87,13 @@ def step_load_weight(state, machine, now):
     unit = state.units[LOAD_WEIGHT]
     if unit.work != NONE:
         operation = state.queued[LOAD_WEIGHT, unit.work]
-        zeroes = unit.bias_row or operation.zeroes
+        zeroes = unit.extra or operation.zeroes
         if (zeroes and in_turn(state, LOAD_WEIGHT, operation)) or state.ports[LOCAL_READS].grant[LOAD_WEIGHT]:
             last = is_last(unit, operation)
-            if last and operation.zero_bias and not unit.bias_row:
-                unit.bias_row = 1
+            if last and operation.zero_bias and not unit.extra:
+                unit.extra = 1
             else:
-                unit.bias_row = 0
+                unit.extra = 0
                 step(unit, operation)
                 if last:
                     finish(state, LOAD_WEIGHT)
@@ -99,6 +107,18 @@ def leaving_sum(state, now):
 
 
 @kernel
+def result_bank(machine, unit, operation):
+    """Of the accumulators, of the result that goes through the array with the next vector: ``lag`` vectors before that
+    one. NO_BANK where it is not written."""
+    result = unit.row * operation.size + unit.vector + unit.extra - operation.lag
+    row = result // operation.size
+    vector = result - row * operation.size
+    if result < 0 or vector + operation.dropped >= operation.size:
+        return NO_BANK
+    return accumulator_bank(machine, operation.base1 + row * operation.pitch1 + vector * operation.stride1)
+
+
+@kernel
 def step_mat_mul(state, machine, now):
     """A vector a cycle; its sum is written ``product_latency`` cycles later, and the last one ends the operation."""
     unit = state.units[MAT_MUL]
@@ -108,15 +128,22 @@ def step_mat_mul(state, machine, now):
     entering = NONE
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
-        goes = operation.zeroes and not pauses(state, now) and in_turn(state, MAT_MUL, operation)
+        unread = operation.zeroes or unit.extra > 0
+        goes = unread and not pauses(state, now) and in_turn(state, MAT_MUL, operation)
         if goes or state.ports[LOCAL_READS].grant[MAT_MUL]:
-            bank = accumulator_bank(machine, address1(unit, operation))
-            entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | is_last(unit, operation) * LAST
+            more = is_last(unit, operation) and unit.extra < operation.lag
+            last = is_last(unit, operation) and not more
+            bank = result_bank(machine, unit, operation)
+            entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | last * LAST
             if enters(state):
                 state.control.enters_from = now + machine.bias_interval
-            if operation.swap and unit.row == 0 and unit.vector == 0:
+            if operation.swap and is_first(unit):
                 state.control.swapped_now += 1
-            step(unit, operation)
+            if more:
+                unit.extra += 1
+            else:
+                unit.extra = 0
+                step(unit, operation)
     state.products[(now + machine.product_latency) % MOST_PRODUCTS] = entering
     count_patience(state, leaving)
     begin(state, machine, MAT_MUL, now)

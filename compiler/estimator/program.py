@@ -28,13 +28,16 @@ WORK = np.dtype([
     ("instruction", "i4"), ("unit", "i1"), ("size", "i4"), ("rows", "i4"),
     *((f"{name}{operand}", kind) for operand in (0, 1) for name, kind in OPERAND),
     ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"), ("enters", "i1"),
+    ("lag", "i1"), ("dropped", "i1"),
     ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
     ("window", "i8"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
 ])
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
-many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``loop``: a SIMD loop's header with a
+many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``lag``: of a depthwise MatMul how many
+vectors its results lie behind those that are read, ``dropped``: how many at the end of each row are not written.
+``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
 LoadLeaveTable is an operation of move_out without a memory of operand 1; its range counts as one that is written, as in
@@ -72,6 +75,8 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     work = np.ascontiguousarray(work[unit != NO_UNIT])
     work["swap"] = _swaps(work)
     work["turn"] = _turns(work)
+    if arch.depthwise_taps:
+        _taps(work, arch, register)
     work["window"] = _windows(work, register)
     work["enters"] = work["swap"]
     if Register.ENTER_SHIFT in register:
@@ -128,7 +133,8 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     """What each Configure register that shapes an operation holds at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
-               Register.ENTER_SHIFT, Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
+               Register.ENTER_SHIFT, Register.TAP_ORIGIN, Register.TAP_DROPPED,
+               Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
     for number in set(shaping) & set(isa.registers):
@@ -275,6 +281,19 @@ def _swaps(work: np.ndarray) -> np.ndarray:
     swaps: np.ndarray = np.zeros(len(work), bool)
     swaps[matters] = ~loads & np.concatenate([[True], loads[:-1]])[:len(loads)]
     return swaps
+
+
+def _taps(work: np.ndarray, arch: Arch, register: dict[Register, np.ndarray]) -> None:
+    """``register``: of every instruction."""
+    origin, dropped = (np.where(work["unit"] == UNIT_NAMES.index("mat_mul"), register[each][work["instruction"]], 0)
+                       for each in (Register.TAP_ORIGIN, Register.TAP_DROPPED))
+    depthwise = origin > 0
+    work["lag"], work["dropped"] = (arch.depthwise_taps - origin) * depthwise, dropped * depthwise
+
+
+def passed_vectors(work: np.ndarray) -> np.ndarray:
+    """[operations]: cycles that each takes at least, a vector in each."""
+    return np.asarray(work["size"].astype(np.int64) * work["rows"] + work["lag"])
 
 
 def _turns(work: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from weft.compiler.estimator.memories import (
     grant_local,
 )
 from weft.compiler.estimator.origin import RESET, Origin, join_board
-from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram, read_program
+from weft.compiler.estimator.program import NO_MEMORY, DecodedProgram, passed_vectors, read_program
 from weft.compiler.estimator.state import (
     DRAM0_READ,
     DRAM0_WRITE,
@@ -118,8 +118,7 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
 def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The MatMuls' places in ``work``, and how many vectors those before each of them take, at the end all of them."""
     mat_muls = np.flatnonzero(work["unit"] == MAT_MUL)
-    taken = work["size"][mat_muls].astype(np.int64) * work["rows"][mat_muls]
-    return mat_muls, np.concatenate([[0], np.cumsum(taken)])
+    return mat_muls, np.concatenate([[0], np.cumsum(passed_vectors(work[mat_muls]))])
 
 
 def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) -> int:
@@ -129,12 +128,12 @@ def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) 
 
 
 def _refuse_endless(program: DecodedProgram) -> None:
-    vectors = program.work["size"].astype(np.int64) * program.work["rows"]
-    if len(vectors) and vectors.max() > MOST_VECTORS:
-        raise refuse(f"operation of instruction {program.work['instruction'][vectors.argmax()]}",
-                     f"{vectors.max()} vectors", f"at most {MOST_VECTORS}", "split it, or run the program on rtl")
-    if vectors.sum() > MOST_VECTORS_IN_ALL:
-        raise refuse("program", f"{vectors.sum()} vectors to move", f"at most {MOST_VECTORS_IN_ALL}",
+    counts = passed_vectors(program.work)
+    if len(counts) and counts.max() > MOST_VECTORS:
+        raise refuse(f"operation of instruction {program.work['instruction'][counts.argmax()]}",
+                     f"{counts.max()} vectors", f"at most {MOST_VECTORS}", "split it, or run the program on rtl")
+    if counts.sum() > MOST_VECTORS_IN_ALL:
+        raise refuse("program", f"{counts.sum()} vectors to move", f"at most {MOST_VECTORS_IN_ALL}",
                      "run a part of it")
 
 

@@ -39,7 +39,7 @@ UNIT = np.dtype([
     ("queue", "i8"), ("outstanding", "i8"),
     ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"), ("heard", "i8"),
     ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, UNIT_COUNT)),
-    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("bias_row", "i8"), ("may_start", "i8"),
+    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("extra", "i8"), ("may_start", "i8"),
     ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
 """A unit and its queue. ``issued``, ``taken``, ``done``: how many of its operations are; ``*_now``: at the end of this
@@ -47,7 +47,7 @@ cycle, which others see from the next one on; ``heard``: how many the interlock 
 each can be fetched at the earliest, ``there_from``: when the next one stands at the head. ``needed`` [operation %
 SLOTS, unit]: how many operations of that unit must be done; the units before ``waits_for`` are known to be that far.
 ``work``: the place in ``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and
-``vector``; ``bias_row``: LoadWeight's extra row is due.
+``vector``; ``extra``: LoadWeight's row of zeros is due, or so many results went behind a MatMul's last vector.
 
 With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
 ``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was

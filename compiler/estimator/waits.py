@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.compiler.estimator.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.compiler.estimator.jit import entry, kernel
-from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram
+from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors
 from weft.compiler.estimator.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
@@ -58,10 +58,10 @@ def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers
     waits = np.zeros((count + 1, len(CAUSES)), np.int64)  # the last row: no layer
     blockers, previous = _blockers(work, times)
     end = explain(work, times, blockers, previous, layers, causes, limits, product_latency(arch), waits)
-    vectors = work["size"].astype(np.int64) * work["rows"]
+    passed = passed_vectors(work)
     mat_mul = work["unit"] == MAT_MUL
-    return Waits(cycles, _sum(layers, vectors * mat_mul, count), waits[:count],
-                 np.stack([_sum(layers, vectors * arch.vector_bytes * _moves(work, port), count)
+    return Waits(cycles, _sum(layers, passed * mat_mul, count), waits[:count],
+                 np.stack([_sum(layers, passed * arch.vector_bytes * _moves(work, port), count)
                            for port in (Memory.DRAM0, Memory.DRAM1)], 1), int(cycles - end))
 
 
@@ -120,7 +120,8 @@ def explain(work, times, blockers, previous, layers, causes, limits, latency, wa
             continue
         layer = layers[index]
         end = times[index, FINISHED] - latency + 1
-        first = end - work[index].size * work[index].rows  # later than it could where biases enter for new weights
+        taken = work[index].size * work[index].rows + work[index].lag
+        first = end - taken  # later than it could where biases enter for new weights
         loaded = times[blockers[index], FINISHED] if blockers[index] != NONE else 0
         begin = max(min(max(times[index, STARTED], loaded) + 1, first), free)
         waits[layer, WEIGHTS] += first - begin

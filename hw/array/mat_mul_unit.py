@@ -6,10 +6,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.array.tap_order import TapOrder
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import mat_mul_layout, register_fields, shift_width, turns_layout
+from weft.hw.parts.operations import TAP_FIELDS, mat_mul_layout, register_fields, shift_width, turns_layout
 from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
 from weft.hw.parts.schemes import circuits
 from weft.hw.parts.slices import sliced
@@ -25,6 +26,9 @@ class MatMulUnit(wiring.Component):
     swapped weights, or with another enter shift than the operation before) lie bias_interval cycles apart. Nothing
     behind the local memory ever waits: every vector reaches the array LOCAL_READ_LATENCY cycles after its request, its
     sum the accumulators array_latency later.
+    A depthwise result goes through the array when the last vector that it needs has come: so the results of an
+    operation lie up to depthwise_taps - 1 vectors behind those that are requested, and at its end as many follow for
+    which nothing is (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation.
     ``crowded``: a memory served this unit and kept somebody else waiting; after PATIENCE such cycles in a row no vector
     is requested for one cycle.
     """
@@ -37,6 +41,7 @@ class MatMulUnit(wiring.Component):
             "local_read": Out(local_read_port(arch)),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "enter_bias": Out(1), "enter_shift": Out(shift_width(arch)),
+            **({"depthwise": Out(1), "taps": Out(arch.depthwise_taps)} if arch.depthwise_taps else {}),
             "result": In(sum_layout(arch)), "result_coming": In(1),
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
         })
@@ -46,42 +51,53 @@ class MatMulUnit(wiring.Component):
         arch, walker = self._arch, self._walker(m)
         addresses = sliced(m, arch, "addresses", walker.o)
         at, operation, request = addresses.payload, addresses.payload.operation, self.local_read.request
-        entering, enters = Signal(range(bias_interval(arch))), at.first & operation.enters  # cycles until another may
-        pause = self._pause(m) | (enters & (entering != 0)) | self._weights_missing(m, at)
+        order = TapOrder(m, arch, at) if arch.depthwise_taps else None
+        first = at.first & ~order.follows if order else at.first
+        unread = operation.zeroes | order.follows if order else operation.zeroes
+        entering, enters = Signal(range(bias_interval(arch))), first & operation.enters  # cycles until another may
+        pause = self._pause(m) | (enters & (entering != 0)) | self._weights_missing(m, first, operation)
+        goes = (unread | request.ready) & ~pause
         m.d.comb += [
-            request.valid.eq(addresses.valid & ~operation.zeroes & ~pause),
+            request.valid.eq(addresses.valid & ~unread & ~pause),
             request.payload.eq(at.local),
-            addresses.ready.eq((operation.zeroes | request.ready) & ~pause),
+            addresses.ready.eq(goes & ~order.more if order else goes),
         ]
-        taken = addresses.valid & addresses.ready
+        taken = addresses.valid & (goes if order else addresses.ready)
         m.d.sync += entering.eq(Mux(taken & enters, bias_interval(arch) - 1, Mux(entering != 0, entering - 1, 0)))
-        m.d.comb += self.swapped.eq(taken & at.first & operation.swap)
-        target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1})
-        head = data.StructLayout({"target": target, "swap": 1, "enter_bias": 1,
-                                  "enter_shift": shift_width(arch), **register_fields(arch, "mat_mul")})
-        fields = Cat(at.accumulator, operation.accumulate, at.last, self.swapped, enters, operation.enter_shift,
-                     *self._of_activations(operation))
+        m.d.comb += self.swapped.eq(taken & first & operation.swap)
+        target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
+                                    **({"written": 1} if order else {})})
+        of_taps = {"depthwise": 1, "taps": arch.depthwise_taps} if order else {}
+        head = data.StructLayout({
+            "target": target, "swap": 1, "enter_bias": 1, "enter_shift": shift_width(arch),
+            **{name: register_fields(arch, "mat_mul")[name] for name in self._activation_fields()}, **of_taps})
+        place, last = (order.result.address, at.last & ~order.more) if order else (at.accumulator, at.last)
+        fields = Cat(place, operation.accumulate, last, *([order.result.written] if order else []), self.swapped,
+                     enters, operation.enter_shift,
+                     *(Mux(operation.zeroes, 0, operation[name]) for name in self._activation_fields()),
+                     *([order.depthwise, order.result.taps] if order else []))
+        if order:
+            order.step(m, taken)
         arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
             m, arriving.target.as_value(), array_latency(arch) - ACCUMULATE_DATA_LATENCY, name="leaving")))
         return m
 
-    def _weights_missing(self, m: Module, at) -> Value:
-        """Whether loads are not done whose weights this vector takes over."""
+    def _weights_missing(self, m: Module, first, operation) -> Value:
+        """Whether loads are not done whose weights this vector takes over, the ``first`` of its operation."""
         loads = Signal(turns_layout(self._arch)["loads"].shape)  # so far
         m.d.sync += loads.eq(loads + self.loaded)
-        return at.first & at.operation.swap & (at.operation.loads != loads)
+        return first & operation.swap & (operation.loads != loads)
 
-    def _of_activations(self, operation) -> list[Value]:
-        """What an operation says of its activations, besides the enter shift of biases; nothing of zeroes."""
-        return [Mux(operation.zeroes, 0, operation[name]) for name in register_fields(self._arch, "mat_mul")
-                if name != "enter_shift"]
+    def _activation_fields(self) -> list[str]:
+        """What an operation says of its activations, besides the enter shift of biases; of zeroes it does not count."""
+        return [name for name in register_fields(self._arch, "mat_mul") if name not in ("enter_shift", *TAP_FIELDS)]
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
         layout = data.StructLayout({**mat_mul_layout(self._arch).members, "enters": 1})
-        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
+        m.submodules.walker = walker = Walker(layout, ("local", "accumulator"), counts=bool(self._arch.depthwise_taps))
         given, newest_shift = self.operation.payload, Signal(shift_width(self._arch))
         m.d.comb += [
             walker.i.valid.eq(self.operation.valid), self.operation.ready.eq(walker.i.ready),
@@ -111,12 +127,14 @@ class MatMulUnit(wiring.Component):
             self.swap.eq(arrived & arriving.swap), self.enter_bias.eq(arrived & arriving.enter_bias),
             self.enter_shift.eq(arriving.enter_shift),
         ]
+        if self._arch.depthwise_taps:
+            m.d.comb += [self.depthwise.eq(arriving.depthwise), self.taps.eq(arriving.taps)]
 
     def _collect(self, m: Module, target) -> None:
         """Out of the array: the accumulators always take it."""
         request = self.accumulator_write.request
         m.d.comb += [
-            request.valid.eq(self.result_coming),
+            request.valid.eq(self.result_coming & target.written if self._arch.depthwise_taps else self.result_coming),
             request.payload.address.eq(target.address),
             request.payload.accumulate.eq(target.accumulate),
             self.accumulator_write.data.eq(self.result),

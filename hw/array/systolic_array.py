@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.paired_element import PairedElement, taken_apart
 from weft.hw.array.processing_element import ProcessingElement, ShadowWeight
+from weft.hw.array.tap_streams import TapStreams
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, array_latency, column_groups, upper_places
 from weft.hw.parts.delay import DelayLine, delayed
@@ -36,6 +37,9 @@ class SystolicArray(wiring.Component):
     * ``enter_bias``, with ``activation_valid``: from this vector on the bias counts as ``enter_shift`` enters it. It
       comes with each swap, and ``timing.bias_interval`` cycles behind the one before at the earliest.
 
+    * ``depthwise``, with ``activation_valid``, on machines with ``depthwise_taps``: each column meets its own lanes of
+      the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest.
+
     Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap (the
     swap does not see it) or in any later one, and a swap may come in the cycle after the last shift.
     Reset clears the valids and waves under way; the weight columns keep their values. All weights are zero at power-up.
@@ -49,6 +53,7 @@ class SystolicArray(wiring.Component):
             "enter_bias": In(1), "enter_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
             **({"through": In(1), "lower_weight": In(vector_layout(arch))} if arch.weight_rows == 2 else {}),
+            **({"depthwise": In(1), "taps": In(arch.depthwise_taps)} if arch.depthwise_taps else {}),
             "result": Out(sum_layout(arch)), "result_coming": Out(1),
         })
 
@@ -68,7 +73,10 @@ class SystolicArray(wiring.Component):
         cut = upper_places(self._arch) - 1 if self._arch.weight_rows == 2 else size
         if cut < size:
             throughs = DelayLine(m, self.through, cut + groups - 1, name="through_wave")
-        activations: list[Value] = [delayed(m, self.activation[r], r, name=f"activation_skew_{r}") for r in range(size)]
+        streams = TapStreams(m, self._arch, self) if self._arch.depthwise_taps else None
+        activations: list[Value] = [
+            streams.first(r) if streams else delayed(m, self.activation[r], r, name=f"activation_skew_{r}")
+            for r in range(size)]
         columns, biases = [], []
         for j in range(groups):
             m.submodules[f"bias_{j}"] = bias = ShadowWeight(width)
@@ -90,7 +98,7 @@ class SystolicArray(wiring.Component):
                 m.d.comb += [
                     element.link_i.eq(above),
                     element.shift.eq(shifts.tap(r + j)), element.swap.eq(swaps.tap(r + j)),
-                    element.activation_i.eq(activations[r]),
+                    element.activation_i.eq(streams.choose(r, j, activations[r]) if streams else activations[r]),
                 ]
                 activations[r] = element.activation_o
             for upper, element in pairwise(column):
@@ -120,6 +128,7 @@ class SystolicArrayReference:
         self._arch = arch
         self.shadow = np.zeros((arch.array_size + 1, arch.array_size), np.int64)  # row 0 is the bias row
         self.active = self.shadow.copy()
+        self.last = np.zeros((arch.depthwise_taps, arch.array_size), np.int64)  # vectors, the newest at the end
 
     def shift(self, weight: np.ndarray) -> None:
         self.shadow = np.vstack([weight, self.shadow[:-1]])
@@ -129,9 +138,19 @@ class SystolicArrayReference:
         places = upper_places(self._arch)
         self.shadow = np.vstack([weight, self.shadow[:places - 1], lower_weight, self.shadow[places:-1]])
 
-    def compute(self, activation: np.ndarray, enter_shift: int, *, swap: bool = False) -> np.ndarray:
-        """The sums of one vector."""
+    def compute(self, activation: np.ndarray, enter_shift: int, *, swap: bool = False,
+                taps: int | None = None) -> np.ndarray:
+        """The sums of one vector; depthwise with these ``taps``, a bit each, if any are given."""
         if swap:
             self.active = self.shadow
         numbers = self._arch.scheme
-        return numbers.mac(activation[None], self.active[1:], numbers.enter_bias(self.active[0], enter_shift))[0]
+        bias = numbers.enter_bias(self.active[0], enter_shift)
+        self.last = np.vstack([self.last, activation])[1:] if len(self.last) else self.last
+        if taps is None:
+            return numbers.mac(activation[None], self.active[1:], bias)[0]
+        counts = np.array([taps >> tap & 1 for tap in range(len(self.last))])[:, None]
+        sides = self._arch.tap_rows
+        met = (self.last * counts).reshape(len(counts), -1, sides).transpose(0, 2, 1).reshape(len(counts) * sides, -1)
+        columns = [numbers.mac(met[None, :, lane // sides], self.active[1:len(met) + 1, lane:lane + 1],
+                               bias[lane:lane + 1])[0, 0] for lane in range(self._arch.array_size)]
+        return np.array(columns)

@@ -36,6 +36,9 @@ ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 """Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.scheme``."""
 
 
+MOST_TAPS = 3
+"""Of a depthwise MatMul: neighbouring vectors that meet in a sum."""
+
 DRAM_OFFSET_BYTES = 1 << 16
 """A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
 
@@ -115,6 +118,9 @@ class Arch:
                            _PROGRAM, _SAME, default=1, integers=(1, 2), since=2)
     repeat_depth: int = key("instructions that a Repeat reaches back over; 0 leaves it out",
                             _PROGRAM, _REFUSED, default=0, integers=(0, 1 << 12), power_of_two=True, since=2)
+    depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 0 "
+                              "leaves that out",
+                              _CONSTANTS, _REFUSED, default=0, integers=(0, MOST_TAPS), since=2)
 
     def __post_init__(self) -> None:
         rows = KEYS.values()
@@ -141,6 +147,7 @@ class Arch:
         self._check_windows_fit()
         self._check_packing()
         self._check_leave_tables()
+        self._check_taps()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
             if banks > depth:
@@ -189,6 +196,19 @@ class Arch:
                             f"a local_depth of {TABLE_ENTRIES} or more: a table is loaded from there",
                             f"set local_depth to {TABLE_ENTRIES} or leave_tables to 0")
 
+    def _check_taps(self) -> None:
+        if not self.depthwise_taps:
+            return
+        if self.depthwise_taps != MOST_TAPS:
+            raise ArchError("depthwise_taps", self.depthwise_taps, f"0 or {MOST_TAPS}",
+                            f"set depthwise_taps to 0 or {MOST_TAPS}")
+        least = MOST_TAPS * self.tap_rows
+        if self.array_size < least or self.array_size % self.tap_rows:
+            even = "an even array_size" if self.tap_rows == PAIR else "an array_size"
+            raise ArchError("depthwise_taps", f"{self.depthwise_taps}, with array_size {self.array_size}",
+                            f"{even} of {least} or more: a tap takes {self.tap_rows} of the array's rows",
+                            f"set array_size to {max(least, self.array_size + 1)} or depthwise_taps to 0")
+
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property
     def number(self) -> DataType:
@@ -216,6 +236,12 @@ class Arch:
         """Low bits of the high column's sum that packed columns carry beside the cascade."""
         assert self.packing is not None and self.scheme.largest_product is not None
         return self.packing.residue_bits(self.array_size * self.scheme.largest_product)
+
+    @property
+    def tap_rows(self) -> int:
+        """Rows of the array that a tap of a depthwise MatMul takes: of bytes two columns may share an activation, so
+        that each of the two has a row of its own."""
+        return 1 if self.scheme.largest_product is None else PAIR
 
     @property
     def accumulator_bits(self) -> int:

@@ -34,7 +34,19 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
+        **(_taps() if arch.depthwise_taps else {}),
         **arch.scheme.registers(arch.leave_tables),
+    }
+
+
+def _taps() -> dict[Register, RegisterSpec]:
+    """Return the registers of depthwise MatMuls."""
+    return {
+        Register.TAP_ORIGIN: RegisterSpec.unsigned(
+            2, 0, "MatMul: 0 for all lanes into each; else depthwise, tap number TAP_ORIGIN (from 1) meets the vector "
+                  "itself"),
+        Register.TAP_DROPPED: RegisterSpec.unsigned(
+            2, 0, "depthwise MatMul: results at the end of each row that are not written"),
     }
 
 

@@ -25,11 +25,16 @@ def shift_width(arch: Arch) -> int:
     return table[Register.ENTER_SHIFT].width if Register.ENTER_SHIFT in table else 0
 
 
+TAP_FIELDS = {"tap_origin": Register.TAP_ORIGIN, "tap_dropped": Register.TAP_DROPPED}
+"""The fields of a MatMul's operation that make it depthwise."""
+
+
 def field_registers(arch: Arch, *units: str) -> dict[str, Register]:
     """Return the fields that hold a Configure register in operations of some units, or of all: name -> register."""
     table, by_unit = register_table(arch), arch.scheme.register_fields
-    return {field: register for unit in units or by_unit for field, register in by_unit[unit].items()
-            if register in table}
+    named = [*((field, register) for unit in units or by_unit for field, register in by_unit[unit].items()),
+             *(TAP_FIELDS.items() if not units or "mat_mul" in units else ())]
+    return {field: register for field, register in named if register in table}
 
 
 def register_fields(arch: Arch, *units: str) -> dict[str, object]:

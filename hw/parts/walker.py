@@ -13,7 +13,8 @@ class Walker(wiring.Component):
     """Operation in, addresses out.
 
     Parameters: ``operation``: a layout with ``size_m1``, ``rows_m1`` and, under each of ``names``, a walk
-    (base, stride_log2, pitch); ``descending``: vectors go down from the base instead of up.
+    (base, stride_log2, pitch); ``descending``: vectors go down from the base instead of up; ``counts``: o says which
+    ``vector`` of its row it is.
 
     i: the operation, taken in the cycle in which its last address is taken or when idle, so that operations follow each
     other without a gap. o: an address for each name, ``first`` and ``last`` of the operation, and the operation
@@ -22,19 +23,21 @@ class Walker(wiring.Component):
 
     LATENCY = 1
 
-    def __init__(self, operation: data.StructLayout, names: tuple[str, ...], *, descending: bool = False) -> None:
-        self._names, self._descending = names, descending
+    def __init__(self, operation: data.StructLayout, names: tuple[str, ...], *, descending: bool = False,
+                 counts: bool = False) -> None:
+        self._names, self._descending, self._counts = names, descending, counts
         self._walks = {name: operation[name].shape for name in names}
-        self.payload = self.walked(operation, names)
+        self.payload = self.walked(operation, names, counts=counts)
         super().__init__({"i": In(stream.Signature(operation)), "o": Out(stream.Signature(self.payload))})
 
     @staticmethod
-    def walked(operation: data.StructLayout, names: tuple[str, ...]) -> data.StructLayout:
+    def walked(operation: data.StructLayout, names: tuple[str, ...], *, counts: bool = False) -> data.StructLayout:
         """What comes out: an address for each name, and where in which operation it is."""
         widths = {name: operation[name].shape["base"].width for name in names}
         return data.StructLayout({
             **{name: unsigned(width) for name, width in widths.items()},
             "first": 1, "last": 1, "operation": operation,
+            **({"vector": operation["size_m1"].shape} if counts else {}),
         })
 
     @staticmethod
@@ -53,6 +56,7 @@ class Walker(wiring.Component):
         # Counted up from zero: that needs no multiplexer in front of the registers, and no decrement.
         vector, row = (Signal.like(count, reset_less=True, name=name)
                        for name, count in (("vector", current.size_m1), ("row", current.rows_m1)))
+        vector = at.vector if self._counts else vector
         step, load = self.o.valid & self.o.ready, self.i.valid & self.i.ready
         # Compared a cycle ahead: whoever waits for ``last`` has it from a register.
         next_vector = Signal.like(vector)

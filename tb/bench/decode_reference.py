@@ -9,6 +9,7 @@ from weft.golden.decode import (
     Configure,
     DataMove,
     Decoder,
+    Depthwise,
     LoadLeaveTable,
     LoadLut,
     LoadScale,
@@ -88,10 +89,16 @@ class DecodeReference:
             if self.arch.leave_tables:
                 places["leave_table"] = 0x1E
             values = {name: self.registers[Register(number)] for name, number in places.items()}
+            values |= self._taps()
             return {name: value - 256 if name.endswith("zero") and value > 127 else value
                     for name, value in values.items()}
         return {"enter_shift": self.registers[Register.ENTER_SHIFT],
-                "leave_shift": self.registers[Register.LEAVE_SHIFT]}
+                "leave_shift": self.registers[Register.LEAVE_SHIFT], **self._taps()}
+
+    def _taps(self) -> Fields:
+        if not self.arch.depthwise_taps:
+            return {}
+        return {"tap_origin": self.registers[Register(0x13)], "tap_dropped": self.registers[Register(0x17)]}
 
     def _NoOp(self, operation: NoOp) -> None:
         return None
@@ -111,6 +118,9 @@ class DecodeReference:
         turns, self.swaps = self._turns(), self.swaps + swap
         return {"unit": "mat_mul", "swap": swap, "range1": 1, **turns, **local, **self._walk(1, far), **self._shifts(),
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
+
+    def _Depthwise(self, operation: Depthwise) -> Fields:
+        return self._MatMul(MatMul(*operation[:3]))
 
     def _DataMove(self, operation: DataMove) -> Fields:
         far, memory = operation.far, operation.flow.far_memory.upper()

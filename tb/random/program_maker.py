@@ -213,7 +213,13 @@ class ProgramMaker:
 
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
-        self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register])()
+        taps = [self.taps] * 3 if self.arch.depthwise_taps else []
+        self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register, *taps])()
+
+    def taps(self) -> None:
+        """Whether the next MatMuls are depthwise, and how."""
+        self.emit(self.isa.configure(Register.TAP_ORIGIN, self.random.choice([0, 1, 2, 2, 3])),
+                  self.isa.configure(Register.TAP_DROPPED, self.random.choice([0, 0, 1, 2, 3])))
 
     def rows_mat_mul(self) -> None:
         self._rows(Opcode.MAT_MUL, Register.MAT_MUL_ROWS, self.depths["accumulator"])

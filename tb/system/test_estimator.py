@@ -102,6 +102,35 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     assert 40 * 8 <= two <= 40 * 8 + 50
 
 
+@pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_slices"])
+def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
+    """Behind each other and between others, with results that lag, follow and are dropped, rows shorter than the taps,
+    new weights, and moves that want the same banks."""
+    arch = ARCHS[name]
+    isa, lanes = Isa(arch), arch.array_size
+
+    def passes(seed: int) -> bytes:
+        random = np.random.default_rng(seed)
+        program: list[Instruction] = []
+        for _ in range(30):
+            size, rows = random.integers(1, 6).item(), random.integers(1, 4).item()
+            values = {Register.TAP_ORIGIN: random.choice([0, 1, 2, 3]).item(), Register.MAT_MUL_ROWS: rows - 1,
+                      Register.TAP_DROPPED: random.integers(4).item(), Register.MAT_MUL_LOCAL_PITCH: 6,
+                      Register.MAT_MUL_ACCUMULATOR_PITCH: random.integers(5).item()}
+            program += [isa.configure(register, value) for register, value in values.items()
+                        if random.random() < 0.5 or register is Register.MAT_MUL_ROWS]
+            if random.random() < 0.5:
+                program += [isa.load_weight(random.integers(20).item(), min(lanes, 4))]
+            program += [isa.mat_mul(random.integers(20).item(), 0, size, accumulate=random.random() < 0.5,
+                                    zeroes=random.random() < 0.1)]
+            if random.random() < 0.4:
+                flow = random.choice([DataFlow.ACCUMULATOR_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0]).item()
+                program += [isa.data_move(DataFlow(flow), random.integers(20).item(), 0, 10)]
+        return isa.assemble(program)
+
+    agree(arch, [passes(seed) for seed in range(2 * PROGRAMS)], 30)
+
+
 @pytest.mark.parametrize("name", ["lanes4_lut", "lanes4_slices"])
 def test_repeats_take_the_same_cycles(name: str) -> None:
     """Short and long ones behind each other, of instructions that take no longer than the decoder, and of some that

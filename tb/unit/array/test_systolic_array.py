@@ -45,7 +45,8 @@ class Schedule:
         self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.scheme.chooses_points else \
             np.full(cycles, arch.number.point)
         self.lower_weight = vectors(rng, arch, cycles) if arch.weight_rows == 2 else None
-        self.valid, self.swap, self.shift, self.enter, self.apart = np.zeros((5, cycles), bool)
+        self.valid, self.swap, self.shift, self.enter, self.apart, self.depthwise = np.zeros((6, cycles), bool)
+        self.taps = np.zeros(cycles, np.int64)
 
     def settle(self) -> None:
         """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
@@ -65,7 +66,8 @@ class Schedule:
         for cycle in range(len(self.valid)):
             if self.valid[cycle]:
                 results[cycle + array_latency(self.arch)] = reference.compute(
-                    self.activation[cycle], int(self.enter_shift[cycle]), swap=self.swap[cycle]).tolist()
+                    self.activation[cycle], int(self.enter_shift[cycle]), swap=self.swap[cycle],
+                    taps=int(self.taps[cycle]) if self.depthwise[cycle] else None).tolist()
             if self.shift[cycle] and self.apart[cycle] and self.lower_weight is not None:
                 reference.shift_apart(self.weight[cycle], self.lower_weight[cycle])
             elif self.shift[cycle]:
@@ -92,6 +94,9 @@ class Schedule:
                 if self.lower_weight is not None:
                     ctx.set(dut.through, int(live and not self.apart[given]))
                     ctx.set(dut.lower_weight, self.lower_weight[given].tolist())
+                if arch.depthwise_taps:
+                    ctx.set(dut.depthwise, int(self.depthwise[given]))
+                    ctx.set(dut.taps, int(self.taps[given]))
                 if ctx.get(dut.result_coming):
                     coming.add(cycle + ACCUMULATE_DATA_LATENCY)
                 if cycle in coming:
@@ -275,3 +280,19 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+@pytest.mark.parametrize("arch", (
+    machine(3), machine(8), machine(4, mac_rounding="every_step"), machine(6, "INT8"),
+    machine(8, "INT8", dsp_packing="DSP48E1"), machine(12, "INT8", dsp_packing="DSP48E2", weight_rows=2)),
+    ids=lambda arch: f"{arch.array_size}-{arch.data_type}-{arch.mac_rounding}-{arch.dsp_packing}")
+def test_lanes_that_keep_to_themselves(arch: Arch) -> None:
+    """Depthwise vectors and others in turn, with pauses, shifts and swaps between them."""
+    size = arch.array_size
+    schedule = Schedule(arch.replace(depthwise_taps=3), 100 + 20 * size, seed=size)
+    rng = np.random.default_rng(seed=size + 200)
+    schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
+    schedule.swap = rng.random(len(schedule.valid)) < 0.3
+    schedule.depthwise = np.repeat(rng.random(len(schedule.valid) // 5 + 1) < 0.6, 5)[:len(schedule.valid)]
+    schedule.taps = rng.integers(0, 8, len(schedule.valid))
+    schedule.check()

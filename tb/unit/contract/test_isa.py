@@ -217,12 +217,22 @@ def test_legal_flags_are_those_of_the_table() -> None:
 # -- registers -----------------------------------------------------------------------------------------------------
 def test_registers_have_the_widths_and_resets_of_the_seed() -> None:
     table = {register: (spec.width, spec.reset) for register, spec in ARTY.registers.items()}
-    assert list(table) == [register for register in Register if register <= Register.LEAVE_SHIFT]
+    taps = {Register.TAP_ORIGIN, Register.TAP_DROPPED}
+    assert list(table) == [register for register in Register if register <= Register.LEAVE_SHIFT and
+                           register not in taps]
     assert {key: value for key, value in table.items() if key < 0x10} == {
         0x00: (32, 0), 0x01: (4, 0), 0x04: (32, 0), 0x05: (4, 0), 0x08: (16, 100), 0x09: (32, 0xFFFFFFFF),
         0x0A: (32, 0), 0x0B: (16, 0)}
     assert all(table[Register(number)][1] == 0 for number in (0x10, 0x11, 0x12, 0x14, 0x15, 0x16))
     assert table[Register.ENTER_SHIFT] == table[Register.LEAVE_SHIFT] == (5, 8)
+
+
+def test_a_depthwise_machine_has_two_registers_more() -> None:
+    for arch in (ARTY.arch, INT8.arch):
+        table = Isa(arch.replace(depthwise_taps=3)).registers
+        more = {number: (spec.width, spec.reset, spec.maximum) for number, spec in table.items()
+                if number not in Isa(arch).registers}
+        assert more == {0x13: (2, 0, 3), 0x17: (2, 0, 3)}
 
 
 def test_a_machine_of_bytes_has_zero_points_and_a_factor_in_place_of_the_enter_shift() -> None:

@@ -37,6 +37,9 @@ MACHINES = {
     "int8_no_registers": make_arch("INT8", 2, 20, 20, 0, accumulator_width=26),
     "repeats": make_arch("FP8BP4", 2, 40, 30, 2, lut_count=1, lut_depth=4, simd_loop_depth=4, repeat_depth=16),
     "int8_far_repeats": make_arch("INT8", 3, 60, 24, 1, repeat_depth=128),
+    "taps": make_arch("FP16BP8", 3, 50, 30, 1, depthwise_taps=3),
+    "taps_every_step": make_arch("FP8BP4", 4, 60, 40, 1, depthwise_taps=3, mac_rounding=EVERY_STEP),
+    "int8_taps": make_arch("INT8", 6, 60, 40, 1, depthwise_taps=3),
     "narrow_accumulators": make_arch("FP12BP6", 2, 20, 48, 16, accumulator_width=13, stride0_depth=8),
 }
 """Lanes 2, 3, 8; both roundings; 8 to 32 bits; with and without tables; depths that are no powers of two."""

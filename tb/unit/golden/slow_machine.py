@@ -57,6 +57,8 @@ class SlowMachine:
         if self.int8:
             del self.config[0x18]
             self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.leave_tables else {})
+        if arch.depthwise_taps:
+            self.config |= {0x13: 0, 0x17: 0}
         self.pc = 0
         self.before: list[Instruction] = []
         self.loop: tuple[int, int, list[Instruction]] | None = None
@@ -148,7 +150,7 @@ class SlowMachine:
         acc = 2 ** (arch.accumulator_depth - 1).bit_length() - 1
         far = max(acc, *(2 ** (depth - 1).bit_length() - 1 for depth in (arch.dram0_depth, arch.dram1_depth)))
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
-                0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
+                0x13: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
                 0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
                 0x1E: arch.leave_tables}
         if register in (0, 4):
@@ -216,7 +218,31 @@ class SlowMachine:
         return [(near + k * near_stride + r * pitch, far + k * far_stride + r * far_pitch)
                 for r in range(rows + 1) for k in range(ins.operand2 + 1)]
 
+    def depthwise(self, ins: Instruction) -> None:
+        """Output k of a row is the bias and three products for each side: tap t meets vector k + t - origin."""
+        origin, sides, length = self.config[0x13] - 1, 2 if self.int8 else 1, ins.operand2 + 1
+        zero = signed_byte(self.config[0x1A]) if self.int8 and not ins.flags & 2 else 0
+        pairs = self.pairs(ins)
+        for start in range(0, len(pairs), length):
+            row = pairs[start:start + length]
+            inputs = [[0 if ins.flags & 2 else value - zero for value in self.local[0 if ins.flags & 2 else near]]
+                      for near, _ in row]
+            for k in range(length - self.config[0x17]):
+                for lane in range(self.arch.array_size):
+                    y = 0 if self.int8 else self.enter(self.weights[0][lane])
+                    for weight in range(3 * sides):
+                        tap, side = weight // sides, weight % sides
+                        meets = k + tap - origin
+                        x = inputs[meets][lane - lane % sides + side] if 0 <= meets < length else 0
+                        factor = self.weights[1 + weight][lane]
+                        product = x * (max(factor, -127) if self.int8 else factor)
+                        y = y + product if self.exact else clip(rounded(product + y * 2 ** self.p, self.p), self.w)
+                    self.put(row[k][1], lane, y, ins.flags & 1)
+
     def mat_mul(self, ins: Instruction) -> None:
+        if self.config.get(0x13):
+            self.depthwise(ins)
+            return
         lanes = range(self.arch.array_size)
         for near, far in self.pairs(ins):
             inputs = [0] * len(lanes) if ins.flags & 2 else list(self.local[near])

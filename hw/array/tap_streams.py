@@ -1,0 +1,74 @@
+"""Depthwise MatMuls in the array: each column meets its own lane, in the rows that hold its taps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import column_groups
+from weft.hw.parts.delay import DelayLine, delayed
+
+
+class TapStreams:
+    """What goes into the array's rows, of which the first ``rows`` hold taps. A tap has ``tap_rows`` rows, one for each
+    of as many lanes side by side: row t x tap_rows + s of a column takes lane s of its own ones, as it was
+    depthwise_taps - 1 - t valid vectors before. All act where the wave of a vector passes, as other activations do, so
+    that pauses between vectors do not matter.
+
+    ``array`` has the ports of :class:`SystolicArray`. Where ``depthwise`` is high, ``taps`` says which taps count, the
+    others meet zeros, and so do all rows beyond theirs.
+    """
+
+    def __init__(self, m: Module, arch: Arch, array: Any) -> None:
+        self._m, self._arch = m, arch
+        groups, size, sides = column_groups(arch), arch.array_size, arch.tap_rows
+        self.rows = sides * arch.depthwise_taps
+        self._depthwise = DelayLine(m, array.depthwise, size + groups - 2, name="depthwise_wave")
+        self._valid = DelayLine(m, array.activation_valid, groups - 1, name="tap_valid_wave", reset=True)
+        self._counts = [DelayLine(m, bit, self.rows + groups - 2, name=f"tap_{tap}_wave")
+                        for tap, bit in enumerate(array.taps)]
+        # A lane goes down the group of columns that has it; of two lanes side by side both go down either's.
+        self._lanes = [DelayLine(m, array.activation[lane], max(lane, self._last_group(lane)), name=f"lane_{lane}")
+                       for lane in range(size)]
+        self._streams = [self._stream(group) for group in range(groups)]
+
+    def _last_group(self, lane: int) -> int:
+        """Of the groups of columns that meet a lane."""
+        sides = self._arch.tap_rows
+        return (lane // sides * sides + sides - 1) * column_groups(self._arch) // self._arch.array_size
+
+    def _stream(self, group: int) -> list[Value]:
+        """For each row with taps what one group of columns meets there."""
+        m, taps, sides = self._m, self._arch.depthwise_taps, self._arch.tap_rows
+        column = group * self._arch.array_size // column_groups(self._arch)
+        found: dict[int, Value] = {}
+        for side in range(sides):
+            newest: Value = self._lanes[column // sides * sides + side].tap(group)
+            for tap in reversed(range(taps)):
+                row = tap * sides + side
+                met = delayed(m, newest, row, name=f"tap_skew_{row}_{group}")
+                found[row] = Mux(self._counts[tap].tap(group + row), met, 0)
+                if tap:
+                    older = Signal(len(newest), reset_less=True, name=f"before_{row}_{group}")
+                    with m.If(self._valid.tap(group)):
+                        m.d.sync += older.eq(newest)
+                    newest = older
+        return [found[row] for row in range(self.rows)]
+
+    def first(self, row: int) -> Value:
+        """What goes into the first column from the left: the row's lane, in rows beyond the taps if all lanes meet."""
+        if row < self.rows:
+            return self._lanes[row].tap(row)
+        met = Signal(len(self._lanes[row].tap(0)), reset_less=True, name=f"activation_skew_{row}")
+        self._m.d.sync += met.eq(self._lanes[row].tap(row - 1))
+        with self._m.If(self._depthwise.tap(row - 1)):
+            self._m.d.sync += met.eq(0)
+        return met
+
+    def choose(self, row: int, group: int, left: Value) -> Value:
+        """What a row of a group of columns meets: what comes from the ``left``, or its own stream."""
+        if row >= self.rows:
+            return left
+        return Mux(self._depthwise.tap(row + group), self._streams[group][row], left)
