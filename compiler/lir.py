@@ -78,6 +78,17 @@ class MatMul(NamedTuple):
     def accumulator_walk(self) -> Walk:
         return Walk(self.accumulator.offset, self.size, self.accumulator_stride, self.rows, self.accumulator_pitch)
 
+    @property
+    def tap_origin(self) -> int:
+        """As the Configure register: 0 where all lanes meet."""
+        return dict(self.settings).get(Register.TAP_ORIGIN, 0)
+
+    @property
+    def written_walk(self) -> Walk:
+        """What of the accumulators is written: not what a depthwise one drops."""
+        dropped = dict(self.settings).get(Register.TAP_DROPPED, 0) if self.tap_origin else 0
+        return self.accumulator_walk._replace(size=self.size - dropped)
+
 
 class LoadWeight(NamedTuple):
     """Shift ``size`` vectors into the weight column, and a zero bias row behind them with ``zero_bias``."""

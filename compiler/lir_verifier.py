@@ -48,6 +48,9 @@ class _Checker:
         for place in written:
             self.valid[Space.DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.scheme.kind]
+        if arch.depthwise_taps:
+            taps = Register.TAP_ORIGIN.name, Register.TAP_DROPPED.name
+            self.allowed = {**self.allowed, MULTIPLIED: (*self.allowed[MULTIPLIED], *taps)}
         if arch.leave_tables:
             self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.LEAVE_TABLE.name)}
         self.leave_tables = {0}
@@ -108,8 +111,10 @@ class _Checker:
         if operation.local_walk is not None:
             self._read(Space.LOCAL, operation.local_walk)
         if operation.accumulate:
-            self._read(Space.ACCUMULATORS, operation.accumulator_walk)
-        self._write(Space.ACCUMULATORS, operation.accumulator_walk)
+            self._read(Space.ACCUMULATORS, operation.written_walk)
+        self._write(Space.ACCUMULATORS, operation.written_walk)
+        if operation.accumulator_walk.last >= self.arch.accumulator_depth:
+            raise self._error(f"drops results beyond the accumulators of {self.arch.accumulator_depth} vectors")
 
     def _load_weight(self, operation: lir.LoadWeight) -> None:
         self._space(operation.local, Space.LOCAL)

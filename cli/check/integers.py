@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from weft.compiler.layers.hir import Convolution, Layer
-from weft.compiler.quantize.consts import Consts, LayerConsts
+from weft.compiler.layers.taps import Steps
+from weft.compiler.quantize.consts import Consts, LayerConsts, WeightTile
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import MOST_TAPS, Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3
@@ -62,7 +63,21 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
             bias[output] = vectors[own.base + block.bias]
         for tile in (entry for entries in block.tiles for entry in entries):
             first = own.base + tile.offset
+            if tile.taps:
+                _add_pass(weights[output, :, tile.input_tile], tile, vectors[first:first + tile.rows],
+                          Steps.of(core.window).taps)
+                continue
             weights[output, :, tile.input_tile, :tile.rows, tile.tap[0], tile.tap[1]] += \
                 vectors[first:first + tile.rows].T  # several of one tap are summed
     dense = weights.reshape(len(own.blocks) * lanes, tiles * lanes, *core.window.kernel)
     return dense[:outputs, :core.input.channels], bias.ravel()[:outputs]
+
+
+def _add_pass(weights: np.ndarray, tile: WeightTile, rows: np.ndarray, step: int) -> None:
+    """Add the weights of a depthwise pass to [output lanes, input lanes, height, width]: the last of its rows belong to
+    its last tap, as many to each as lanes share them."""
+    lanes = np.arange(rows.shape[1])
+    for number in range(tile.taps):
+        sides = len(rows) // MOST_TAPS
+        own = rows[len(rows) - (tile.taps - number) * sides:][:sides]
+        weights[lanes, lanes, tile.tap[0], tile.tap[1] + number * step] += own[lanes % sides, lanes]

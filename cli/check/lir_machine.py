@@ -8,6 +8,7 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
 from weft.golden.machine import EXECUTE, Machine
+from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
@@ -20,8 +21,11 @@ def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
         EXECUTE[type(golden)](machine, golden)
 
 
-def _mat_mul(operation: lir.MatMul) -> decode.MatMul:
-    return decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
+def _mat_mul(operation: lir.MatMul) -> decode.MatMul | decode.Depthwise:
+    plain = decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
+    if not operation.tap_origin:
+        return plain
+    return decode.Depthwise(*plain, operation.tap_origin - 1, dict(operation.settings)[Register.TAP_DROPPED])
 
 
 def _load_weight(operation: lir.LoadWeight) -> decode.LoadWeight:

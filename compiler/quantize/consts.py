@@ -5,6 +5,9 @@ the kernel. Per output tile: one bias vector, then the rows of every tile that i
 ``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
 Where results are scaled as they leave, there are no bias vectors: multipliers and biases lie in blocks of their own.
 There weights beyond the machine's are sums of several, each in a tile of its own; those that come first are complete.
+
+Of a depthwise layer that runs in passes (``compiler/layers/taps.py``) a tile is what a pass takes: a row for each tap,
+or two, of which one has the even lanes and the other one the odd ones.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Product
+from weft.compiler.layers.taps import Pass, Steps, covers_all, paying_passes
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.scales import weight_parts
@@ -28,12 +32,14 @@ from weft.runtime.window import Size
 
 
 class WeightTile(NamedTuple):
-    """``offset`` of its first row, in vectors from the start of the layer's weights."""
+    """``offset`` of its first row, in vectors from the start of the layer's weights. ``taps`` from ``tap`` on, of a
+    depthwise pass; 0 of a tile that joins all lanes by one tap."""
 
     input_tile: int
     tap: Size
     offset: int
     rows: int
+    taps: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,10 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
                     arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
     lanes, weights, biased = arch.array_size, own.weights, own.multipliers is None
     assert weights is not None and own.bias is not None
+    if core.group > 1 and len(weights) == core.group == core.input.channels:
+        found_passes = paying_passes(core, bool((weights == weights[:, :, :1, :1]).all()), arch)
+        if found_passes:
+            return _encode_passes(core, own, found_passes, arch)
     outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
     bias = np.pad(own.bias, (0, outputs * lanes - len(weights))) if biased else None
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
@@ -224,6 +234,53 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
         blocks.append(OutputBlock(start, tuple(map(tuple, entries)), first is not None and covers(core, first.tap),
                                   biased))
     return vectors, tuple(blocks)
+
+
+def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
+                   arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
+    """As :func:`_encode_weights`, of a depthwise layer that runs in the passes ``found``."""
+    lanes, biased = arch.array_size, own.multipliers is None
+    assert own.weights is not None and own.bias is not None
+    tiles = core.input.tiles(lanes)
+    beyond = 0, tiles * lanes - len(own.weights)
+    kernels = np.pad(own.weights[:, 0], (beyond, (0, 0), (0, 0))).reshape(tiles, lanes, *core.window.kernel)
+    bias = np.pad(own.bias, beyond).reshape(tiles, lanes) if biased else None
+    vectors: list[np.ndarray] = []
+    blocks: list[OutputBlock] = []
+    offset = 0
+    for output, kernel in enumerate(kernels):
+        start = offset
+        if bias is not None:
+            vectors.append(bias[output:output + 1])
+        offset += biased
+        stored = [(part, _pass_rows(dense, part, Steps.of(core.window).taps, arch))
+                  for dense in ([kernel] if biased else weight_parts(kernel)) for part in found]
+        stored = [(part, rows) for part, rows in stored if rows.any()]
+        kept, places = _share_repeats(*_stacked([rows for _, rows in stored], lanes), offset)
+        own_tiles = tuple(WeightTile(output, part.tap, place, len(rows), part.taps)
+                          for (part, rows), place in zip(stored, places.tolist(), strict=True))
+        vectors.append(kept)
+        offset += len(kept)
+        blocks.append(OutputBlock(start, (*((),) * output, own_tiles, *((),) * (tiles - output - 1)),
+                                  bool(stored) and covers_all(core, stored[0][0]), biased))
+    return vectors, tuple(blocks)
+
+
+def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndarray:
+    """[rows, lanes] of a pass of the ``kernel`` [lanes, height, width]. Taps that it lacks come first, so that its
+    results come soon."""
+    taps, sides = arch.depthwise_taps, arch.tap_rows
+    columns = part.tap[1] + step * np.arange(part.taps)
+    rows = np.zeros((taps, sides, arch.array_size), np.int64)
+    for side in range(sides):
+        rows[taps - part.taps:, side, side::sides] = kernel[side::sides, part.tap[0], columns].T
+    return rows.reshape(-1, arch.array_size)
+
+
+def _stacked(tiles: list[np.ndarray], lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tiles of one pair of an output and an input tile, as :func:`_share_repeats` takes them."""
+    rows = np.array([len(tile) for tile in tiles], np.int64)
+    return np.array(tiles, np.int64).reshape(len(tiles), -1 if tiles else 1, lanes), np.zeros_like(rows), rows
 
 
 def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
-from weft.compiler.lir import Address, Space
+from weft.compiler.layers.taps import Pass, Steps, rows
+from weft.compiler.lir import Address, Settings, Space
 from weft.compiler.memory.places import Home
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import Ways
@@ -21,6 +23,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
+from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.runtime.window import Size
 
@@ -39,6 +42,13 @@ class Pools:
     accumulators: Pool
 
 
+class Streamed(NamedTuple):
+    """What a MatMul walks over, and its settings."""
+
+    walk: PairedWalk
+    settings: Settings
+
+
 class LayerEmitter:
     """One layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name;
     ``copy``: where DRAM0 holds all Consts, if it does."""
@@ -48,9 +58,10 @@ class LayerEmitter:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
+        self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
         self.operand = Buffer(0, shape.consts.operands)
         self.result = Buffer(0, 0)
-        self.walks: dict[tuple[Size, ...], list[PairedWalk]] = {}  # from base 0, by tap and the pixels of both sides
+        self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
 
     def operations(self) -> Operations:
         """The layer from its first load to its last save. At the end it has given back all that it took of the
@@ -171,13 +182,15 @@ class LayerEmitter:
         for (offset, first), run in itertools.groupby(zip(tiles, starting, strict=False),
                                                       lambda entry: (entry[0].offset, entry[1])):
             alike = [tile for tile, _ in run]  # these share their weights
-            walks = repeated(span for tile in alike for span in self._tap_spans(tile, prepared.strip, output, result))
+            streams = [stream for tile in alike for stream in self._tap_spans(tile, prepared.strip, output, result)]
+            walks = [Streamed(span, streams[0].settings) for span in repeated(stream.walk for stream in streams)] if (
+                not alike[0].taps) and streams else streams
             biased = first and block.biased
             if walks:
                 yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
-            for span in walks:
+            for span, settings in walks:
                 yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
-                                 self.ways.mat_mul, self.loader.preloads or not first, span.near_stride,
+                                 settings, self.loader.preloads or not first, span.near_stride,
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
     def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Operations:
@@ -187,17 +200,21 @@ class LayerEmitter:
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):
-            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.ways.mat_mul,
+            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[PairedWalk]:
-        """What one tap of the kernel walks over: input in local memory, output in accumulators."""
-        key = tile.tap, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Streamed]:
+        """What one tap of the kernel walks over, or the taps of a pass: input in local memory, output in
+        accumulators."""
+        key = tile.tap, tile.taps, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
         if key not in self.walks:
-            self.walks[key] = [*self._first_spans(tile.tap, replace(strip, base=0), replace(result, base=0))]
+            both = replace(strip, base=0), replace(result, base=0)
+            self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps), *both)] if tile.taps else
+                               [Streamed(walk, self.together) for walk in self._first_spans(tile.tap, *both)])
         near = strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch
         far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
-        return [span._replace(near=near + span.near, far=far + span.far) for span in self.walks[key]]
+        return [Streamed(walk._replace(near=near + walk.near, far=far + walk.far), settings)
+                for walk, settings in self.walks[key]]
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
         """The walks of a tap from the first input tile to the first output tile. Pixels for which the tap falls into
@@ -216,6 +233,28 @@ class LayerEmitter:
                 Axis(columns[1] - columns[0], window.strides[1] * strip.step, 1)]
         for span in spans(axes, self.arch):
             yield span._replace(near=near + span.near, far=far + span.far)
+
+    def _pass_spans(self, part: Pass, strip: View, result: View) -> Iterator[Streamed]:
+        """The walks of a depthwise pass, as :meth:`_first_spans`: one for each result that the steps of others pass
+        by. Beyond the ends of its rows a pass meets zeros."""
+        core, box, taps = self.layer.core, result.box, self.arch.depthwise_taps
+        window = core.window
+        low, high = window.outputs(0, part.tap[0], *box.rows, core.input.size[0])
+        if low == high:
+            return
+        steps = Steps.of(window)
+        top = low * window.strides[0] - window.pads[0] + part.tap[0] * window.dilations[0]
+        for row in rows(window, part, box.columns, strip.box.columns):
+            walk = PairedWalk(strip.address(strip.box.tiles[0], top, row.near),
+                              result.address(box.tiles[0], low, row.far), row.size, steps.inputs * strip.step,
+                              steps.results, high - low, window.strides[0] * strip.pitch, result.pitch)
+            yield Streamed(walk, self._multiplied(taps - part.taps + row.origin + 1, row.dropped))
+
+    def _multiplied(self, origin: int, dropped: int) -> Settings:
+        """The settings of a MatMul."""
+        if not self.arch.depthwise_taps:
+            return self.ways.mat_mul
+        return Settings((*self.ways.mat_mul, (Register.TAP_ORIGIN, origin), (Register.TAP_DROPPED, dropped)))
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Before the first save the layer's limit or slope, once; then the saves."""

@@ -23,7 +23,7 @@ MARGIN = 2
 
 def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch) -> None:
     """Raise CompileError where weights and max pools alone make too long a program."""
-    tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch.array_size)
+    tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch)
              for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
     least = sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution))
     least += sum(_maxima(layer, operation, arch) for layer in layers for operation in layer.operations
@@ -43,12 +43,14 @@ def check_length(instructions: int, arch: Arch) -> None:
         raise _too_long(size, arch)
 
 
-def _weight_tiles(weights: np.ndarray, group: int, lanes: int) -> int:
+def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:
     """Tiles of lanes x lanes weights [out, in / group, height, width] that are not all zero. Groups lie behind each
-    other, so that a tile may hold several of them; these are counted where they do not share a tile."""
-    outputs, inputs = weights.shape[:2]
+    other, so that a tile may hold several of them; these are counted where they do not share a tile. A depthwise pass
+    is one for several taps of a row."""
+    (outputs, inputs), lanes = weights.shape[:2], arch.array_size
     if group > 1:
-        return math.prod(weights.shape[2:]) * -(-outputs // lanes)
+        height, width = weights.shape[2:]
+        return height * -(-width // max(1, arch.depthwise_taps)) * -(-outputs // lanes)
     there = weights != 0
     for axis, size in ((0, outputs), (1, inputs)):
         there = np.logical_or.reduceat(there, np.arange(0, size, lanes), axis=axis)

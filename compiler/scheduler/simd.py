@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 from weft.compiler.layers.hir import Gate, LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
-from weft.compiler.tiling.spans import View, encodable, groups
+from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
+from weft.hw.contract.walk import encodable
 
 INPUT, REGISTER, SECOND, PRODUCT = 0, 1, 2, 3
 """SIMD sources: what the instruction reads, and the registers. One is enough; more save reads."""

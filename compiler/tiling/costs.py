@@ -64,7 +64,7 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     residual = len(shape.streamed_adds) * core_pixels * tilings.outputs
     scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
-    core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs
+    core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs + shape.overhang
     buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights + rounded
     return [strip, weights, staging, residual, scales, core, accumulators,
             np.maximum(buffers, shape.consts.local_vectors),

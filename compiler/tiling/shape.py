@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
+from weft.compiler.layers.taps import load_cycles
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
@@ -123,6 +124,16 @@ class LayerShape:
     @cached_property
     def weight_tile_count(self) -> int:
         return sum(len(tiles) for block in self.consts.blocks for tiles in block.tiles)
+
+    @cached_property
+    def overhang(self) -> int:
+        """Vectors of accumulators behind a depthwise layer's results: results that are not written have addresses."""
+        return self.arch.depthwise_taps - 1 if self.tiles.depthwise else 0
+
+    @property
+    def lag(self) -> int:
+        """Vectors by which a depthwise pass's results lie behind its input, of a kernel padded alike on both sides."""
+        return self.overhang // 2
 
     @cached_property
     def inside(self) -> float:
@@ -237,10 +248,12 @@ class LayerShape:
             found = self._parts[steps]
             rows, columns = (np.array([self._strip(axis, grain, span) for span in found.spans[axis]],
                                       np.int64)[found.chosen[axis]] for axis in range(2))
-            load = load_weight_cycles(self.arch, self.arch.array_size + 1) + LOAD_OVERHEAD_CYCLES
+            load = load_cycles(self.arch) if self.tiles.depthwise else load_weight_cycles(
+                self.arch, self.arch.array_size + 1)
             largest, total = (rows * columns).T
             self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),
-                                  core.cycles(load, TILE_OVERHEAD_CYCLES, min(taps, self.tiles.alike)))
+                                  core.cycles(load + LOAD_OVERHEAD_CYCLES, TILE_OVERHEAD_CYCLES + self.lag,
+                                              min(taps, self.tiles.alike)))
         return self._cuts[key]
 
     def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.walk import encodable
 
 
 class Axis(NamedTuple):
@@ -105,11 +106,6 @@ def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
         else:
             found.append(span)
     return found
-
-
-def encodable(stride: int, depth: int) -> bool:
-    """Whether a stride of so many vectors has a code, on a machine with strides of up to 2 ** (depth - 1)."""
-    return stride > 0 and not stride & (stride - 1) and stride.bit_length() <= depth
 
 
 def _merge(axes: Sequence[Axis]) -> list[Axis]:

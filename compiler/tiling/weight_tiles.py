@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import OutputBlock
 from weft.runtime.window import Window
 
@@ -52,14 +53,22 @@ class WeightTiles:
         inputs = max((len(block.tiles) for block in self.blocks), default=1)
         first = np.full((len(self.blocks), inputs, self.most_taps, 3), NOWHERE, np.int64)
         rows = np.zeros((len(self.blocks), inputs, 1), np.int64)
+        along, step = np.zeros(first.shape[:3], np.int64), Steps.of(self.window).taps
         for output, block in enumerate(self.blocks):
             for number, tiles in enumerate(block.tiles):
                 if tiles:
                     first[output, number, :len(tiles)] = [(*tile.tap, tile.offset) for tile in tiles]
+                    along[output, number, :len(tiles)] = [max(0, tile.taps - 1) * step for tile in tiles]
                     rows[output, number] = tiles[0].rows
         last = np.where(first == NOWHERE, -1, first)
+        last[..., 1] += along
         last[..., 2] += rows
         return first, last
+
+    @cached_property
+    def depthwise(self) -> bool:
+        """Whether weight tiles are passes of a depthwise convolution."""
+        return any(tile.taps for block in self.blocks for tiles in block.tiles for tile in tiles)
 
     @cached_property
     def alike(self) -> int:
@@ -92,6 +101,8 @@ class WeightTiles:
 
     def is_whole(self, taps: int) -> bool:
         """Whether so many weight tiles of an input tile are every tap, as far as any output tile has that many."""
+        if self.depthwise:
+            return taps >= self.most_taps
         return taps >= self.most_taps == self.window.kernel[0] * self.window.kernel[1]
 
     def parts(self, outputs: int, inputs: int, taps: int) -> Parts:

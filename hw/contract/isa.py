@@ -31,6 +31,7 @@ from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.repeats import History, counts, expand
+from weft.hw.contract.walk import encodable
 
 
 def _round_up_to_byte(bits: int) -> int:
@@ -115,7 +116,7 @@ class Isa:
 
     def _address(self, what: str, operand: int, address: int, stride: int) -> int:
         depth = (self.arch.stride0_depth, self.arch.stride1_depth)[operand]
-        if stride < 1 or stride & (stride - 1) or stride.bit_length() > depth:
+        if not encodable(stride, depth):
             raise IsaError(explain(f"stride of {what}", stride, f"a power of two, 1..{1 << (depth - 1)}",
                                    f"use another stride or raise stride{operand}_depth"))
         width = self.address_widths[operand]

@@ -35,3 +35,8 @@ class Walk(NamedTuple):
         for row in range(self.rows):
             start = self.base + row * self.pitch
             yield slice(start, start + length, self.stride)
+
+
+def encodable(stride: int, depth: int) -> bool:
+    """Whether a stride of so many vectors has a code, on a machine with strides of up to 2 ** (depth - 1)."""
+    return stride > 0 and not stride & (stride - 1) and stride.bit_length() <= depth

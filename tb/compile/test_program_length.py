@@ -79,6 +79,8 @@ def test_never_more_than_are_stored(lanes: int, group: int, tmp_path: Path) -> N
     """What is counted of weights is at most what becomes a tile, and just that without groups."""
     found: list[tuple[int, int]] = []
 
+    arch = BASE.replace(array_size=lanes)
+
     def watch(step: Step, products: Products) -> None:
         from weft.compiler.frontend.graph import Graph
         from weft.compiler.layers.hir import Layers
@@ -88,10 +90,10 @@ def test_never_more_than_are_stored(lanes: int, group: int, tmp_path: Path) -> N
         graph = products[Graph]
         for layer, own in zip(products[Layers], products[Consts].layers, strict=True):
             if isinstance(layer.core, Convolution):
-                counted = _weight_tiles(graph.constants[layer.core.weights], layer.core.group, lanes)
+                counted = _weight_tiles(graph.constants[layer.core.weights], layer.core.group, arch)
                 found.append((counted, sum(len(tiles) for block in own.blocks for tiles in block.tiles)))
 
-    compile_model(network(tmp_path, group), BASE.replace(array_size=lanes), tmp_path,
+    compile_model(network(tmp_path, group), arch, tmp_path,
                   calibration={"x": np.ones((1, 32, 6, 6))}, watch=watch)
     assert len(found) == 2 and all(counted <= stored for counted, stored in found)
     assert found[1][0] == found[1][1] and (group > 1 or found[0][0] == found[0][1])

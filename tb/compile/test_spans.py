@@ -10,11 +10,11 @@ import pytest
 from weft.compiler.backend.encode import encode
 from weft.compiler.lir import Address, DataMove, Settings, Simd, SimdLoop, Space
 from weft.compiler.scheduler.simd import _repeat
-from weft.compiler.tiling.spans import Axis, PairedWalk, encodable, spans
+from weft.compiler.tiling.spans import Axis, PairedWalk, spans
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
-from weft.hw.contract.walk import Walk
+from weft.hw.contract.walk import Walk, encodable
 from weft.tb.compile.run_model import BASE
 
 Pairs = list[tuple[int, int]]

@@ -1,0 +1,143 @@
+"""Depthwise convolutions as passes: which taps of the kernel a MatMul takes at once, and how it walks along a row.
+
+A pass takes up to ``depthwise_taps`` taps of one row of the kernel, such that from tap to tap and from result to result
+its input advances by the same vectors: with a stride of 2 every other tap, with a dilation of 2 every other result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from weft.compiler.layers.hir import Convolution
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.timing import load_weight_cycles
+from weft.hw.contract.walk import encodable
+from weft.runtime.window import Size, Window
+
+
+class Pass(NamedTuple):
+    """``taps`` of the kernel: ``tap`` (row, column), and those behind it in its row, ``Steps.taps`` apart."""
+
+    tap: Size
+    taps: int
+
+
+class Steps(NamedTuple):
+    """From vector to vector of a pass: input pixels, results, taps of the kernel."""
+
+    inputs: int
+    results: int
+    taps: int
+
+    @classmethod
+    def of(cls, window: Window) -> Steps:
+        stride, dilation = window.strides[1], window.dilations[1]
+        inputs = math.lcm(stride, dilation)
+        return cls(inputs, inputs // stride, inputs // dilation)
+
+
+class Row(NamedTuple):
+    """A row of a pass: ``size`` vectors from input column ``near`` on; its results from column ``far`` on. The
+    pass's tap ``origin`` meets the vector itself; ``dropped`` results at its end belong to nobody."""
+
+    near: int
+    far: int
+    size: int
+    origin: int
+    dropped: int
+
+    def covers(self, results: int) -> bool:
+        """Whether all of so many ``results`` are written, from the first on."""
+        return self.size - self.dropped == results
+
+
+def rows(window: Window, part: Pass, results: tuple[int, int], inputs: tuple[int, int]) -> Iterator[Row]:
+    """How a pass makes the columns ``results`` out of the columns ``inputs`` (half open), beyond which the image ends
+    or no tap reaches: a row for each result that another one's step passes by."""
+    steps = Steps.of(window)
+    for first in range(results[0], min(results[0] + steps.results, results[1])):
+        count = -(-(results[1] - first) // steps.results)
+        start = first * window.strides[1] - window.pads[1] + part.tap[1] * window.dilations[1]
+        low = max(0, -((start - inputs[0]) // steps.inputs))  # places of input pixels, counted from ``start``
+        high = min(count + part.taps - 1, (inputs[1] - 1 - start) // steps.inputs + 1)
+        if low < high:
+            origin = min(low, part.taps - 1)
+            yield Row(start + low * steps.inputs, first + (low - origin) * steps.results, high - low, origin,
+                      max(0, low - origin + high - low - count))
+
+
+def makes_all(window: Window, part: Pass, width: int, source: int) -> bool:
+    """Whether the rows of a pass reach every result, of ``width``, that one of its taps adds to, in an image of
+    ``source`` columns. A row has no more results than vectors: where taps overhang on both sides, fewer at once do."""
+    step = Steps.of(window).results
+    return all(row.origin == 0 or row.size - row.dropped == -(-(width - first) // step) - _before(row, first, step)
+               for first, row in _by_first(window, part, width, source))
+
+
+def covers_columns(window: Window, part: Pass, width: int, source: int) -> bool:
+    """Whether a pass writes every column of the result."""
+    found = dict(_by_first(window, part, width, source))
+    step = Steps.of(window).results
+    return len(found) == min(step, width) and all(
+        row.far == first and row.covers(-(-(width - first) // step)) for first, row in found.items())
+
+
+def _by_first(window: Window, part: Pass, width: int, source: int) -> list[tuple[int, Row]]:
+    """Rows over the whole image, with the first result that each could have."""
+    step = Steps.of(window).results
+    return [(row.far % step, row) for row in rows(window, part, (0, width), (0, source))]
+
+
+def _before(row: Row, first: int, step: int) -> int:
+    """Results before a row's own first one."""
+    return (row.far - first) // step
+
+
+def passes(core: Convolution, arch: Arch) -> list[Pass]:
+    """All passes of a depthwise convolution, those that write every result first; none where the machine cannot walk
+    along its rows."""
+    window, steps = core.window, Steps.of(core.window)
+    pixels = core.input.part.step if core.input.part else 1
+    if not (encodable(steps.inputs * pixels, arch.stride0_depth) and encodable(steps.results, arch.stride1_depth)):
+        return []
+    width, source = core.size[1], core.input.size[1]
+    found = []
+    for phase in range(min(steps.taps, window.kernel[1])):
+        columns = list(range(phase, window.kernel[1], steps.taps))
+        while columns:
+            count = next(count for count in range(min(arch.depthwise_taps, len(columns)), 0, -1)
+                         if makes_all(window, Pass((0, columns[0]), count), width, source))
+            found.append((columns[0], count))
+            columns = columns[count:]
+    taken = [Pass((row, column), count) for row in range(window.kernel[0]) for column, count in found]
+    return sorted(taken, key=lambda part: not covers_all(core, part))
+
+
+def covers_all(core: Convolution, part: Pass) -> bool:
+    """Whether a pass writes every pixel of the result."""
+    window, height = core.window, core.size[0]
+    return (window.outputs(0, part.tap[0], 0, height, core.input.size[0]) == (0, height)
+            and covers_columns(window, part, core.size[1], core.input.size[1]))
+
+
+def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
+    """The passes of a depthwise convolution, where they take the array less time than weights of one tap for all
+    lanes. ``alike``: all taps have the same weights, which are then loaded once."""
+    if not arch.depthwise_taps:
+        return []
+    found, window = passes(core, arch), core.window
+    outside = (0, core.size[1]), (0, core.input.size[1])
+    spans = [[high - low for low, high in (window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis])
+                                           for tap in range(window.kernel[axis]))] for axis in range(2)]
+    tap_load, load = (1, 1) if alike else (load_cycles(arch), load_weight_cycles(arch, arch.array_size + 1))
+    apart = sum(max(down * along, load) for down in spans[0] for along in spans[1])
+    together = sum(max(spans[0][part.tap[0]] * sum(row.size for row in rows(window, part, *outside)), tap_load)
+                   + arch.depthwise_taps - 1 for part in found)
+    return found if together < apart else []
+
+
+def load_cycles(arch: Arch) -> int:
+    """What loading the weights of a pass takes, and its bias row."""
+    return load_weight_cycles(arch, arch.depthwise_taps * arch.tap_rows + 1)
