@@ -18,7 +18,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.estimator.origin import apart
 from weft.compiler.estimator.replay import estimate_within
 from weft.compiler.layers.hir import Convolution, Layer, Layers
-from weft.compiler.layers.taps import Pass, rows
+from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts, LayerConsts
@@ -142,9 +142,6 @@ def _of_layer(layer: Layer, own: LayerConsts) -> int:
     spans = [[core.window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis])
               for tap in range(core.window.kernel[axis])] for axis in range(2)]
     pixels = [[high - low for low, high in axis] for axis in spans]
-    along = {(column, count): sum(row.size for row in rows(
-        core.window, Pass((0, column), count), (0, core.size[1]), (0, core.input.size[1]))) if count else
-        pixels[1][column] for column, count in {(tile.tap[1], tile.taps) for block in own.blocks
-                                                for part in block.tiles for tile in part}}
-    return sum(pixels[0][tile.tap[0]] * along[tile.tap[1], tile.taps]
-               for block in own.blocks for part in block.tiles for tile in part)
+    tiles = [tile for block in own.blocks for part in block.tiles for tile in part]
+    return sum(vectors(core, Pass(tile.tap, tile.taps)) if tile.taps else
+               pixels[0][tile.tap[0]] * pixels[1][tile.tap[1]] for tile in tiles)

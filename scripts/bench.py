@@ -133,7 +133,7 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
     return Result(
         name, preset, clock / 1e6, None if ran is None else ran.cycles, found.cycles, 1e3 * cycles / clock,
         clock / cycles, model.done_macs / (arch.array_size**2 * cycles),
-        limit_cycles(read_model(path), arch.array_size),
+        limit_cycles(read_model(path), arch),
         where["dram0_bytes"], where["dram1_bytes"], len(model.program), round(compiled - began, 2),
         round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact, largest_loss(where))
 

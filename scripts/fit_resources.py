@@ -62,11 +62,15 @@ FITTED: dict[str, Arch] = {
                                        accumulator_banks=1),
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
+    "lanes4_taps": SMALL.replace(depthwise_taps=3),
+    "lanes6_int8_taps": SMALL.replace(array_size=6, data_type="INT8", depthwise_taps=3),
     "lanes6_packed": PACKED6,
+    "lanes6_packed_taps": PACKED6.replace(depthwise_taps=3),
     "lanes6_packed_rows": PACKED6.replace(leave_tables=8, weight_rows=2),
     "lanes8_packed": PACKED8,
     "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, leave_tables=2, weight_rows=2),
     "arty": Arch.load("arty"),
+    "arty_taps": Arch.load("arty").replace(depthwise_taps=3),
 }
 """Name -> machine: small ones tell what depends on what, large ones how it grows."""
 CHECKED: dict[str, Arch] = {

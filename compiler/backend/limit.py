@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.layers.hir import Convolution, Var
+from weft.compiler.layers.taps import passes, vectors
 from weft.compiler.passes.operators import RELABEL
 from weft.compiler.passes.ways import ways
 from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
+from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
 
 
@@ -19,17 +22,17 @@ def array_vectors(operations: Iterable[lir.Operation]) -> int:
     return sum(operation.size * operation.rows for operation in operations if isinstance(operation, lir.MatMul))
 
 
-def limit_cycles(graph: Graph, lanes: int) -> int:
-    """Cycles below which no weight-stationary array of ``lanes`` computes a network as it is drawn.
+def limit_cycles(graph: Graph, arch: Arch) -> int:
+    """Cycles below which no weight-stationary array like that of ``arch`` computes a network as it is drawn.
 
     ``graph`` is the frontend's. Summed over Conv, ConvTranspose, Gemm and MatMul: pairs of an output pixel and a tap
     inside the image x pairs of an input and an output tile that some group joins. Convolutions that read an input of
-    the network are packed as that is least.
+    the network are packed as that is least. Depthwise ones run in passes, on machines that have them.
     """
-    return sum(layer_limits(graph, lanes).values())
+    return sum(layer_limits(graph, arch).values())
 
 
-def layer_limits(graph: Graph, lanes: int) -> dict[str, int]:
+def layer_limits(graph: Graph, arch: Arch) -> dict[str, int]:
     """:func:`limit_cycles` of every layer, by the tensor that it makes."""
     given = {port.tensor for port in graph.inputs}
     limits: dict[str, int] = {}
@@ -37,13 +40,14 @@ def layer_limits(graph: Graph, lanes: int) -> dict[str, int]:
         if (node.op in RELABEL or node.op == FAKE_QUANTIZE) and node.input(0) in given:
             given.add(node.output)
         elif node.op in ("Conv", "ConvTranspose"):
-            limits[node.output] = _convolution(graph, node, lanes, node.input(0) in given)
+            limits[node.output] = _convolution(graph, node, arch, node.input(0) in given)
         elif node.op in ("Gemm", "MatMul"):
-            limits[node.output] = _matrix(graph, node, lanes)
+            limits[node.output] = _matrix(graph, node, arch.array_size)
     return limits
 
 
-def _convolution(graph: Graph, node: Node, lanes: int, packed: bool) -> int:
+def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
+    lanes = arch.array_size
     weights = graph.constants[node.input(1)].shape
     kernel = (1, weights[2]) if len(weights) == 3 else (weights[2], weights[3])
     (batch, *size), (_, *output) = image_size(graph, node.input(0)), image_size(graph, node.output)
@@ -57,8 +61,13 @@ def _convolution(graph: Graph, node: Node, lanes: int, packed: bool) -> int:
     attributes = window_attributes(node, kernel, size)
     window = Window(kernel, attributes["strides"], attributes["pads"][:2], attributes["dilations"])
     allowed = ways(window, (channels, *source), result)[:None if packed and group == 1 else 1]
-    return batch * min(way.window.work(way.packing.size, result)
-                       * _tile_pairs(way.packing.layout[0], made, group, lanes) for way in allowed)
+    joined = min(way.window.work(way.packing.size, result)
+                 * _tile_pairs(way.packing.layout[0], made, group, lanes) for way in allowed)
+    depthwise = Convolution(Var(node.input(0), channels, *source), "", "", group, window, node.output, result, 0)
+    found = passes(depthwise, arch) if arch.depthwise_taps and group == channels == made else []
+    if not found:
+        return batch * joined
+    return batch * min(joined, -(-channels // lanes) * sum(vectors(depthwise, part) for part in found))
 
 
 def _matrix(graph: Graph, node: Node, lanes: int) -> int:

@@ -128,14 +128,18 @@ def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
     if not arch.depthwise_taps:
         return []
     found, window = passes(core, arch), core.window
-    outside = (0, core.size[1]), (0, core.input.size[1])
     spans = [[high - low for low, high in (window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis])
                                            for tap in range(window.kernel[axis]))] for axis in range(2)]
     tap_load, load = (1, 1) if alike else (load_cycles(arch), load_weight_cycles(arch, arch.array_size + 1))
     apart = sum(max(down * along, load) for down in spans[0] for along in spans[1])
-    together = sum(max(spans[0][part.tap[0]] * sum(row.size for row in rows(window, part, *outside)), tap_load)
-                   + arch.depthwise_taps - 1 for part in found)
+    together = sum(max(vectors(core, part), tap_load) + arch.depthwise_taps - 1 for part in found)
     return found if together < apart else []
+
+
+def vectors(core: Convolution, part: Pass) -> int:
+    """Of one channel tile through the array, in a pass over the whole image."""
+    low, high = core.window.outputs(0, part.tap[0], 0, core.size[0], core.input.size[0])
+    return (high - low) * sum(row.size for row in rows(core.window, part, (0, core.size[1]), (0, core.input.size[1])))
 
 
 def load_cycles(arch: Arch) -> int:

@@ -14,7 +14,9 @@ from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.frontend.reader import read_model
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.tb.compile.run_model import BASE
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -43,7 +45,7 @@ def test_networks_built_here_need_the_known_number_of_vectors(
     """Those of the trained ResNet-20; of YOLOv4-tiny what 0.736 G multiply-accumulates come to, tile by tile."""
     path = tmp_path / f"{name}.onnx"
     scripts.NETWORKS[name](path)
-    assert limit_cycles(read_model(path), lanes) == limit
+    assert limit_cycles(read_model(path), BASE.replace(array_size=lanes)) == limit
 
 
 @pytest.mark.slow
@@ -53,7 +55,7 @@ def test_result_is_what_was_measured(scripts: ModuleType, tmp_path: Path, monkey
     result = scripts.measure("digits", path, "pynq", on_rtl=True)
     assert result.bit_exact is True
     assert result.cycles_estimated == result.cycles_rtl
-    assert result.limit_cycles == limit_cycles(read_model(path), 12)
+    assert result.limit_cycles == limit_cycles(read_model(path), Arch.load("pynq"))
     assert re.fullmatch(r"[a-z ]+\d?[a-z ]* \d+\.\d%(, most in \w+ \(\d+\.\d%\))?", result.largest_loss)
     assert result.fps == pytest.approx(1000 / result.ms)
     assert result.program_bytes == (tmp_path / "digits_pynq" / "digits.tprog").stat().st_size
