@@ -63,7 +63,6 @@ FITTED: dict[str, Arch] = {
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
     "lanes4_taps": SMALL.replace(depthwise_taps=3),
-    "lanes6_int8_taps": SMALL.replace(array_size=6, data_type="INT8", depthwise_taps=3),
     "lanes6_packed": PACKED6,
     "lanes6_packed_taps": PACKED6.replace(depthwise_taps=3),
     "lanes6_packed_rows": PACKED6.replace(leave_tables=8, weight_rows=2),
@@ -170,6 +169,15 @@ def commit() -> str:
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
+def like_its_twin(machines: dict[str, Arch], name: str, kind: str) -> bool:
+    """Whether the same machine without depthwise_taps is among them, and nothing of this block depends on the key: it
+    would only count twice."""
+    arch = machines[name]
+    twin = arch.replace(depthwise_taps=0)
+    return twin != arch and twin in machines.values() and bool(
+        (resources.values(arch, kind) == resources.values(twin, kind)).all())
+
+
 def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
     """Column -> kind of block -> a number for each of its terms: least squares of what a block's error is of its whole
     machine. None for a term that is zero on all these machines: nothing is known about it."""
@@ -179,7 +187,7 @@ def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
                            for kind, many in resources.blocks_of(arch).items() if many)
                  for name, arch in machines.items()}
         for kind, terms in resources.BLOCKS.items():
-            having = [name for name in machines if kind in counts[name]]
+            having = [name for name in machines if kind in counts[name] and not like_its_twin(machines, name, kind)]
             matrix = np.array([resources.values(machines[name], kind) for name in having]).reshape(-1, len(terms))
             wanted = np.array([counts[name][kind][column] for name in having], float)
             weight = 1 / np.array([whole[name] for name in having], float)

@@ -172,7 +172,7 @@ TERMS: dict[str, Terms] = {
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
     "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues",
-              "vector, two rows", "vector, taps", "vector, lanes, taps"),
+              "vector, two rows", "vector, taps", "vector, lanes, taps", "has taps"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "has leave tables", "products in tables", "has taps"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
