@@ -12,12 +12,16 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.layers.hir import Convolution, Var
 from weft.compiler.layers.taps import Pass, Steps, covers_all, passes, rows
+from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.runtime.manifest import TModel
+from weft.runtime.session import RTL, Session
 from weft.runtime.window import Window
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
+from weft.tb.random.lockstep_archs import lockstep_archs
 
 TAPS = 3
 DEEP = BASE.replace(depthwise_taps=TAPS)
@@ -120,6 +124,20 @@ def network(path: Path, random: Random) -> tuple[Path, np.ndarray]:
 def test_no_step_changes_what_a_network_means(name: str, seed: int, tmp_path: Path) -> None:
     path, samples = network(tmp_path, Random(f"{name} {seed}"))
     check_every_step(path, MACHINES[name], samples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lanes4_slices", "lanes12_int8"])
+def test_hardware_leaves_what_golden_leaves(name: str, tmp_path: Path) -> None:
+    """Small memories, register slices; of bytes two in a DSP block."""
+    arch = lockstep_archs()[name]
+    assert arch.depthwise_taps == TAPS
+    for seed in range(4):
+        path, samples = network(tmp_path, Random(f"rtl {seed}"))
+        report = compile_model(path, arch, tmp_path, calibration={"x": samples})
+        found = Session(TModel.load(report.model_path)).run({"x": samples[:1]}, on=RTL).comparison
+        assert found is not None
+        found.insist()
 
 
 def compiled(arch: Arch, path: Path, kernel: tuple[int, int], **attributes: list[int]) -> Products:
