@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +16,13 @@ from weft.cli.options import (
     HOST_FALLBACK,
     ArchOption,
     EndOption,
+    FixOption,
     JsonOption,
     ModelArgument,
     SetOption,
     ShapeOption,
     ends,
+    fixed_inputs,
     input_shapes,
     make_folder,
     override,
@@ -37,6 +39,7 @@ from weft.runtime.outputs import Kind, write_text
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
 if TYPE_CHECKING:
+    from weft.compiler.frontend.inputs import Sizes, Values
     from weft.compiler.products import Products, Step
 
 
@@ -57,6 +60,7 @@ def compile_command(
                                                 "compute runs on the host (onnxruntime), wherever it stands, or is an "
                                                 "error.")] = HOST_FALLBACK,
     shape: ShapeOption = None,
+    fix: FixOption = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -91,8 +95,8 @@ def compile_command(
             quality.after(step, products)
 
     machine = override(Arch.load(arch), overrides)
-    outputs, shapes = ends(output), input_shapes(shape)
-    calibration = calibration_inputs(calibrate, model, outputs, shapes) if calibrate else None
+    outputs, shapes, fixed = ends(output), input_shapes(shape), fixed_inputs(fix)
+    calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
     with console.progress() as progress:
@@ -100,7 +104,7 @@ def compile_command(
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   progress=lambda step: progress(f"compiling: {step}", 0, 0))
+                                   fixed=fixed, progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
                 checker.insist()  # a step that went wrong before says more than what came of it
@@ -118,7 +122,8 @@ def compile_command(
             from weft.compiler.request import Request
 
             progress("running every layer on golden", 0, 0)
-            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges)
+            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges,
+                              fixed=fixed)
             signals = layer_signals(request, machine)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             measured = add_signals(report.model_path, signals)
@@ -140,9 +145,9 @@ def compile_command(
 
 
 def calibration_inputs(path: Path, model: Path, outputs: Sequence[str],
-                       shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+                       shapes: Sizes, fixed: Values) -> dict[str, np.ndarray]:
     """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
     from weft.compiler.frontend.reader import read_model
 
-    names = [port.name for port in read_model(model, outputs, shapes).inputs]
+    names = [port.name for port in read_model(model, outputs, shapes, fixed).inputs]
     return read_arrays(path, names, "calibration file")

@@ -13,7 +13,17 @@ import typer
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
-from weft.cli.options import INTEGER, JsonOption, OwnLatencyOption, SetOption, ShapeOption, input_shapes, override
+from weft.cli.options import (
+    INTEGER,
+    FixOption,
+    JsonOption,
+    OwnLatencyOption,
+    SetOption,
+    ShapeOption,
+    fixed_inputs,
+    input_shapes,
+    override,
+)
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram
@@ -86,6 +96,7 @@ def explore_command(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE.pem", help="Its key; default: as Dask's "
                                                  "configuration says.")] = None,
     shape: ShapeOption = None,
+    fix: FixOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,8 +121,9 @@ def explore_command(
     if calibrate is not None and len(models) > 1:
         raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
     shapes = tuple(sorted(input_shapes(shape).items()))
+    values = tuple((name, tuple(numbers)) for name, numbers in sorted(fixed_inputs(fix).items()))
     networks = [Network(path.resolve(), digest_of(path, calibrate), calibrate and calibrate.resolve(), host_fallback,
-                        shapes=shapes) for path in models]
+                        shapes=shapes, fixed=values) for path in models]
     store = Results(results)
     with console.progress() as progress:
         signals = _signals(networks, base, axes, progress)

@@ -12,11 +12,13 @@ import typer
 from weft.cli import console
 from weft.cli.options import (
     EndOption,
+    FixOption,
     JsonOption,
     ModelArgument,
     SetOption,
     ShapeOption,
     ends,
+    fixed_inputs,
     input_shapes,
     override,
 )
@@ -36,6 +38,7 @@ def inspect_command(
                                              "default: only operators decide.")] = None,
     output: EndOption = "",
     shape: ShapeOption = None,
+    fix: FixOption = None,
     as_json: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
@@ -45,7 +48,8 @@ def inspect_command(
 
     machine = None if arch is None else override(Arch.load(arch), overrides)
     with console.working("reading the network"):
-        graph, division = divide_model(Request(model, outputs=ends(output), shapes=input_shapes(shape)), machine)
+        graph, division = divide_model(Request(model, outputs=ends(output), shapes=input_shapes(shape),
+                                               fixed=fixed_inputs(fix)), machine)
     found = _object(model, graph, division)
     if as_json:
         print(json.dumps(found))

@@ -42,7 +42,11 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX fi
 EndOption = Annotated[str, typer.Option("--end", metavar="NAME[,NAME]", help="Tensors (TensorFlow: nodes) that the "
                                         "network ends at; default: its own outputs; needed for a .pb.")]
 ShapeOption = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME:N,N,..", help="Sizes of an input that "
-                                                       "the file leaves open; may be repeated; default: none.")]
+                                                       "the file leaves open, or SIZE=N for one by its name; may be "
+                                                       "repeated; default: none.")]
+FixOption = Annotated[list[str] | None, typer.Option("--fix", metavar="NAME=VALUE", help="An input that always has "
+                                                     "this value, one number or all in a row (1,2,3), and becomes a "
+                                                     "constant; may be repeated; default: none.")]
 _LATENCY = "How long DRAM takes to answer, reads and write responses alike"
 LatencyOption = Annotated[int, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES", help=f"{_LATENCY}.")]
 OwnLatencyOption = Annotated[int | None, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES",
@@ -129,14 +133,42 @@ def state_pairs(given: Sequence[str] | None, raw: bool) -> dict[str, str]:
     return states
 
 
-def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """Sizes by input, of --shape. Raises WeftError."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...] | int]:
+    """Sizes by input, and a size by its name, of --shape. Raises WeftError."""
+    shapes: dict[str, tuple[int, ...] | int] = {}
     for text in given or ():
+        symbol, _, number = text.rpartition("=")
+        if symbol and symbol not in shapes and INTEGER.fullmatch(number) and int(number) > 0:
+            shapes[symbol] = int(number)
+            continue
         name, _, sizes = text.rpartition(":")
         numbers = [int(size) if INTEGER.fullmatch(size.strip()) else 0 for size in sizes.split(",")]
         if not name or min(numbers) < 1 or len(numbers) > MOST_SIZES or name in shapes:
             raise WeftError(explain("--shape", repr(text), f"NAME:N,N,.. once for an input, at most {MOST_SIZES} sizes "
-                                    "of at least 1", "for example --shape x:1,3,224,224"))
+                                    "of at least 1, or SIZE=N", "for example --shape x:1,3,224,224 or --shape "
+                                    "batch=1"))
         shapes[name] = tuple(numbers)
     return shapes
+
+
+def fixed_inputs(given: Sequence[str] | None) -> dict[str, list[float | bool]]:
+    """Numbers by input, of --fix. Raises WeftError."""
+    fixed: dict[str, list[float | bool]] = {}
+    for text in given or ():
+        name, _, values = text.rpartition("=")
+        try:
+            numbers = [_number(value.strip()) for value in values.split(",")]
+        except ValueError:
+            numbers = []
+        if not name or not numbers or name in fixed:
+            raise WeftError(explain("--fix", repr(text), "NAME=VALUE once for an input, numbers, true or false",
+                                    "for example --fix sr=16000"))
+        fixed[name] = numbers
+    return fixed
+
+
+def _number(text: str) -> float | bool:
+    """Raises ValueError."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if INTEGER.fullmatch(text) else float(text)

@@ -19,6 +19,7 @@ from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
@@ -97,7 +98,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
-                  shapes: Mapping[str, Sequence[int]] | None = None, ranges: str = MINMAX) -> CompileReport:
+                  shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite, everything else ONNX. ``outputs``
@@ -107,14 +108,15 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
     warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
     ArgMax and what else is refused; without it they are refused. ``progress`` hears each step's name, and in steps that
-    take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: of inputs whose sizes the file
-    leaves open. ``ranges``: of eight-bit numbers, one of ``narrow.RANGES``.
+    take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: sizes that the file leaves
+    open, by input or by their names. ``fixed``: inputs that become constants, with their values. ``ranges``: of
+    eight-bit numbers, one of ``narrow.RANGES``.
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
-    request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes or {}),
-                      ranges=known_ranges(ranges))
+    request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
+                      ranges=known_ranges(ranges), fixed=dict(fixed))
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch)
     return write(front, made, Path(output), name)
@@ -220,7 +222,7 @@ def _blamed(name: str, request: Request) -> Iterator[None]:
     except (WeftError, MemoryError):
         raise
     except Exception as error:
-        must_run(request.model, request.outputs, request.shapes)
+        must_run(request.model, request.outputs, request.shapes, request.fixed)
         raise Fault(explain(f"step {name!r}", f"{type(error).__name__} {error}", "a result, for onnxruntime runs "
                             "this model", "report it with the model; --dump-dir keeps the steps before")) from error
 

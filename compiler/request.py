@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from weft.compiler.frontend.inputs import Sizes, Values
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class Request:
 
     ``ranges``: how those of eight-bit numbers are found (``quantize/narrow.py``).
 
-    ``shapes``: by input, sizes that the file leaves open.
+    ``shapes``: sizes that the file leaves open, by input or by their names; ``fixed``: values of inputs that become
+    constants.
 
     ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
     """
@@ -28,4 +31,5 @@ class Request:
     outputs: tuple[str, ...] = ()
     keep_tensors: bool = False
     ranges: str = "minmax"
-    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    shapes: Sizes = field(default_factory=dict)
+    fixed: Values = field(default_factory=dict)

@@ -57,7 +57,7 @@ from weft.hw.contract.schemes import SchemeKind
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
 def read(request: Request) -> Graph:
-    return read_model(request.model, request.outputs, request.shapes)
+    return read_model(request.model, request.outputs, request.shapes, request.fixed)
 
 
 def samples(request: Request, graph: Graph) -> Samples:

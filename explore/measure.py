@@ -45,7 +45,8 @@ class Network:
     calibrate: Path | None = None
     host_fallback: bool = False
     outputs: tuple[str, ...] = ()
-    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
+    shapes: tuple[tuple[str, tuple[int, ...] | int], ...] = field(default=())
+    fixed: tuple[tuple[str, tuple[float, ...]], ...] = field(default=())
 
     @property
     def name(self) -> str:
@@ -56,14 +57,15 @@ class Network:
         if digest_of(self.path, self.calibrate) != self.digest:
             raise WeftError(explain(f"model {self.path}", "another content than where the search began",
                                     "the same files on every worker", "share the folder, or copy the files"))
-        shapes = dict(self.shapes)
+        shapes, fixed = dict(self.shapes), dict(self.fixed)
         arrays = None
         if self.calibrate is not None:
             from weft.compiler.frontend.reader import read_model
 
-            names = [port.name for port in read_model(self.path, self.outputs, shapes).inputs]
+            names = [port.name for port in read_model(self.path, self.outputs, shapes, fixed).inputs]
             arrays = read_arrays(self.calibrate, names, "calibration file")
-        return Request(self.path, arrays, False, self.host_fallback, self.outputs, shapes=shapes)
+        return Request(self.path, arrays, False, self.host_fallback, self.outputs, shapes=shapes,
+                       fixed=fixed)
 
 
 @dataclass(frozen=True)

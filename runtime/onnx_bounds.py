@@ -90,6 +90,18 @@ def has_graph(node: onnx.NodeProto) -> bool:
     return next(_inner(node), None) is not None
 
 
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Tensors of the graph around it that its own graphs read, each once, in their order."""
+    read: dict[str, None] = {}
+    for inner in _inner(node):
+        made = {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
+        for entry in inner.node:
+            read |= dict.fromkeys(name for name in (*entry.input, *captured(entry)) if name and name not in made)
+            made.update(entry.output)
+        read |= dict.fromkeys(value.name for value in inner.output if value.name not in made)
+    return list(read)
+
+
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     sparse = list(graph.sparse_initializer)
     yield from graph.initializer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -12,6 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import reason
+from weft.runtime.onnx_bounds import graphs
+from weft.runtime.onnx_control import LOOP
 from weft.runtime.onnx_runnable import check_bytes
 
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
@@ -41,6 +44,10 @@ MOST_EVALUATED = 1 << 24
 """Steps of a file's model on ONNX's own evaluator, which is written in Python."""
 
 
+MOST_SECONDS = 10
+"""Of one run of a model with a loop, whose values may say how often it turns."""
+
+
 def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
 
@@ -62,7 +69,34 @@ def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]
 
         return evaluated
     names = [entry.name for entry in engine.get_outputs()]
-    return lambda given: dict(zip(names, engine.run(names, dict(given)), strict=True))
+    run = _in_time(engine) if _has_loop(model) else engine.run
+    return lambda given: dict(zip(names, run(names, dict(given)), strict=True))
+
+
+def _has_loop(model: onnx.ModelProto | bytes) -> bool:
+    read = onnx.ModelProto.FromString(model) if isinstance(model, bytes) else model
+    return any(node.op_type == LOOP for graph in graphs(read.graph) for node in graph.node)
+
+
+def _in_time(engine: onnxruntime.InferenceSession) -> Callable[..., Sequence[np.ndarray]]:
+    """Its ``run``, ended after MOST_SECONDS: a loop's values say how long it takes."""
+    def run(names: Sequence[str], given: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        watch = threading.Timer(MOST_SECONDS, setattr, (options, "terminate", True))
+        watch.start()
+        try:
+            return engine.run(names, given, options)
+        except Exception as error:  # its errors have no common type
+            if not options.terminate:
+                raise
+            raise WeftError(explain("model of the host's part", f"a loop that still runs after {MOST_SECONDS} s",
+                                    "loops that end before", "bound its turns, or run the network with onnxruntime"
+                                    )) from error
+        finally:
+            watch.cancel()
+
+    return run
 
 
 @functools.lru_cache(maxsize=4)

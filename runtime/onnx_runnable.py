@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import onnx
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.files import reason
 from weft.runtime.onnx_bounds import MOST_TOGETHER, check_content, check_names, check_opset, check_size, has_graph
+from weft.runtime.onnx_control import CONTROL, LOOP, LOOP_HEAD, Body, bodies
 from weft.runtime.onnx_work import Shape, held_by, is_bounded, steps_of
 
 MOST_STEPS = 1 << 34
@@ -27,6 +28,9 @@ MOST_BYTES = 1 << 30
 
 WAY_OUT = "end the network before it (--end), or run it with onnxruntime alone"
 
+TURN_STEPS = 1 << 15
+"""Of a turn of a loop, beside those of its operators."""
+
 _HELD_BYTES = 4
 """Of an element that a node holds beside its inputs and outputs."""
 
@@ -36,7 +40,8 @@ Ports = dict[str, tuple[np.dtype, Shape]]
 
 @dataclass(frozen=True)
 class Runnable:
-    """What is known of a model before it runs: its inputs and outputs, and the steps that it takes at most."""
+    """What is known of a model before it runs: its inputs and outputs, and the steps that it takes at most; of a loop
+    whose values say how often it turns, those of one turn."""
 
     inputs: Ports
     outputs: Ports
@@ -50,6 +55,11 @@ def check_runnable(model: onnx.ModelProto) -> Runnable:
     """
     check_content(model, None)
     onnx.checker.check_model(model)
+    return _check_graph(model)
+
+
+def _check_graph(model: onnx.ModelProto) -> Runnable:
+    """The same of a model, or of a graph within one, that onnx's checker accepts."""
     check_names(model.graph)
     check_opset(model)
     if model.functions:
@@ -62,6 +72,12 @@ def check_runnable(model: onnx.ModelProto) -> Runnable:
     tensors |= {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     tensors |= {tensor.values.name: tuple(tensor.dims) for tensor in model.graph.sparse_initializer}
     steps = _check_work(model.graph.node, tensors, known)
+    for node in model.graph.node:
+        if node.op_type in CONTROL:
+            for body, within in _within(model, node, {**known, **_weights(model)}):
+                steps += (1 if body.turns is None else body.turns) * (within.steps + TURN_STEPS)
+    if steps > MOST_STEPS:
+        raise _refuse("work of the model", f"{steps:.3g} steps", f"at most {MOST_STEPS:.3g}")
     weights = {tensor.name for tensor in model.graph.initializer}
     return Runnable({value.name: known[value.name] for value in model.graph.input if value.name not in weights},
                     {value.name: known[value.name] for value in model.graph.output}, steps)
@@ -92,14 +108,15 @@ def _check_node(node: onnx.NodeProto) -> None:
     """Raises WeftError for what shapes do not bound."""
     if node.domain not in ("", "ai.onnx"):
         raise _refuse(_named(node), f"an operator of {node.domain!r}", "operators of ONNX")
-    if has_graph(node) or not is_bounded(node.op_type, _attributes(node)):
+    if node.op_type not in CONTROL and (has_graph(node) or not is_bounded(node.op_type, _attributes(node))):
         raise _refuse(_named(node), "an operator whose work depends on values",
                       "operators whose shapes say how much work they are")
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """Numbers, texts, and lists of them."""
-    values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+              if not attribute.HasField("g")}
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
@@ -111,11 +128,17 @@ def _inferred(model: onnx.ModelProto) -> Ports:
     del plain.graph.value_info[:]
     for value in plain.graph.output:
         value.ClearField("type")
-    for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
-        plain_graph = onnx.shape_inference.infer_shapes(plain, check_type=True, strict_mode=True,
-                                                        data_prop=propagate).graph
-        known = dict(_known(plain_graph))
-        _check_elements(known)
+    known: Ports = {}
+    while True:
+        for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
+            plain_graph = onnx.shape_inference.infer_shapes(plain, check_type=True, strict_mode=True,
+                                                            data_prop=propagate).graph
+            known = ports_of(plain_graph)
+            _check_elements(known)
+        found = loop_shapes(plain, known)
+        if not found:
+            break
+        plain.graph.value_info.extend(found)
     for value in model.graph.input:
         if value.name not in known:
             raise _refuse(f"input {value.name!r}", "a shape that is open, or no tensor of numbers", "fixed sizes")
@@ -130,14 +153,67 @@ def _inferred(model: onnx.ModelProto) -> Ports:
     return known
 
 
-def _known(graph: onnx.GraphProto) -> Iterator[tuple[str, tuple[np.dtype, Shape]]]:
+def loop_shapes(model: onnx.ModelProto, known: Ports) -> list[onnx.ValueInfoProto]:
+    """Shapes of what loops make beyond those ``known``, where what they carry keeps its shape: ONNX does not infer
+    them."""
+    found = []
+    for node in model.graph.node:
+        if node.op_type == LOOP and any(name and name not in known for name in node.output):
+            try:
+                (body, within), = _within(model, node, {**known, **_weights(model)})
+            except WeftError:
+                continue
+            found += [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(kind), shape)
+                      for name, (kind, shape) in zip(node.output, _made(body, within), strict=False)
+                      if name and name not in known]
+    return found
+
+
+def _made(body: Body, within: Runnable) -> list[tuple[np.dtype, Shape]]:
+    """What a loop makes, as far as that is known: what it carries, and what all of its turns leave."""
+    ports = list(within.outputs.values())[body.skipped:]
+    states, scanned = ports[:body.carried], ports[body.carried:]
+    if body.turns is None:
+        return states
+    return [*states, *((kind, (body.turns, *shape)) for kind, shape in scanned)]
+
+
+def _weights(model: onnx.ModelProto) -> Ports:
+    return {tensor.name: (onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims))
+            for tensor in model.graph.initializer}
+
+
+def _within(model: onnx.ModelProto, node: onnx.NodeProto, known: Ports) -> list[tuple[Body, Runnable]]:
+    """The graphs of a choice or loop. Raises WeftError for what is not bounded, and where a turn leaves what it carries
+    in another shape."""
+    try:
+        found = [(body, _check_graph(body.model)) for body in bodies(model, node, known)]
+    except WeftError:
+        raise
+    except Exception as error:  # of attributes, and shape inference's own
+        raise _refuse(_named(node), f"graphs of sizes that are not known before they run ({reason(error)})",
+                      "graphs whose tensors have fixed sizes") from None
+    for body, within in found:
+        read, made = list(within.inputs.values()), list(within.outputs.values())
+        first = LOOP_HEAD if node.op_type == LOOP else 0
+        for before, behind in zip(read[first:first + body.carried],
+                                  made[body.skipped:body.skipped + body.carried], strict=True):
+            if before != behind:
+                raise _refuse(_named(node), f"a state of shape {list(before[1])} that a turn leaves as "
+                              f"{list(behind[1])}", "states that keep their type and shape")
+    return found
+
+
+def ports_of(graph: onnx.GraphProto) -> Ports:
     """Tensors of numbers whose shape is known."""
+    known: Ports = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
         if kind.HasField("shape") and all(entry.HasField("dim_value") for entry in kind.shape.dim) and kind.elem_type:
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             if dtype.kind not in "OSUc":
-                yield value.name, (dtype, tuple(entry.dim_value for entry in kind.shape.dim))
+                known[value.name] = (dtype, tuple(entry.dim_value for entry in kind.shape.dim))
+    return known
 
 
 def _check_elements(known: Ports) -> None:

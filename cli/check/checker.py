@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper
 
 from weft.cli.check.runners import RUNNERS, Results, Sample, newest
@@ -210,7 +211,11 @@ def _decibels(reference: np.ndarray, found: np.ndarray) -> float:
 
 
 def _is_half(request: Request) -> bool:
-    return request.model.suffix != FROZEN and is_half(load_model(request.model, request.outputs, request.shapes))
+    return request.model.suffix != FROZEN and is_half(_loaded(request))
+
+
+def _loaded(request: Request) -> onnx.ModelProto:
+    return load_model(request.model, request.outputs, request.shapes, request.fixed)
 
 
 def _need_numbers(graph: Graph, found: Results) -> None:
@@ -231,7 +236,7 @@ def original(request: Request, sample: Sample) -> Results:
     if request.model.suffix == FROZEN:
         found = run_frozen(request.model, request.outputs, sample)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
-    model = load_model(request.model, request.outputs, request.shapes)
+    model = _loaded(request)
     kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
              for value in model.graph.input if value.name in sample}
     try:

@@ -28,6 +28,8 @@ class Node:
 
     ``origin`` is the model's operator, once a pass has written it as another; ``macs`` its multiply-accumulates
     where its weights do not tell.
+
+    The last ``captured`` of its inputs are none of the operator's own: graphs in its attributes read them by name.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     macs: int | None = None
+    captured: int = 0
 
     @property
     def output(self) -> str:

@@ -1,10 +1,14 @@
-"""The inputs of an ONNX model: sizes that the file leaves open, and types."""
+"""The inputs of an ONNX model: sizes that the file leaves open, values that the user fixes, and types."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx
+from numpy.typing import ArrayLike
+from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, refuse
 
@@ -16,8 +20,14 @@ NUMBERS: dict[int, str] = {
 }
 """Types of inputs and outputs, and numpy's names of them."""
 
-NO_SHAPES: Mapping[str, Sequence[int]] = {}
-"""By input, sizes that a file leaves open."""
+Sizes = Mapping[str, Sequence[int] | int]
+"""Sizes that a file leaves open: by input all of them, by the name of a size that one."""
+
+Values = Mapping[str, ArrayLike]
+"""By input, the value that it always has: its array, one number for all elements, or all elements in a row."""
+
+NO_SHAPES: Sizes = {}
+NO_VALUES: Values = {}
 
 
 def true_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
@@ -37,18 +47,26 @@ def type_name(value: onnx.ValueInfoProto, kind: str = "input") -> str:
     return NUMBERS[number]
 
 
-def fix_shapes(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
+def settle_inputs(graph: onnx.GraphProto, shapes: Sizes, fixed: Values) -> None:
     """Sizes that are open become those of ``shapes``, everywhere where they have the same name; a batch that is open
-    then becomes 1. Raises CompileError for any other that is open, and for ``shapes`` that do not fit."""
+    then becomes 1. Inputs of ``fixed`` become constants. Raises CompileError for any other size that is open, and for
+    ``shapes`` and values that do not fit."""
+    arrays = {name: _array(graph, name, value) for name, value in fixed.items()}
+    fix_shapes(graph, {**_sizes_of(graph, arrays), **shapes})
+    for value in [value for value in graph.input if value.name in arrays]:
+        graph.initializer.append(numpy_helper.from_array(_fitted(value, arrays[value.name]), value.name))
+        graph.input.remove(value)
+
+
+def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
+    """The sizes alone; see :func:`settle_inputs`."""
     inputs = true_inputs(graph)
-    for name in shapes:
-        if name not in {value.name for value in inputs}:
-            raise _unfit(name, "no such input", f"inputs {', '.join(repr(value.name) for value in inputs)}")
-    symbols: dict[str, int] = {}
+    symbols = _symbols(inputs, shapes)
     for value in inputs:
         type_name(value)
-        if value.name in shapes:
-            symbols |= _give(value, shapes[value.name])
+        sizes = shapes.get(value.name, 0)
+        if not isinstance(sizes, int):
+            symbols |= _give(value, sizes, symbols)
     for value in inputs:
         for axis, dimension in enumerate(_open(value)):
             if dimension is None:
@@ -64,8 +82,27 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> N
     del graph.value_info[:]
 
 
-def _give(value: onnx.ValueInfoProto, sizes: Sequence[int]) -> dict[str, int]:
-    """Sets the sizes of an input, and says which names have which size."""
+def _symbols(inputs: Sequence[onnx.ValueInfoProto], shapes: Sizes) -> dict[str, int]:
+    """The sizes that ``shapes`` gives by their names. Raises CompileError for a name that is none."""
+    names = {value.name for value in inputs}
+    symbols = dict.fromkeys(entry.dim_param for value in inputs for entry in value.type.tensor_type.shape.dim
+                            if entry.dim_param)
+    for name, sizes in shapes.items():
+        if name not in (symbols if isinstance(sizes, int) else names):
+            allowed = [f"inputs {', '.join(map(repr, names_of(inputs)))}"]
+            allowed += [f"sizes {', '.join(map(repr, symbols))}"] if symbols else []
+            raise _unfit(name, "no such input or size", "; ".join(allowed))
+        if isinstance(sizes, int) and sizes < 1:
+            raise _unfit(name, sizes, "a size of at least 1")
+    return {name: sizes for name, sizes in shapes.items() if isinstance(sizes, int)}
+
+
+def names_of(values: Sequence[onnx.ValueInfoProto]) -> list[str]:
+    return [value.name for value in values]
+
+
+def _give(value: onnx.ValueInfoProto, sizes: Sequence[int], known: Mapping[str, int]) -> dict[str, int]:
+    """Sets the sizes of an input, and says which names have which size; ``known`` are those of other inputs."""
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in sizes)
@@ -74,7 +111,7 @@ def _give(value: onnx.ValueInfoProto, sizes: Sequence[int]) -> dict[str, int]:
         not isinstance(there, int) or there == size for there, size in zip(allowed, sizes, strict=True))
     if not fits:
         raise _unfit(value.name, ",".join(map(str, sizes)), f"sizes that fit {','.join(map(str, allowed))}")
-    symbols: dict[str, int] = {}
+    symbols = dict(known)
     for entry, size in zip(kind.shape.dim, sizes, strict=True):
         name = entry.dim_param
         if name and symbols.setdefault(name, size) != size:
@@ -102,5 +139,49 @@ def _open_dimension(value: onnx.ValueInfoProto, axis: int, found: onnx.TensorSha
                   "fixed sizes of at least 1", f"give all sizes of it: --shape {value.name}:{example}, for example")
 
 
-def _unfit(name: str, found: str, allowed: str) -> CompileError:
-    return refuse(f"--shape {name}", found, allowed, "give the sizes of an input: --shape NAME:1,3,224,224")
+def _unfit(name: str, found: object, allowed: str) -> CompileError:
+    return refuse(f"--shape {name}", found, allowed, "give the sizes of an input, --shape NAME:1,3,224,224, or one by "
+                  "its name, --shape batch=1")
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+def _array(graph: onnx.GraphProto, name: str, value: ArrayLike) -> np.ndarray:
+    """The value in the type of the input. Raises CompileError for an unknown input, and for what its type cannot
+    hold."""
+    inputs = {entry.name: entry for entry in true_inputs(graph)}
+    if name not in inputs:
+        raise _unlike(name, "no such input", f"inputs {', '.join(map(repr, inputs))}")
+    kind = type_name(inputs[name])
+    try:
+        given = np.asarray(value)
+        with np.errstate(all="ignore"):
+            made = given.astype(kind)
+    except (ValueError, TypeError, OverflowError):
+        raise _unlike(name, repr(value), f"numbers of {kind}") from None
+    if given.dtype.kind not in "biuf" or (made.dtype.kind in "biu" and not np.array_equal(given, made)):
+        raise _unlike(name, repr(value), f"numbers of {kind}")
+    if not np.isfinite(made).all():
+        raise _unlike(name, repr(value), f"finite numbers of {kind}")
+    return made
+
+
+def _sizes_of(graph: onnx.GraphProto, arrays: Mapping[str, np.ndarray]) -> dict[str, Sequence[int]]:
+    """Sizes of inputs that are open, where the value says them."""
+    return {value.name: arrays[value.name].shape for value in true_inputs(graph)
+            if value.name in arrays and arrays[value.name].ndim == len(value.type.tensor_type.shape.dim) > 0
+            and arrays[value.name].size > 1}
+
+
+def _fitted(value: onnx.ValueInfoProto, array: np.ndarray) -> np.ndarray:
+    """The value in the shape of its input. Raises CompileError."""
+    shape = tuple(entry.dim_value for entry in value.type.tensor_type.shape.dim)
+    if array.size == 1:
+        return np.full(shape, array.reshape(()), array.dtype)
+    if array.shape == shape or (array.ndim == 1 and array.size == math.prod(shape)):
+        return array.reshape(shape)
+    raise _unlike(value.name, f"{array.size} numbers of shape {list(array.shape)}",
+                  f"one number, or {math.prod(shape)} of shape {list(shape)}")
+
+
+def _unlike(name: str, found: object, allowed: str) -> CompileError:
+    return refuse(f"--fix {name}", found, allowed, "give an input its value: --fix NAME=16000, or --fix NAME=1,2,3")

@@ -16,7 +16,8 @@ from onnx import numpy_helper
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.constants import EXPORT_AGAIN, TOLD, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
-from weft.runtime.onnx_bounds import check_shapes
+from weft.runtime.onnx_bounds import captured, check_shapes
+from weft.runtime.onnx_runnable import loop_shapes, ports_of
 
 MOST_ROUNDS = 64
 
@@ -59,7 +60,7 @@ def drop_unread_nodes(graph: onnx.GraphProto) -> None:
     needed, kept = {value.name for value in graph.output}, []
     for node in reversed(graph.node):
         if needed.intersection(node.output):
-            needed.update(node.input)
+            needed.update((*node.input, *captured(node)))
             kept.append(node)
     del graph.node[:]
     graph.node.extend(reversed(kept))
@@ -85,6 +86,11 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
                          EXPORT_AGAIN) from None
         check_shapes(inferred.graph)
+    found = {value.name: value for value in loop_shapes(inferred, ports_of(inferred.graph))}
+    for value in inferred.graph.value_info:
+        if value.name in found:
+            value.CopyFrom(found.pop(value.name))
+    inferred.graph.value_info.extend(found.values())
     return inferred
 
 

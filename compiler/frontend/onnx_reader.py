@@ -17,9 +17,10 @@ import onnx
 from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, reason, refuse
+from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node
-from weft.compiler.frontend.inputs import fix_shapes, true_inputs, type_name
+from weft.compiler.frontend.inputs import Sizes, Values, settle_inputs, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
 from weft.compiler.frontend.qoperators import to_qdq
@@ -27,7 +28,7 @@ from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.compiler.frontend.states import states_of
 from weft.hw.contract.errors import WeftError
 from weft.runtime.files import read_bytes
-from weft.runtime.onnx_bounds import check_content, check_names, check_opset, graphs
+from weft.runtime.onnx_bounds import captured, check_content, check_names, check_opset, graphs
 
 MOST_BYTES = 512 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""
@@ -37,18 +38,21 @@ EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 CASTS = frozenset({"Cast", "CastLike"})
 
 
-def load_onnx(path: Path, outputs: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-    """The model in a file, ending at the tensors ``outputs`` where some are given, its inputs of fixed sizes.
+def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) -> onnx.ModelProto:
+    """The model in a file, ending at the tensors ``outputs`` where some are given, its inputs of fixed sizes or of
+    ``fixed`` values, its choices made where their conditions are known.
 
     Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
     """
     model = _load(path)
+    for graph in graphs(model.graph):
+        _name_first_outputs(graph)
+        _drop_last_empty(graph)
+    settle_inputs(model.graph, shapes, fixed)
+    inline_choices(model)
     if outputs:
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
-    _name_first_outputs(model.graph)
-    _drop_last_empty(model.graph)
-    fix_shapes(model.graph, shapes)
     return model
 
 
@@ -176,7 +180,9 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
     name = node.name or node.output[0]
     if node.op_type in CASTS and types.get(node.input[0], FLOAT) == types.get(node.output[0], FLOAT):
         return Node(name, "Identity", (node.input[0],), tuple(node.output))
-    return Node(name, node.op_type, tuple(node.input), tuple(node.output), _attributes(node))
+    within = captured(node)
+    return Node(name, node.op_type, (*node.input, *within), tuple(node.output), _attributes(node),
+                captured=len(within))
 
 
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
@@ -186,8 +192,10 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
     for node in nodes:
         missing = [output for output in node.outputs[:1] if output not in shapes]
         if missing:
+            fix = conditions_of(nodes, node, list(inputs))
             raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
-                         "a shape that ONNX shape inference finds", EXPORT_AGAIN)
+                         "a shape that ONNX shape inference finds",
+                         f"fix what it is chosen by: {fix}" if fix else EXPORT_AGAIN)
         if node.outputs and not math.prod(shapes[node.outputs[0]]):
             raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
                          shapes[node.outputs[0]], "at least one element", EXPORT_AGAIN)

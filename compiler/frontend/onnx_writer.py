@@ -38,9 +38,13 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
     weights = {name: value for name, value in graph.constants.items() if name in read}
     made = [entry for node in nodes for entry in (_fake_quantize(graph, node, weights) if node.op == "FakeQuantize"
                                                   else [node_to_onnx(node)])]
-    return _model(made, f"{graph.name}_host",
-                  [_value(graph, name) for name in inputs], [onnx.ValueInfoProto(name=name) for name in outputs],
-                  weights, graph.opset)
+    model = _model(made, f"{graph.name}_host",
+                   [_value(graph, name) for name in inputs], [onnx.ValueInfoProto(name=name) for name in outputs],
+                   weights, graph.opset)
+    for value in model.graph.output:
+        if not value.type.tensor_type.HasField("shape"):  # of a loop, for ONNX does not infer it
+            value.CopyFrom(_value(graph, value.name))
+    return model
 
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
@@ -171,4 +175,5 @@ EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeP
 def node_to_onnx(node: Node) -> onnx.NodeProto:
     attributes = {key: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
                   for key, value in node.attributes.items()}
-    return helper.make_node(node.op, node.inputs, node.outputs, name=node.name, **attributes)
+    inputs = node.inputs[:len(node.inputs) - node.captured]
+    return helper.make_node(node.op, inputs, node.outputs, name=node.name, **attributes)

@@ -3,7 +3,7 @@ everything else ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import onnx
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.inputs import NO_SHAPES
+from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 from weft.compiler.frontend.tflite_reader import load_tflite
@@ -24,18 +24,20 @@ LOADERS = {FROZEN: load_frozen, ".tflite": load_tflite}
 """By suffix; what else there is, is ONNX."""
 
 
-def read_model(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> Graph:
-    """The network up to ``outputs`` (default: the model's own; a frozen graph has none), its inputs of ``shapes``.
+def read_model(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> Graph:
+    """The network up to ``outputs`` (default: the model's own; a frozen graph has none), its inputs of ``shapes``;
+    those that are ``fixed`` are constants.
 
     Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
     """
-    return to_graph(load_model(path, outputs, shapes), path.stem)
+    return to_graph(load_model(path, outputs, shapes, fixed), path.stem)
 
 
-def must_run(path: Path, outputs: Sequence[str] = (), shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> None:
+def must_run(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> None:
     """Raises CompileError where onnxruntime cannot run the model, on zeros."""
     try:
-        model = onnx.shape_inference.infer_shapes(load_model(path, outputs, shapes))  # of outputs that were chosen
+        model = load_model(path, outputs, shapes, fixed)
+        model = onnx.shape_inference.infer_shapes(model)  # of outputs that were chosen
         weights = {tensor.name for tensor in model.graph.initializer}
         given = {value.name: _zeros(value) for value in model.graph.input if value.name not in weights}
         session(model).run(None, given)
@@ -52,8 +54,8 @@ def _zeros(value: onnx.ValueInfoProto) -> np.ndarray:
 
 
 def load_model(path: Path, outputs: Sequence[str] = (),
-               shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
+               shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
     """The same as ONNX. Raises CompileError."""
     if not path.is_file():
         raise refuse(f"model file {path}", "no such file", "an existing .onnx, .pb or .tflite file", "check the path")
-    return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes)
+    return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes, fixed)

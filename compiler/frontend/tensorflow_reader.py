@@ -19,7 +19,7 @@ import onnx
 from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, reason, refuse
-from weft.compiler.frontend.inputs import NO_SHAPES, fix_shapes
+from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values, settle_inputs
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.hw.contract.packages import no_package
 
@@ -36,14 +36,14 @@ NO_END = frozenset({"Assert", "Const", "NoOp", "Placeholder"})
 
 
 def load_frozen(path: Path, outputs: Sequence[str],
-                shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
-    """The graph up to the nodes ``outputs``, its inputs of fixed sizes.
+                shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
+    """The graph up to the nodes ``outputs``, its inputs of fixed sizes or ``fixed`` values.
 
     Raises CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown,
     and what tf2onnx cannot convert.
     """
     model = onnx.ModelProto.FromString(_convert(path.read_bytes(), path, tuple(outputs)))
-    fix_shapes(model.graph, shapes)
+    settle_inputs(model.graph, shapes, fixed)
     return model
 
 

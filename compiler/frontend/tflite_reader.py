@@ -6,14 +6,14 @@ TensorFlow's ``:0``; inputs keep the file's shapes, channels last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.inputs import NO_SHAPES, fix_shapes
+from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values, settle_inputs
 from weft.compiler.frontend.known import drop_unread_nodes
 from weft.runtime.files import read_bytes
 
@@ -22,8 +22,8 @@ MOST_BYTES = 256 << 20
 
 
 def load_tflite(path: Path, outputs: Sequence[str] = (),
-                shapes: Mapping[str, Sequence[int]] = NO_SHAPES) -> onnx.ModelProto:
-    """Return the network up to ``outputs`` (default: the file's own), its inputs of fixed sizes.
+                shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
+    """Return the network up to ``outputs`` (default: the file's own), its inputs of fixed sizes or ``fixed`` values.
 
     Raises WeftError for a file that is none or damaged, unknown outputs, and operators that are not read.
     """
@@ -38,5 +38,5 @@ def load_tflite(path: Path, outputs: Sequence[str] = (),
         raise refuse(f"model file {path}", f"not a TensorFlow Lite model, or a damaged one ({error})",
                      "a TensorFlow Lite model", CONVERT_AGAIN) from None
     drop_unread_nodes(model.graph)
-    fix_shapes(model.graph, shapes)
+    settle_inputs(model.graph, shapes, fixed)
     return model

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from weft.compiler.errors import CompileError, refuse_node
+from weft.compiler.frontend.branches import conditions_of
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import part_to_onnx
@@ -154,9 +155,11 @@ def _refused(part: Graph, attempt: Attempt, accepted: set[frozenset[str]], every
 
 def _nothing_left(graph: Graph, first: str | None, reasons: Mapping[str, str]) -> CompileError:
     node = next(node for node in graph.nodes if node.name == first)
+    fix = conditions_of(graph.nodes, node, [port.name for port in graph.inputs])
     return refuse_node(node, "with --host-fallback", f"nothing left for the machine ({reasons[node.name]})",
                        "a network of which the machine computes a part",
-                       "run this network with onnxruntime, or compile for an architecture that has what it needs")
+                       f"fix what it is chosen by: {fix}" if fix else "run this network with onnxruntime, or compile "
+                       "for an architecture that has what it needs")
 
 
 # -- phases ------------------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_a_size_is_given_once_for_all_that_have_its_name(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"z": (1,)}, "--shape z: found no such input; allowed: inputs 'x', 'y'"),
+    ({"z": (1,)}, "--shape z: found no such input or size; allowed: inputs 'x', 'y'; sizes 'N', 'height'"),
     ({"x": (1, 2, 4)}, "--shape x: found 1,2,4; allowed: sizes that fit N,2,height,?"),
     ({"x": (1, 3, 4, 4)}, "found 1,3,4,4"), ({"x": (0, 2, 4, 4)}, "found 0,2,4,4")])
 def test_a_size_that_does_not_fit_is_refused(given: dict[str, tuple[int, ...]], message: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from weft.tb.hostile.case import SHAPE
-from weft.tb.hostile.host_work import applied, doubled, many, part, scalar_of, spread, summed, weight
+from weft.tb.hostile.host_work import applied, choice, doubled, loop, many, part, scalar_of, spread, summed, weight
 from weft.tb.hostile.onnx_constants import TERA, Make, floats, ints, node, scalar, text
 
 SIZES: dict[str, Make] = {
@@ -166,6 +166,7 @@ LIES: dict[str, Make] = {
 
 LEGAL: dict[str, Make] = {
     "curves": lambda: part(node("Cos", ["y"], ["m"]), node("Sin", ["m"], ["z"])),
+    "a choice": lambda: choice("Cos", [node("Sin", ["y"], ["r"])]), "Loop of one": lambda: loop(1),
     "15000 nodes": lambda: many(15_000), "MatMul of 500": applied("MatMul", (500, 500), (500, 500)),
     "Einsum with an ellipsis": applied("Einsum", (3, 5, 4), (4, 6), equation="...a,ab->...b"),
     "LSTM": applied("LSTM", (5, 1, 3), (1, 16, 3), (1, 16, 4), hidden_size=4),

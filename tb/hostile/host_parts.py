@@ -94,7 +94,7 @@ def cases() -> list[Case]:
               for name, change in ENTRIES.items()]
     found += [Case(f"host bytes {seed}", "host part", good_and(RUN, hosted(LEGAL["curves"], flipped(seed))), code=None)
               for seed in range(FLIPS)]
-    return quick(found, "host work: functions nested 24 deep", "host work: MatMul of 8000", "host work: If",
+    return quick(found, "host work: functions nested 24 deep", "host work: MatMul of 8000", "host work: If of much",
                  "host work: ConvTranspose whose columns are many", "host size: Expand to 2**40",
                  "host lie: a size that values decide, told as small", "host lie: an output twice",
                  "host lie: operator set 10**9", "host entry: outputs of nobody", "host entry: another shape",

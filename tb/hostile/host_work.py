@@ -88,6 +88,13 @@ def loop(trips: int) -> onnx.ModelProto:
                 weights=(scalar("n", trips), scalar("go0", True, bool)))
 
 
+def choice(operator: str, other: list[onnx.NodeProto]) -> onnx.ModelProto:
+    """By the values of its input."""
+    return part(scalar_of("m"), node("Cast", ["m"], ["b"], to=TensorProto.BOOL),
+                node("If", ["b"], ["z"], then_branch=branch(node(operator, ["y"], ["r"])),
+                     else_branch=branch(*other)), weights=(ints("n", 1, 1, 1 << 20, 1 << 20),))
+
+
 def scan(length: int) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     body = helper.make_graph([node("Add", ["s", "e"], ["t"]), node("Identity", ["t"], ["u"])], "body",
@@ -166,10 +173,8 @@ WORK: dict[str, Make] = {
         node("Cast", ["y"], ["i"], to=TensorProto.INT64), node("Reshape", ["i", "n"], ["l"]),
         node("TfIdfVectorizer", ["l"], ["c"], max_gram_length=2, min_gram_length=2, max_skip_count=1 << 60, mode="TF",
              ngram_counts=[0, 0], ngram_indexes=[0], pool_int64s=[1, 2]), weights=(ints("n", -1),)),
-    "Loop of 10**12": lambda: loop(TERA), "Loop of one": lambda: loop(1), "Scan of a million": lambda: scan(1 << 20),
-    "If": lambda: part(scalar_of("m"), node("Cast", ["m"], ["b"], to=TensorProto.BOOL),
-                       node("If", ["b"], ["z"], then_branch=branch(node("Cos", ["y"], ["r"])),
-                            else_branch=branch(node("Sin", ["y"], ["r"])))),
+    "Loop of 10**12": lambda: loop(TERA), "Scan of a million": lambda: scan(1 << 20),
+    "If of much": lambda: choice("Cos", [node("Tile", ["y", "n"], ["r"])]),
     "SequenceMap": lambda: part(node("SequenceConstruct", ["y", "y"], ["s"]),
                                 node("SequenceMap", ["s"], ["t"], body=helper.make_graph(
                                     [node("Cos", ["p"], ["q"])], "body", [helper.make_tensor_value_info("p", 1, SHAPE)],

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from weft.compiler.errors import refuse
+from weft.compiler.frontend.inputs import NO_SHAPES, Sizes
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.frontend.states import State, declare_states
 from weft.compiler.frontend.tflite.operation import Operation
@@ -21,7 +22,7 @@ ASSIGN, CALL_ONCE, READ = "ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE"
 
 
 def to_model(content: bytes, name: str, outputs: Sequence[str] = (),
-             shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
+             shapes: Sizes = NO_SHAPES) -> onnx.ModelProto:
     """Return the network up to the tensors ``outputs``, by default the file's own and all states. ``shapes``: what is
     told of inputs whose sizes the file leaves open.
 
@@ -29,14 +30,14 @@ def to_model(content: bytes, name: str, outputs: Sequence[str] = (),
     """
     graphs = read_subgraphs(content)
     writer = Writer(graphs[0])
-    return _Network(graphs, writer, tuple(outputs), shapes or {}).model(name)
+    return _Network(graphs, writer, tuple(outputs), shapes).model(name)
 
 
 class _Network:
     """The first of ``graphs``, on its way into the model that ``writer`` collects."""
 
     def __init__(self, graphs: Sequence[Subgraph], writer: Writer, outputs: tuple[str, ...],
-                 shapes: Mapping[str, Sequence[int]]) -> None:
+                 shapes: Sizes) -> None:
         self.graphs, self.graph, self.writer, self.shapes = graphs, graphs[0], writer, shapes
         self.numbers = {value.name: number for number, value in enumerate(writer.values)}
         self.chosen = tuple(output.removesuffix(":0") for output in outputs)
@@ -95,7 +96,8 @@ class _Network:
 
     def _input(self, number: int) -> None:
         value = self.writer.values[number]
-        if value.tensor.opened and tuple(self.shapes.get(value.name, ())) != value.shape:
+        told = self.shapes.get(value.name, ())
+        if value.tensor.opened and (isinstance(told, int) or tuple(told) != value.shape):
             sizes = ",".join(map(str, value.shape))
             raise refuse(f"input {value.name!r}", "sizes that the file leaves open",
                          f"{sizes}, which its other tensors are laid out for",
