@@ -79,6 +79,7 @@ def _tell(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], given: se
 def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Every shape that onnx finds, none of them too large. Raises WeftError."""
     inferred = model
+    _forget_open(model.graph)
     for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
         try:
             inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=propagate)
@@ -94,12 +95,26 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
+def _forget_open(graph: onnx.GraphProto) -> None:
+    """Names that an earlier round gave to sizes which it did not know: onnx would keep them."""
+    kept = [value for value in graph.value_info if _is_known(value)]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for value in graph.output:
+        if not _is_known(value):
+            value.type.tensor_type.ClearField("shape")
+
+
+def _is_known(value: onnx.ValueInfoProto) -> bool:
+    return value.type.tensor_type.HasField("shape") and all(
+        entry.HasField("dim_value") for entry in value.type.tensor_type.shape.dim)
+
+
 def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
-        dimensions = value.type.tensor_type.shape.dim
-        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dimensions):
-            shapes[value.name] = tuple(d.dim_value for d in dimensions)
+        if _is_known(value):
+            shapes[value.name] = tuple(entry.dim_value for entry in value.type.tensor_type.shape.dim)
     return shapes
 
 

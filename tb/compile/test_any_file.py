@@ -222,3 +222,24 @@ def test_archs_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["archs"]) == 0 and "ultra96" in capsys.readouterr().out
     assert exit_code(["--version"]) == 0
     assert capsys.readouterr().out.startswith("weft ")
+
+
+def test_a_token_expanded_to_a_shape_that_is_computed(tmp_path: Path) -> None:
+    """As PyTorch's exporter writes a vision transformer of a fixed input: a size that a first look at the shapes does
+    not know, and gives a name, becomes known when the constants in front of it are."""
+    made = helper.make_node
+    nodes = [made("Shape", ["x"], ["size"]), made("Gather", ["size", "first"], ["batch"], axis=0),
+             made("Conv", ["x", "w"], ["c"], kernel_shape=[4, 4], strides=[4, 4]),
+             made("Concat", ["batch", "flat"], ["pixels"], axis=0), made("Reshape", ["c", "pixels"], ["r"]),
+             made("Transpose", ["r"], ["t"], perm=[0, 2, 1]), made("Shape", ["t"], ["size2"]),
+             made("Gather", ["size2", "first"], ["batch2"], axis=0), made("Concat", ["batch2", "any"], ["wish"], axis=0),
+             made("Reshape", ["wish", "all"], ["want"]), made("Shape", ["want"], ["rank"]),
+             made("ConstantOfShape", ["rank"], ["ones"], value=numpy_helper.from_array(np.array([1]))),
+             made("Mul", ["ones", "all"], ["same"]), made("Equal", ["want", "same"], ["open"]),
+             made("Where", ["open", "ones", "want"], ["shape"]), made("Expand", ["token", "shape"], ["e"]),
+             made("Concat", ["e", "t"], ["tokens"], axis=1), made("Add", ["tokens", "places"], ["placed"]),
+             made("MatMul", ["placed", "m"], ["y"])]
+    path = saved(tmp_path / "vit.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 3, 8, 8])}, {"y": (TensorProto.FLOAT, 3)},
+                 {"w": normal(6, 3, 4, 4), "token": normal(1, 1, 6), "places": normal(1, 5, 6), "m": normal(6, 2),
+                  "first": np.array([0]), "flat": np.array([6, -1]), "any": np.array([-1, -1]), "all": np.array([-1])})
+    check(path, {"x": normal(2, 3, 8, 8)}, 1)
