@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
+from weft.compiler.frontend.dynamic import to_real
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node
 from weft.compiler.frontend.inputs import Sizes, Values, settle_inputs, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
@@ -64,6 +65,7 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
                if value.type.tensor_type.elem_type}
     states = states_of(model)
     to_single(model)
+    to_real(model)
     check_quantizers(model)
     to_qdq(model)
     graph = with_fake_quantizers(_to_graph(model, find_known(model), name, inputs, outputs))

@@ -23,9 +23,6 @@ from weft.compiler.frontend.check_quantizers import (
     spread,
 )
 
-DYNAMIC = frozenset({"DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"})
-"""Of onnxruntime's own operators those whose scales are found while the network runs."""
-
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
 
@@ -34,13 +31,9 @@ Trio = tuple[str, str, str]
 
 
 def to_qdq(model: onnx.ModelProto) -> None:
-    """Rewrites the model's own graph. Raises CompileError for an operator whose scales are not known before it runs,
-    and for one that lacks inputs."""
+    """Rewrites the model's own graph. Raises CompileError for an operator that lacks inputs."""
     writer = _Writer(model.graph)
     for node in model.graph.node:
-        if node.op_type in DYNAMIC and node.domain in OURS:
-            raise refuse_node(named(node), "", "scales that are found while it runs", "scales that are constants",
-                         f"quantise the model with static ranges, or {END}")
         make = QOPERATORS.get(node.op_type) if node.domain in OURS else None
         if make is None:
             writer.nodes.append(node)

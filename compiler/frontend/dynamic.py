@@ -1,0 +1,248 @@
+"""Dynamic quantisation -> the network of real numbers behind it.
+
+What ``quantize_dynamic`` of onnxruntime writes finds the scale of every activation while it runs. The machine has
+scales, or points, from calibration instead. So DynamicQuantizeLinear gives its input as it is, with the scale 1 and the
+zero point 0, and what computes on its bytes computes on real numbers: the nodes behind it, which apply scales, stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from weft.compiler.frontend.check_quantizers import DEQUANTIZE, known_constants, spread
+from weft.compiler.frontend.quantizers import MOVES
+
+QUANTIZE = "DynamicQuantizeLinear"
+LSTM = "DynamicQuantizeLSTM"
+PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+"""Products of bytes, and of real numbers. Inputs: two operands, then their zero points."""
+TO_FLOAT = "MatMulIntegerToFloat"
+OUTPUT_AXES = {"ConvInteger": 0, "MatMulInteger": -1, TO_FLOAT: -1, "DynamicQuantizeMatMul": -1}
+"""The axis of weights that output channels lie on."""
+BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+
+Nodes = list[onnx.NodeProto]
+
+
+def to_real(model: onnx.ModelProto) -> None:
+    """Rewrite the model's own graph. What computes on bytes in other ways stays, for the host."""
+    network = _Network(model.graph)
+    nodes = [made for node in model.graph.node for made in network.rewritten(node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+class _Network:
+    """``real``: tensors of bytes that are real numbers from now on, of the quantizers that are left out."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.graph, self.known = graph, known_constants(graph)
+        self.readers: dict[str, Nodes] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+        self.makers = {name: node for node in graph.node for name in node.output}
+        self.ends = {value.name for value in graph.output}
+        self.real: set[str] = set()
+        for node in graph.node:
+            if node.op_type == QUANTIZE:
+                tensors = self._bytes_of(node)
+                self.real.update(tensors or ())
+        self.real &= self._with_real_partners()
+
+    # -- which quantizers may be left out ------------------------------------------------------------------------------
+    def _bytes_of(self, quantizer: onnx.NodeProto) -> set[str] | None:
+        """Its bytes, and where they are moved to; None where they are read in another way than products do that
+        subtract their zero point."""
+        found, waiting, zero = set(), [quantizer.output[0]], quantizer.output[2]
+        if self.ends.intersection(quantizer.output):
+            return None
+        while waiting:
+            name = waiting.pop()
+            found.add(name)
+            for reader in self.readers.get(name, []):
+                if reader.op_type in MOVES and reader.input[0] == name and reader.op_type != "Pad":
+                    waiting += [output for output in reader.output if output]
+                elif not (self._is_product(reader, name, zero) or _undoes(reader, name, quantizer)):
+                    return None
+        return None if found & self.ends else found
+
+    def _is_product(self, node: onnx.NodeProto, name: str, zero: str) -> bool:
+        """Whether it multiplies the bytes minus ``zero``, and what comes of it is cast to real numbers."""
+        inputs = [*node.input, *[""] * 6]
+        if node.op_type == TO_FLOAT:
+            return (inputs[0], inputs[4]) == (name, zero) or (inputs[1], inputs[5]) == (name, zero)
+        fits = (inputs[0], inputs[2]) == (name, zero) or (inputs[1], inputs[3]) == (name, zero)
+        return (node.op_type in PRODUCTS and fits and node.output[0] not in self.ends and all(
+            _casts_to_real(reader) for reader in self.readers.get(node.output[0], [])))
+
+    def _with_real_partners(self) -> set[str]:
+        """Of ``real`` what is multiplied by constants, or by such tensors, all over."""
+        kept = set(self.real)
+        while True:
+            lost = {name for node in self.graph.node if node.op_type in OUTPUT_AXES
+                    for name in node.input[:2] if kept.intersection(node.input[:2])
+                    and name not in kept and name not in self.known}
+            drop = {name for name in kept if any(lost.intersection(reader.input) for reader in self.readers[name])} \
+                if lost else set()
+            drop |= {name for node in self.graph.node if node.op_type in MOVES and node.input[0] in kept
+                     and not kept.issuperset(filter(None, node.output)) for name in node.input[:1]}
+            drop |= {name for node in self.graph.node if node.op_type in MOVES and node.input[0] not in kept
+                     for name in node.output if name in kept}
+            if not drop:
+                return kept
+            kept -= drop
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+    def rewritten(self, node: onnx.NodeProto) -> Nodes:
+        """What stands for a node."""
+        rewrite = REWRITES.get(node.op_type)
+        made = None if rewrite is None else rewrite(self, node)
+        return [node] if made is None else made
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def weights(self, name: str, zero: str, axis: int, scale: str = "") -> np.ndarray:
+        """The real numbers of a constant of bytes; without a scale, as if it were 1. Raises KeyError where one of them
+        is no constant, and ValueError for sizes that do not fit."""
+        values = self.known[name].astype(np.float64)
+        zeros = spread(self.known[zero], values.ndim, axis) if zero else np.zeros(())
+        scales = spread(self.known[scale], values.ndim, axis) if scale else np.ones(())
+        return np.asarray((values - zeros) * scales).astype(np.float32)
+
+    def operands(self, node: onnx.NodeProto, zeros: Sequence[str],
+                 scales: Sequence[str] = ("", "")) -> list[str] | None:
+        """The real numbers that a product multiplies; None where one of them is no constant and has no real ones."""
+        names = []
+        for number, (name, zero, scale) in enumerate(zip(node.input[:2], zeros, scales, strict=True)):
+            if name in self.real:
+                names.append(name)
+            elif name in self.known and self.known[name].dtype in BYTES:
+                axis = OUTPUT_AXES[node.op_type] if number else 0
+                names.append(self.constant(f"{node.output[0]}/real{number}", self.weights(name, zero, axis, scale)))
+            else:
+                return None
+        return names
+
+
+def _undoes(node: onnx.NodeProto, name: str, quantizer: onnx.NodeProto) -> bool:
+    return node.op_type == DEQUANTIZE and list(node.input) == [name, *quantizer.output[1:]]
+
+
+def _casts_to_real(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Cast" and any(entry.name == "to" and entry.i in (TensorProto.FLOAT, TensorProto.FLOAT16)
+                                          for entry in node.attribute)
+
+
+def _quantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    if node.output[0] not in network.real:
+        return None
+    network.constant(node.output[1], np.ones((), np.float32))
+    network.constant(node.output[2], np.zeros((), np.uint8))
+    return [helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)]
+
+
+def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    if not network.real.intersection(node.input[:2]):
+        return None
+    names = network.operands(node, [*node.input[2:], "", ""][:2])
+    assert names is not None  # of ``_with_real_partners``
+    made = helper.make_node(PRODUCTS[node.op_type], names, node.output, name=node.name)
+    made.attribute.extend(node.attribute)
+    return [made]
+
+
+def _to_float(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """Both scales are applied here: that of real numbers is 1."""
+    if not network.real.intersection(node.input[:2]):
+        return None
+    inputs = [*node.input, *[""] * 6]
+    names = network.operands(node, inputs[4:6], inputs[2:4])
+    assert names is not None
+    return _with_bias(node, names, inputs[6])
+
+
+def _mat_mul(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """DynamicQuantizeMatMul: activations of real numbers, weights of bytes."""
+    inputs = [*node.input, *[""] * 6]
+    name, weights, scale, zero, bias = inputs[:5]
+    made = network.constant(f"{node.output[0]}/real1", network.weights(weights, zero, -1, scale))
+    return _with_bias(node, [name, made], bias)
+
+
+def _with_bias(node: onnx.NodeProto, names: Sequence[str], bias: str) -> Nodes:
+    product = f"{node.output[0]}/product" if bias else node.output[0]
+    found = [helper.make_node("MatMul", names, [product], name=node.name)]
+    if bias:
+        found.append(helper.make_node("Add", [product, bias], node.output, name=f"{node.name or node.output[0]}/Add"))
+    return found
+
+
+LSTM_REALS, LSTM_WEIGHTS = 8, (1, 2)
+"""Inputs of LSTM; behind them stand scale and zero point of both weights, which lie [directions, inputs, gates]."""
+
+
+def _lstm(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    inputs = [*node.input, *[""] * 12]
+    for number, (place, scale, zero) in enumerate(zip(LSTM_WEIGHTS, inputs[8:12:2], inputs[9:12:2], strict=True)):
+        values = network.known[inputs[place]].astype(np.float64)
+        scales, zeros = (_of_gates(network.known[name], values.shape) for name in (scale, zero))
+        real = ((values - zeros) * scales).astype(np.float32).transpose(0, 2, 1)
+        inputs[place] = network.constant(f"{node.output[0]}/real{number}", real)
+    names = inputs[:LSTM_REALS]
+    while not names[-1]:
+        names.pop()
+    made = helper.make_node("LSTM", names, node.output, name=node.name)
+    made.attribute.extend(node.attribute)
+    return [made]
+
+
+def _of_gates(values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """One number a direction, or one for each of its gates."""
+    return values.astype(np.float64).reshape(shape[0], 1, -1)
+
+
+def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """Nothing of what is real already. A table of bytes that is looked up, or moved, is made real first."""
+    if node.input[0] in network.real:
+        return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
+    source, scale, zero = [*node.input, ""][:3]
+    chain = _moves_before(network, source)
+    known = network.known
+    if not chain or scale not in known or known[scale].size != 1 or (zero and zero not in known):
+        return None
+    first = chain[-1].input[0]
+    table = network.constant(f"{node.output[0]}/real", network.weights(first, zero, 0, scale))
+    made, name = [], table
+    for number, move in enumerate(reversed(chain)):
+        output = node.output[0] if number == len(chain) - 1 else f"{node.output[0]}/move{number}"
+        moved = helper.make_node(move.op_type, [name, *move.input[1:]], [output], name=f"{move.name}/real{number}")
+        moved.attribute.extend(move.attribute)
+        made.append(moved)
+        name = output
+    return made
+
+
+TABLE_MOVES = frozenset({"Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
+                         "Unsqueeze"})
+
+
+def _moves_before(network: _Network, name: str) -> Nodes:
+    """The nodes that move a constant of bytes to ``name``, the last one first; none where it is made otherwise."""
+    chain: Nodes = []
+    makers = network.makers
+    while name in makers and makers[name].op_type in TABLE_MOVES:
+        chain.append(makers[name])
+        name = makers[name].input[0]
+    return chain if name in network.known and network.known[name].dtype in BYTES else []
+
+
+REWRITES: Mapping[str, Callable[[_Network, onnx.NodeProto], Nodes | None]] = {
+    DEQUANTIZE: _dequantize, LSTM: _lstm, QUANTIZE: _quantize, TO_FLOAT: _to_float,
+    "DynamicQuantizeMatMul": _mat_mul, **dict.fromkeys(PRODUCTS, _product)}

@@ -1,0 +1,121 @@
+"""Networks of dynamic quantisation, as onnxruntime's own tool writes them: the network of real numbers behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from weft.compiler.pipeline import compile_model
+from weft.hw.contract.arch import Arch
+from weft.runtime.network import Network
+from weft.runtime.onnx_engine import run_model
+from weft.runtime.session import Session
+from weft.tb.compile.run_model import BASE, signal_to_noise
+from weft.tb.compile.test_recurrent import TABLES
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def saved(path: Path, nodes: list[onnx.NodeProto], shape: list[int], kind: int = TensorProto.FLOAT, rank: int = 3,
+          **weights: np.ndarray) -> Path:
+    graph = helper.make_graph(nodes, "made", [helper.make_tensor_value_info("x", kind, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def products(path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """With a bias, and a product of two tensors that are both computed."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["q"]),
+             helper.make_node("Relu", ["q"], ["r"]), helper.make_node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+             helper.make_node("MatMul", ["r", "t"], ["s"]), helper.make_node("MatMul", ["s", "v"], ["y"])]
+    return saved(path, nodes, [1, 5, 8], w=normal(8, 12), b=normal(12), v=normal(5, 6)), {"x": normal(3, 5, 8)}
+
+
+def convolutions(path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["p"], pads=[1, 1, 1, 1], strides=[2, 2]),
+             helper.make_node("Relu", ["p"], ["r"]), helper.make_node("Conv", ["r", "v"], ["y"], group=2)]
+    return (saved(path, nodes, [1, 3, 8, 8], rank=4, w=normal(8, 3, 3, 3), b=normal(8), v=normal(4, 4, 1, 1)),
+            {"x": normal(3, 3, 8, 8)})
+
+
+def recurrent(path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    nodes = [helper.make_node("LSTM", ["x", "w", "r", "b"], ["h"], hidden_size=6),
+             helper.make_node("Squeeze", ["h", "axis"], ["s"]), helper.make_node("MatMul", ["s", "v"], ["y"])]
+    return (saved(path, nodes, [4, 1, 5], w=normal(1, 24, 5), r=normal(1, 24, 6), b=normal(1, 48), v=normal(6, 3),
+                  axis=np.array([1])), {"x": normal(4, 1, 5)})
+
+
+NETWORKS = {"products": products, "convolutions": convolutions, "recurrent": recurrent}
+OPERATORS = {"products": "MatMulInteger", "convolutions": "ConvInteger", "recurrent": "DynamicQuantizeLSTM"}
+
+
+def quantised(name: str, folder: Path, **options: Any) -> tuple[Path, Path, dict[str, np.ndarray]]:
+    """The file of real numbers, the quantised one, samples."""
+    path, samples = NETWORKS[name](folder / f"{name}.onnx")
+    found = folder / f"{name}_dynamic.onnx"
+    quantize_dynamic(path, found, op_types_to_quantize=["Conv", "LSTM", "MatMul"],
+                     extra_options={"MatMulConstBOnly": False, "ForceQuantizeNoInputCheck": True}, **options)
+    assert OPERATORS[name] in {node.op_type for node in onnx.load(found).graph.node}
+    return path, found, samples
+
+
+def run(path: Path, arch: Arch, samples: dict[str, np.ndarray]) -> tuple[np.ndarray, set[str]]:
+    """The outputs, and operators of the host."""
+    report = compile_model(path, arch, path.parent, calibration=samples, host_fallback=True)
+    hosts = {place.operator for place in report.division.places if place.where == "host"}
+    return Session(Network.load(report.model_path)).run(samples).outputs["y"], hosts
+
+
+def wanted(path: Path, samples: dict[str, np.ndarray], whole: bool) -> np.ndarray:
+    given = [samples] if whole else [{"x": sample[None]} for sample in samples["x"]]
+    return np.concatenate([run_model(onnx.load(path), entry)["y"] for entry in given])
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("kind", [QuantType.QUInt8, QuantType.QInt8])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_network_of_real_numbers_runs_on_the_machine(name: str, kind: QuantType, per_channel: bool,
+                                                         tmp_path: Path) -> None:
+    """Nearer to the original than onnxruntime, which rounds activations to bytes; as near as the weights' bytes are."""
+    if name == "convolutions" and kind is QuantType.QInt8:
+        kind = QuantType.QUInt8  # onnxruntime has no ConvInteger of signed weights
+    path, dynamic, samples = quantised(name, tmp_path, weight_type=kind, per_channel=per_channel)
+    found, hosts = run(dynamic, BASE.replace(**TABLES), samples)
+    assert not hosts
+    whole = name == "recurrent"
+    real, bytes_ = (wanted(file, samples, whole).reshape(found.shape) for file in (path, dynamic))
+    assert signal_to_noise(bytes_, found) >= 25
+    assert signal_to_noise(real, found) >= signal_to_noise(real, bytes_) - 2
+
+
+def test_bytes_with_calibration(tmp_path: Path) -> None:
+    """A machine of bytes finds static scales."""
+    _, dynamic, samples = quantised("convolutions", tmp_path)
+    found, hosts = run(dynamic, BASE.replace(data_type="INT8", leave_tables=8), samples)
+    assert not hosts and signal_to_noise(wanted(dynamic, samples, False), found) >= 20
+
+
+def test_bytes_that_are_read_in_other_ways_stay_bytes(tmp_path: Path) -> None:
+    """A product that does not subtract the zero point, and a sum of whole numbers in front of the cast."""
+    nodes = [helper.make_node("MatMul", ["x", "m"], ["p"]),
+             helper.make_node("DynamicQuantizeLinear", ["p"], ["q", "s", "z"]),
+             helper.make_node("MatMulInteger", ["q", "w"], ["i"]), helper.make_node("Add", ["i", "one"], ["j"]),
+             helper.make_node("Cast", ["j"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "s"], ["y"])]
+    path = saved(tmp_path / "odd.onnx", nodes, [1, 5, 8], m=normal(8, 8), w=RNG.integers(0, 9, (8, 3)).astype(np.uint8),
+                 one=np.ones(3, np.int32))
+    samples = {"x": normal(2, 5, 8)}
+    found, hosts = run(path, BASE, samples)
+    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= hosts
+    assert signal_to_noise(wanted(path, samples, False), found) >= 30
