@@ -121,6 +121,10 @@ class Arch:
     depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 0 "
                               "leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, MOST_TAPS), since=2)
+    cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
+                     _PROGRAM, _SAME, default=1, integers=(1, 16), since=2)
+    memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
+                            _PROGRAM, _SAME, default=1, integers=(1, 4), since=2)
 
     def __post_init__(self) -> None:
         rows = KEYS.values()
@@ -145,6 +149,7 @@ class Arch:
                                 f"at most {most} vectors behind {self.axi_address_width} address bits",
                                 f"lower {name} or raise axi_address_width")
         self._check_windows_fit()
+        self._check_cores()
         self._check_packing()
         self._check_leave_tables()
         self._check_taps()
@@ -171,6 +176,29 @@ class Arch:
             raise ArchError("dram_ports", f"{SHARED}, with windows that take {needed} bytes together",
                             f"at most {most} bytes behind {self.axi_address_width} address bits",
                             f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
+
+    def _check_cores(self) -> None:
+        """Cores share ports: these carry both windows of each core, and programs beside data."""
+        if self.memory_ports > self.cores:
+            raise ArchError("memory_ports", f"{self.memory_ports}, with cores {self.cores}",
+                            f"at most a port a core: {self.cores}", "lower memory_ports or raise cores")
+        if self.cores == 1:
+            return
+        if not self.shared_dram:
+            raise ArchError("dram_ports", f"{self.dram_ports}, with cores {self.cores}",
+                            f"{SHARED}: a core has one way to its memory port", f"set dram_ports to {SHARED}")
+        if self.stream_width != self.axi_data_width:
+            raise ArchError("stream_width", f"{self.stream_width}, with cores {self.cores}",
+                            f"axi_data_width = {self.axi_data_width}: programs come through the memory ports",
+                            f"set stream_width to {self.axi_data_width}")
+        block = DRAM_OFFSET_BYTES
+        windows = self.cores * -(-self.dram0_depth * self.vector_bytes // block) * block
+        needed, most = windows + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        if needed > most:
+            raise ArchError("cores", f"{self.cores}, with windows that take {needed} bytes together",
+                            f"at most {most} bytes behind {self.axi_address_width} address bits: a DRAM0 window a "
+                            "core and a DRAM1 window", "lower cores, dram0_depth or dram1_depth, or raise "
+                            "axi_address_width")
 
     def _check_packing(self) -> None:
         if self.packing is None:
@@ -261,8 +289,14 @@ class Arch:
 
     @property
     def vector_beats(self) -> float:
-        """Cycles that a DRAM channel takes for a vector, on average over many in a row."""
-        return max(1.0, 8 * self.vector_bytes / self.axi_data_width)
+        """Cycles that a DRAM channel takes for a vector, on average over many in a row, while all cores that share a
+        memory port ask for as much."""
+        return max(1.0, 8 * self.vector_bytes / self.axi_data_width) * self.cores_a_port
+
+    @property
+    def cores_a_port(self) -> int:
+        """Cores behind a memory port, where it has most."""
+        return -(-self.cores // self.memory_ports)
 
     @property
     def local_address_width(self) -> int:

@@ -19,7 +19,11 @@ IDENTITY = 0x5745_4654
 """ASCII "WEFT"."""
 VERSION = 0x0001_0001
 ADDRESS_WIDTH = 12
-"""Bits of the byte address of ``s_axil``."""
+"""Bits of the byte address of ``s_axil`` of one core: a page of 4 KiB."""
+SYSTEM_PAGE = 16
+"""The page of a system's own registers, behind those of as many cores as there can be."""
+SYSTEM_ADDRESS_WIDTH = ADDRESS_WIDTH + SYSTEM_PAGE.bit_length()
+"""Bits of the byte address of ``s_axil`` of a system of several cores: page k is core k's."""
 
 
 class Access(enum.Enum):
@@ -92,6 +96,19 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
     "ARCH_HASH": ControlRegister(0x0A0, Access.READ_ONLY, "of all keys of the machine that programs depend on"),
     "BOARD": ControlRegister(0x0A4, Access.READ_ONLY, "CRC-32 of the name of the bitstream's board, 0 for none"),
 }
+
+SYSTEM_REGISTERS: dict[str, ControlRegister] = {
+    "CORES": ControlRegister(0x000, Access.READ_ONLY, "how many cores there are; page k has the registers of core k"),
+    "MEMORY_PORTS": ControlRegister(0x004, Access.READ_ONLY, "memory ports that the cores share"),
+    "GROUP_START": ControlRegister(0x008, Access.COMMAND, "bit k: core k starts, all of them in the same cycle"),
+    "GROUP_RESET": ControlRegister(0x00C, Access.COMMAND, "bit k: soft reset of core k"),
+    "GROUP_DONE": ControlRegister(0x010, Access.READ_ONLY, "bit k: STATUS of core k says done"),
+    "GROUP_ERROR": ControlRegister(0x014, Access.READ_ONLY,
+                                   "bit k: core k stopped with an error; its own page says which and where"),
+    "GROUP_IDLE": ControlRegister(0x018, Access.READ_ONLY, "bit k: core k is idle (drained)"),
+}
+"""Registers of a system of several cores, in page ``SYSTEM_PAGE``; offsets within that page."""
+
 
 def identity(arch: Arch) -> dict[str, Any]:
     """Return every key with its value, under its first name and without later keys at their default: machines that are

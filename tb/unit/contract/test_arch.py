@@ -115,6 +115,13 @@ def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
     ({"leave_tables": 2}, ["leave_tables", "2, with data_type FP16BP8", "INT8", "leave_tables to 0"]),
     ({"leave_tables": 2, "data_type": "INT8", "local_depth": 255}, ["leave_tables", "local_depth 255", "256 or more"]),
     ({"weight_rows": 3}, ["weight_rows", "found 3", "an integer, 1..2", "set weight_rows within 1..2"]),
+    ({"cores": 17}, ["cores", "found 17", "an integer, 1..16"]),
+    ({"memory_ports": 2}, ["memory_ports", "2, with cores 1", "at most a port a core: 1", "raise cores"]),
+    ({"cores": 2}, ["dram_ports", "separate, with cores 2", "set dram_ports to shared"]),
+    ({"cores": 2, "dram_ports": "shared", "axi_data_width": 128}, [
+        "stream_width", "64, with cores 2", "axi_data_width = 128", "set stream_width to 128"]),
+    ({"cores": 4, "dram_ports": "shared", "axi_address_width": 26}, [
+        "cores", "4, with windows that take 83886080 bytes together", "at most 67108864 bytes", "lower cores"]),
     ({"data_type": "FP33BP8"}, ["data_type", "width 4..32"]), ({"data_type": "FP16BP15"}, ["point 1..width-2"]),
     ({"data_type": 16}, ["data_type", "found 16"]),
     ({"array_sise": 8}, ["architecture key array_sise: found an unknown key", "did you mean array_size?"]),

@@ -1,0 +1,47 @@
+"""What stands above a machine: its cores, the memory ports that they share, and where their registers are.
+
+An ``Arch`` describes one core and says how many there are. A system of one core is that core, with ports of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import ADDRESS_WIDTH, SYSTEM_PAGE
+
+
+@dataclass(frozen=True)
+class System:
+    """The cores of ``arch``, numbered from 0."""
+
+    arch: Arch
+
+    @property
+    def cores(self) -> range:
+        """All cores."""
+        return range(self.arch.cores)
+
+    @property
+    def ports(self) -> range:
+        """All memory ports."""
+        return range(self.arch.memory_ports)
+
+    def port_of(self, core: int) -> int:
+        """Return the memory port behind which a core's reads, writes and program are."""
+        return core % self.arch.memory_ports
+
+    def cores_of(self, port: int) -> tuple[int, ...]:
+        """Return the cores behind a memory port, in ascending order: their turns follow it."""
+        return tuple(core for core in self.cores if self.port_of(core) == port)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one core alone, which has ports and registers as without a system."""
+        return self.arch.cores == 1
+
+
+def page_address(page: int) -> int:
+    """Return the byte address of a page of control registers: a core's number, or ``SYSTEM_PAGE``."""
+    assert 0 <= page <= SYSTEM_PAGE
+    return page << ADDRESS_WIDTH
