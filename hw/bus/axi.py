@@ -43,6 +43,12 @@ def user_width(arch: Arch) -> int:
     return int(arch.shared_dram)
 
 
+SYSTEM_USER_WIDTH = 2
+"""Bits of AxUSER on a memory port of a system: a core's window, or that a burst is of a program."""
+PROGRAM_USER = 2
+"""AxUSER of a program on a memory port of a system; 0 and 1 are DRAM0 and DRAM1."""
+
+
 # -- channels ----------------------------------------------------------------------------------------------------------
 def address_layout(address_width: int, user_width: int = 0) -> data.StructLayout:
     """AR and AW. ``len`` is beats - 1, ``size`` log2 of the bytes of a beat; ``user`` is there where it has bits."""

@@ -163,3 +163,16 @@ BURSTS_BEFORE_DATA = 16
 
 WRITER_VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
 """Vectors requested from local memory by a DRAM writer and not yet in its gearbox: enough for one a cycle."""
+
+# -- a memory port of several cores ------------------------------------------------------------------------------------
+PORT_LATENCY = 1
+"""From an address, or a beat to be written, taken by a port arbiter to the memory port; answers take none."""
+
+PORT_ADDRESSES_WAITING = 2
+"""Addresses, each way, between a port arbiter's choice and its memory port."""
+
+PORT_BURSTS_AHEAD = 4
+"""Bursts of each writer whose address a port arbiter holds before it has their data."""
+
+PORT_BEATS_WAITING = 4
+"""Beats to be written between a port arbiter's choice and its memory port: their address goes ahead of them."""

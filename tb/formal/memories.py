@@ -30,15 +30,24 @@ def round_robin(broken: Broken | None = None) -> Harness:
     harness.always(ones(block.grant) <= 1, "one_at_a_time")
     harness.always((block.grant & ~block.requests) == 0, "only_who_asks")
     harness.always(block.grant.any() == block.requests.any(), "nobody_idle")
-    passed_over = Signal(3)
-    with harness.m.If(~asks | (gets & block.advance)):
+    nobody_starves(harness, inside("later"), count, client, asks, gets & block.advance,
+                   block.grant.any() & block.advance)
+    return harness
+
+
+def nobody_starves(harness: Harness, later: Value, count: int, client: Value, asks: Value, gets: Value,
+                   granted: Value) -> None:
+    """A ``client``, any of ``count``, that asks in every cycle until it gets its turn is passed over less than
+    ``count`` times. ``later``: of the RoundRobin; ``granted``: somebody gets a turn."""
+    passed_over = Signal(range(2 * count))
+    with harness.m.If(~asks | gets):
         harness.m.d.sync += passed_over.eq(0)
-    with harness.m.Elif(block.grant.any() & block.advance):
+    with harness.m.Elif(granted):
         harness.m.d.sync += passed_over.eq(passed_over + 1)
-    served, distance = Signal(2), Signal(2)  # served last, and how many are in front of the client
-    with harness.m.Switch(inside("later")):
+    served, distance = Signal(range(count + 1)), Signal(range(count + 1))  # served last; how many are in front
+    with harness.m.Switch(later):
         for index in range(count - 1):
-            with harness.m.Case((0b111 << (index + 1)) & 0b111):
+            with harness.m.Case(((1 << count) - 1) & -(2 << index)):
                 harness.m.d.comb += served.eq(index)
         with harness.m.Case(0):
             harness.m.d.comb += served.eq(count - 1)
@@ -47,7 +56,6 @@ def round_robin(broken: Broken | None = None) -> Harness:
     harness.m.d.comb += distance.eq(Mux(client > served, client - served - 1, client + count - served - 1))
     harness.always(served != count, "later_is_a_row_of_ones")
     harness.always(passed_over + distance < count, "nobody_starves")
-    return harness
 
 
 class Seen:

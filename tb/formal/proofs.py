@@ -1,8 +1,8 @@
 """All proofs."""
 
-from weft.tb.formal import bus, decoder, fifos, interlock, memories, rings, scaled, streams, tables, turns
+from weft.tb.formal import bus, decoder, fifos, interlock, memories, ports, rings, scaled, streams, tables, turns
 from weft.tb.formal.prove import Proof
 
 PROOFS: list[Proof] = [*streams.PROOFS, *fifos.PROOFS, *memories.PROOFS, *rings.PROOFS, *interlock.PROOFS,
                         *bus.PROOFS, *decoder.PROOFS, *scaled.PROOFS, *tables.PROOFS,
-                        *turns.PROOFS]
+                        *turns.PROOFS, *ports.PROOFS]
