@@ -40,7 +40,7 @@ def verilog_command(
     """Write weft_top.v, weft.json (every parameter) and weft.h (ISA and registers for C) of a machine."""
     from weft.hw.flow.packaging import fusesoc_core, vivado_script
     from weft.hw.flow.reports import c_header, summary
-    from weft.hw.top import with_ports
+    from weft.hw.system import with_ports
 
     if not next(path for path in (output, *output.parents) if path.exists()).is_dir():
         make_folder(output)  # which says why it cannot

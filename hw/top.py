@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.bus.axi import Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_ports
-from weft.hw.bus.csr_slave import SHOWN, STATUS_SOURCES, CsrSlave
+from weft.hw.bus.csr_slave import SHOWN, STATUS_LAYOUT, STATUS_SOURCES, CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.control.trace import TracePort
@@ -25,12 +25,13 @@ class Top(wiring.Component):
     ``stream``: instruction beats; ``samples``: performance samples; ``interrupt``.
 
     With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without. ``board``: what the
-    register BOARD tells, by name.
+    register BOARD tells, by name. With ``grouped`` also what a system of several cores has beside the registers:
+    ``group_start``, ``group_reset``, and ``status``.
     A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
     """
 
-    def __init__(self, arch: Arch, *, trace: bool = False, board: str = "") -> None:
-        self._arch, self._trace, self._board = arch, trace, board
+    def __init__(self, arch: Arch, *, trace: bool = False, board: str = "", grouped: bool = False) -> None:
+        self._arch, self._trace, self._board, self._grouped = arch, trace, board, grouped
         address = arch.axi_address_width
         super().__init__({
             "axil": In(Axi4Lite(ADDRESS_WIDTH)),
@@ -39,6 +40,7 @@ class Top(wiring.Component):
             "stream": In(axi4_stream(arch.stream_width)), "samples": Out(axi4_stream(64)),
             "interrupt": Out(1),
             **({"trace": Out(TracePort())} if trace else {}),
+            **({"group_start": In(1), "group_reset": In(1), "status": Out(STATUS_LAYOUT)} if grouped else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -51,8 +53,12 @@ class Top(wiring.Component):
         connect(m, flipped(self.stream), core.stream)
         for name in (*dram_ports(self._arch), "program", "samples", *(("trace",) if self._trace else ())):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
+        start, soft_reset = csr.start, csr.soft_reset
+        if self._grouped:
+            start, soft_reset = start | self.group_start, soft_reset | self.group_reset
+            m.d.comb += self.status.eq(csr.status)
         m.d.comb += [
-            core.start.eq(csr.start), core.abort.eq(resetting),
+            core.start.eq(start), core.abort.eq(resetting),
             core.program_address.eq(csr.program_address), core.program_bytes.eq(csr.program_bytes),
             *(getattr(csr, name).eq(getattr(core, source)) for name, source in SHOWN.items()),
             self.interrupt.eq(csr.interrupt),
@@ -60,12 +66,12 @@ class Top(wiring.Component):
         ]
         # A register of its own: it drives every flip-flop of the core. Nothing that is quiet starts again meanwhile.
         m.d.sync += [core_reset.eq(resetting & core.quiet & ~core_reset),
-                     resetting.eq((resetting | csr.soft_reset) & ~core_reset)]
+                     resetting.eq((resetting | soft_reset) & ~core_reset)]
         return m
 
 
-def with_ports(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
-    """Top inside a module, with its flat ports by name: what the Verilog writer takes."""
+def single_core(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
+    """Top inside a module, with its flat ports by name: what the Verilog writer takes of a machine of one core."""
     m = Module()
     m.submodules.machine = top = Top(arch, trace=trace, board=board)
     ports: Ports = {}

@@ -21,7 +21,7 @@ from litex.soc.interconnect import axi
 from weft.boards.shell.soc import CHANNELS, LITE_CHANNELS, MACHINE, Machine, joined
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 
 class Weft(LiteXModule):

@@ -25,7 +25,7 @@ from weft.boards.shell.machine import Machine, windows
 from weft.boards.shell.soc import MEMORY_BASE, REGISTERS_BASE, ShellSoC, named
 from weft.hw.contract.arch import Arch
 from weft.hw.flow.verilog import verilog_text
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 VIVADO = "vivado"
 TOOLCHAINS = {"ecp5": "trellis", "gowin": "apicula", "xc7": VIVADO}

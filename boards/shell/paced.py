@@ -11,7 +11,7 @@ from weft.boards.board import Board
 from weft.boards.shell.bitstream import need_packages
 from weft.boards.shell.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 FILE = "dram_controller.v"
 

@@ -22,7 +22,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.flow.memories import ultra_rams
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.verilog import converted
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 Tell = Callable[[str], None]
 PROJECT = "vivado"

@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
+from weft.hw.bus.register_page import answer_reads, take_writes
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import (
     ADDRESS_WIDTH,
@@ -65,7 +66,7 @@ class CsrSlave(wiring.Component):
         stored = {name: Signal(width, name=name.lower()) for name, width in stored_widths(self._arch).items()}
         interrupts = Signal(INTERRUPT_COUNT)
         commands = Signal(len(Command))
-        written, strobes, word = self._writes(m)
+        written, strobes, word = take_writes(m, self.axil, CONTROL_REGISTERS)
         for name, register in stored.items():
             for low in range(0, len(register), 8):
                 with m.If(written[name] & strobes[low // 8]):
@@ -85,7 +86,8 @@ class CsrSlave(wiring.Component):
             self.program_address.eq(Cat(stored["PROGRAM_ADDRESS_LOW"], stored["PROGRAM_ADDRESS_HIGH"])),
             self.program_bytes.eq(stored["PROGRAM_BYTES"]),
         ]
-        self._reads(m, {**self._shown(), **stored, "INTERRUPT_STATUS": interrupts, "CONTROL": Const(0, 32)})
+        answer_reads(m, self.axil, CONTROL_REGISTERS, {
+            **self._shown(), **stored, "INTERRUPT_STATUS": interrupts, "CONTROL": Const(0, 32)})
         return m
 
     def _shown(self) -> dict[str, Value]:
@@ -98,49 +100,3 @@ class CsrSlave(wiring.Component):
             "CYCLES_LOW": self.cycles[:32], "CYCLES_HIGH": self.cycles[32:],
             "INSTRUCTIONS_LOW": self.instructions[:32], "INSTRUCTIONS_HIGH": self.instructions[32:],
         }
-
-    def _reads(self, m: Module, values: dict[str, Value]) -> None:
-        """A read: the first cycle registers its address, the second its data."""
-        ar, r = self.axil.ar, self.axil.r
-        address, pending = Signal(ADDRESS_WIDTH - 2), Signal()
-        m.d.comb += ar.ready.eq(~pending & ~r.valid)
-        m.d.sync += pending.eq(ar.valid & ar.ready)
-        with m.If(ar.valid & ar.ready):
-            m.d.sync += address.eq(ar.payload.addr[2:])
-        with m.If(pending):
-            m.d.sync += r.valid.eq(1)
-            with m.Switch(address):
-                for name, register in CONTROL_REGISTERS.items():
-                    with m.Case(register.offset >> 2):
-                        m.d.sync += [r.payload.data.eq(values[name]), r.payload.resp.eq(axi.Response.OKAY)]
-                with m.Default():
-                    m.d.sync += [r.payload.data.eq(0), r.payload.resp.eq(axi.Response.SLVERR)]
-        with m.Elif(r.ready):
-            m.d.sync += r.valid.eq(0)
-
-    def _writes(self, m: Module) -> tuple[dict[str, Signal], Value, Value]:
-        """(register's name -> whether it is written in this cycle, byte strobes of the word, the word of 32 bits)."""
-        aw, w, b = self.axil.aw, self.axil.w, self.axil.b
-        address, has_address = Signal(ADDRESS_WIDTH - 2), Signal()
-        word, strobes = Signal(32, reset_less=True), Signal(4, reset_less=True)
-        has_data, write = Signal(), Signal()
-        m.d.comb += [
-            aw.ready.eq(~has_address & ~b.valid), w.ready.eq(~has_data & ~b.valid), write.eq(has_address & has_data),
-        ]
-        with m.If(aw.valid & aw.ready):
-            m.d.sync += [has_address.eq(1), address.eq(aw.payload.addr[2:])]
-        with m.If(w.valid & w.ready):
-            m.d.sync += [has_data.eq(1), strobes.eq(w.payload.strb), word.eq(w.payload.data)]
-        with m.If(write):
-            m.d.sync += [has_address.eq(0), has_data.eq(0), b.valid.eq(1)]
-        with m.Elif(b.ready):
-            m.d.sync += b.valid.eq(0)
-        written = {name: Signal(name=f"write_{name.lower()}") for name in CONTROL_REGISTERS}
-        with m.Switch(address):
-            for name, register in CONTROL_REGISTERS.items():
-                with m.Case(register.offset >> 2):
-                    m.d.comb += written[name].eq(write)
-                    m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.OKAY, b.payload.resp))
-            with m.Default():
-                m.d.sync += b.payload.resp.eq(Mux(write, axi.Response.SLVERR, b.payload.resp))
-        return written, strobes, word

@@ -25,7 +25,7 @@ from weft.hw.contract.packing import Packing
 from weft.hw.flow import ecp5, xilinx
 from weft.hw.flow.cells import count_cells
 from weft.hw.flow.parts import PARTS, block_rams
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
 """``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an

@@ -17,7 +17,7 @@ from amaranth.hdl import Module
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 
 TOP_NAME = "weft_top"
 

@@ -62,7 +62,7 @@ def reads(broken: Broken | None = None) -> Harness:
     mark = follow(harness, inside, "read_order", fires.any(), taken(r) & r.payload.last, number_of(fires))
     answered = Cat(client.r.valid for client in clients)
     harness.always(~answered.any() | one_hot(answered), "one_is_answered")
-    harness.always(~(mark.inside & (mark.ahead == 0) & r.valid) | (answered == 1 << mark.value), "who_asked_is_answered")
+    harness.always(~(mark.inside & (mark.ahead == 0) & r.valid) | (answered == 1 << mark.value), "its_client")
     client = harness.constant(range(len(clients)), "client")
     asks = Cat(client.ar.valid for client in clients).bit_select(client, 1)
     nobody_starves(harness, inside("read_turns.later"), len(clients), client, asks, fires.bit_select(client, 1),
@@ -87,7 +87,7 @@ def writes(broken: Broken | None = None) -> Harness:
     mark = follow(harness, inside, "write_order", begins, taken(b), number_of(fires))
     answered = Cat(client.b.valid for client in clients)
     harness.always(~answered.any() | one_hot(answered), "one_is_answered")
-    harness.always(~(mark.inside & (mark.ahead == 0) & b.valid) | (answered == 1 << mark.value), "who_wrote_is_answered")
+    harness.always(~(mark.inside & (mark.ahead == 0) & b.valid) | (answered == 1 << mark.value), "its_core")
     client = harness.constant(range(CORES), "client")
     queued = Cat(inside.reads(f"waiting{k}.o__ready") for k in range(CORES))
     ready = Cat(inside(f"waiting{k}.fifo.level") != 0 for k in range(CORES)) & Cat(

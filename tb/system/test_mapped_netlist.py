@@ -15,7 +15,7 @@ from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, Sim
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.flow import synthesis
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.simulate import toolchain
 from weft.simulate.job import Job, ProgramRun, build_machine, run_job
 from weft.simulate.simulation import Simulation

@@ -16,7 +16,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import product_latency
 from weft.hw.contract.units import UNIT_OF_OPCODE, unit_of_flow
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_many_on_rtl
 from weft.simulate.trace import NEVER, UNIT_NAMES

@@ -25,7 +25,7 @@ from weft.hw.contract.errors import WeftError
 from weft.hw.flow import ecp5, gowin, synthesis
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import ShellFile
 from weft.simulate import toolchain

@@ -21,7 +21,7 @@ from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError
 from weft.hw.flow.synthesis import run_yosys
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 tkinter = pytest.importorskip("tkinter", reason="needs Python's tkinter, which has a Tcl interpreter")

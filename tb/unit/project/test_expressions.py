@@ -8,7 +8,7 @@ from typing import Any
 from amaranth.hdl import Fragment
 from amaranth.hdl import _ast as ast
 
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 MOST_NODES = 2000

@@ -9,7 +9,7 @@ import pytest
 
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.flow.packaging import axi_interfaces, fusesoc_core, vivado_script
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.tb.unit.project.conftest import Weft as Command
 
 TINY = Arch.load("tiny")

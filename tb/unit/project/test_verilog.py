@@ -13,7 +13,7 @@ from weft.hw.control.supervisor import Supervisor
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.flow.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten
 from weft.hw.simd.sequencer import Sequencer
-from weft.hw.top import with_ports
+from weft.hw.system import with_ports
 from weft.simulate import toolchain
 
 
