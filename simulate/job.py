@@ -15,7 +15,7 @@ from weft.simulate.build import DRAM_SOURCES, PACED_SOURCES, TRACE_SOURCES, buil
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 from weft.simulate.simulation import Simulation, run_simulation
 
-__all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_job"]
+__all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_groups", "run_job"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class ProgramRun:
 
     size: int
     address: int = 0
+    group: Sequence[tuple[int, int]] = ()
+    """Of several cores instead: (address, size) of the program of each, from core 0 on, of size 0 where it rests."""
     memories: Mapping[str, MemorySettings] = field(default_factory=dict)
     """By name (sim_top.MEMORIES); those left out behave by default."""
     reset: bool = True
@@ -92,6 +94,8 @@ def build_machine(
     axi_address_width: int,
     stream_width: int,
     shared_dram: bool = False,
+    cores: int = 1,
+    memory_ports: int = 1,
     controller: str = "",
     trace: bool = False,
     coverage: bool = False,
@@ -99,7 +103,7 @@ def build_machine(
     """The simulation of module `weft_top`, which has its trace port, with its three memories. ``controller``: the
     Verilog of a board's memory controller that paces them (boards/shell/controller.py)."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
-                   shared_dram=shared_dram, paced=bool(controller))
+                   shared_dram=shared_dram, paced=bool(controller), cores=cores, memory_ports=memory_ports)
     return build_simulation(
         weft_top_verilog + "\n" + top + controller,
         top="weft_sim",
@@ -122,8 +126,26 @@ def run_job(
     timeout_seconds: float = 600,
     trace: bool = False,
 ) -> list[JobResult]:
-    """Runs `job` in `directory`, one result a program, on memories held by `files`
-    (by name; the file's size is the memory's).
+    """What :func:`run_groups` gives, of core 0."""
+    groups = run_groups(simulation, job, directory=directory, files=files, samples=samples, operations=operations,
+                        bases=bases, timeout_seconds=timeout_seconds, trace=trace)
+    return [group[0] for group in groups]
+
+
+def run_groups(
+    simulation: Simulation,
+    job: Job,
+    *,
+    directory: Path,
+    files: Mapping[str, Path],
+    samples: Path | None = None,
+    operations: Path | None = None,
+    bases: Mapping[str, int] | None = None,
+    timeout_seconds: float = 600,
+    trace: bool = False,
+) -> list[list[JobResult]]:
+    """Runs `job` in `directory`; of each program the results of each core that it started, on memories held by
+    `files` (by name; the file's size is the memory's).
 
     ``bases``: where each memory begins in a board's own, with a controller.
     `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError
@@ -154,4 +176,4 @@ def run_job(
         timeout_seconds=timeout_seconds,
         trace=trace,
     )
-    return [JobResult(**result) for result in json.loads(result_file.read_text())]
+    return [[JobResult(**result) for result in group] for group in json.loads(result_file.read_text())]

@@ -22,13 +22,13 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.causes import Cause
 from weft.simulate import toolchain
-from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_job
+from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_groups
 from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.simulation import Simulation
 from weft.simulate.trace import read_operations
 
-__all__ = ["RtlResult", "build_rtl", "run_many_on_rtl", "run_on_rtl"]
+__all__ = ["RtlResult", "build_rtl", "run_groups_on_rtl", "run_many_on_rtl", "run_on_rtl"]
 
 RUNS = "weft-rtl-"
 """Begins the names of runs' folders."""
@@ -66,8 +66,8 @@ def build_rtl(arch: Arch, *, controller: str = "", trace: bool = False, stage: S
     text = cached_verilog(arch)
     tell("building the simulator")
     return build_machine(text, axi_data_width=arch.axi_data_width, axi_address_width=arch.axi_address_width,
-                         stream_width=arch.stream_width, shared_dram=arch.shared_dram, controller=controller,
-                         trace=trace)
+                         stream_width=arch.stream_width, shared_dram=arch.shared_dram, cores=arch.cores,
+                         memory_ports=arch.memory_ports, controller=controller, trace=trace)
 
 
 def cached_verilog(arch: Arch) -> str:
@@ -108,9 +108,16 @@ def run_on_rtl(
     return run_many_on_rtl(arch, [program], dram0, dram1, memories=[memory or MemorySettings()], **options)[0]
 
 
-def run_many_on_rtl(
+def run_many_on_rtl(arch: Arch, programs: Sequence[bytes], dram0: Dram, dram1: Dram,
+                    **options: Any) -> list[RtlResult]:
+    """What :func:`run_groups_on_rtl` gives of programs for core 0, one after another."""
+    return [group[0] for group in run_groups_on_rtl(arch, [[program] for program in programs], dram0, dram1,
+                                                    **options)]
+
+
+def run_groups_on_rtl(
     arch: Arch,
-    programs: Sequence[bytes],
+    groups: Sequence[Sequence[bytes]],
     dram0: Dram,
     dram1: Dram,
     *,
@@ -125,21 +132,22 @@ def run_many_on_rtl(
     trace_operations: bool = False,
     samples: bool = False,
     stage: Stage | None = None,
-) -> list[RtlResult]:
-    """Runs programs one after another in one simulation, with a soft reset between them, on the same memories.
+) -> list[list[RtlResult]]:
+    """Runs groups one after another in one simulation, with a soft reset between them, on the same memories. A group
+    has a program for each core, from core 0 on, which start in the same cycle; results of all of them.
 
     ``controller``: the Verilog of a board's memory controller that says when memories answer; ``bases``: where each of
-    them begins in the board's. ``memories``: else, for each program, the behaviour of all three memories, or of some by
+    them begins in the board's. ``memories``: else, for each group, the behaviour of all three memories, or of some by
     name. ``directory`` keeps log, job and waveforms (``trace``); without it they are kept only when the run fails.
-    ``trace_operations`` and ``samples`` fill these of the results. A machine that stops with an error has run: the
-    result says so. Raises SimulationError when it hangs or breaks an AXI rule.
+    ``trace_operations`` fills these of the results, ``samples`` those of core 0. A machine that stops with an error has
+    run: the result says so. Raises SimulationError when it hangs or breaks an AXI rule.
     """
     simulation = build_rtl(arch, controller=controller, trace=trace, stage=stage)
     if stage:
         stage("simulating")
     job = Job(programs=(), cycle_limit=cycle_limit, seed=seed)
-    given = memories or [MemorySettings()] * len(programs)
-    run = partial(_run_in, arch=arch, simulation=simulation, programs=programs, drams=(dram0, dram1), memories=given,
+    given = memories or [MemorySettings()] * len(groups)
+    run = partial(_run_in, arch=arch, simulation=simulation, groups=groups, drams=(dram0, dram1), memories=given,
                   job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations,
                   samples=samples, bases=bases)
     if directory is not None:
@@ -157,28 +165,38 @@ def run_many_on_rtl(
     return results
 
 
-def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, programs: Sequence[bytes], drams: tuple[Dram, Dram],
-            memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job, timeout_seconds: float,
-            trace: bool, trace_operations: bool, samples: bool, bases: Mapping[str, int] | None) -> list[RtlResult]:
+def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, groups: Sequence[Sequence[bytes]],
+            drams: tuple[Dram, Dram], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job,
+            timeout_seconds: float, trace: bool, trace_operations: bool, samples: bool,
+            bases: Mapping[str, int] | None) -> list[list[RtlResult]]:
     """``job`` says everything but the programs."""
     files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
     try:
         twins = [(ours, Dram(arch, files[name])) for name, ours in zip(files, drams, strict=False)]
         for ours, theirs in twins:
             _copy(ours, theirs)
-        job = dataclasses.replace(job, programs=_lay_out(programs, memories, files["program"]))
+        job = dataclasses.replace(job, programs=_lay_out(arch, groups, memories, files["program"]))
         events = folder / "operations.bin" if trace_operations else None
         words = folder / "samples.bin" if samples else None
-        results = run_job(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds, trace=trace,
-                          operations=events, samples=words, bases=bases)
-        sampled = _split_samples(words, results) if words else [None] * len(results)
-        tables = read_operations(events) if events else [None] * len(results)
+        results = run_groups(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds,
+                             trace=trace, operations=events, samples=words, bases=bases)
+        sampled = _split_samples(words, [group[0] for group in results]) if words else [None] * len(results)
+        tables = _operations(events, groups) if events else [[None] * len(group) for group in results]
         for ours, theirs in twins:
             _copy(theirs, ours)
     finally:
         for file in files.values():
             file.unlink(missing_ok=True)
-    return [_result(*each) for each in zip(results, tables, sampled, strict=True)]
+    return [[_result(result, table, sample if core == 0 else None)
+             for core, (result, table) in enumerate(zip(group, of_group, strict=True))]
+            for group, of_group, sample in zip(results, tables, sampled, strict=True)]
+
+
+def _operations(file: Path, groups: Sequence[Sequence[bytes]]) -> list[list[np.ndarray | None]]:
+    """Of each group the operations of each of its programs."""
+    most = max((len(group) for group in groups), default=0)
+    by_core = [iter(read_operations(file, core)) for core in range(most)]
+    return [[next(by_core[core]) for core in range(len(group))] for group in groups]
 
 
 def _split_samples(file: Path, results: Sequence[JobResult]) -> list[np.ndarray]:
@@ -188,14 +206,19 @@ def _split_samples(file: Path, results: Sequence[JobResult]) -> list[np.ndarray]
     return [words[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _lay_out(programs: Sequence[bytes], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]],
-             file: Path) -> list[ProgramRun]:
+def _lay_out(arch: Arch, groups: Sequence[Sequence[bytes]],
+             memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], file: Path) -> list[ProgramRun]:
     """Write the programs to the program memory's file, each from a page of its own."""
     entries, content = [], bytearray()
-    for program, settings in zip(programs, memories, strict=True):
+    for programs, settings in zip(groups, memories, strict=True):
         by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
-        entries.append(ProgramRun(size=len(program), address=len(content), memories=by_name))
-        content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
+        spans = []
+        for program in programs:
+            spans.append((len(content), len(program)))
+            content += program + bytes(PAGE_BYTES - len(program) % PAGE_BYTES)
+        (address, size), *_ = spans
+        entries.append(ProgramRun(size=size, address=address, memories=by_name,
+                                  group=spans if arch.cores > 1 else ()))
     file.write_bytes(content)
     return entries
 

@@ -13,6 +13,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hw.contract import csr
+from weft.hw.contract.system import page_address
 from weft.simulate.axil import AxiLite
 from weft.simulate.sim_top import MEMORIES
 
@@ -20,15 +21,56 @@ RESET_CYCLES = 4
 COUNTERS = ("read_beats", "write_beats", "first_cycle", "last_cycle")
 
 
-def _offset(register: str) -> int:
-    return csr.CONTROL_REGISTERS[register].offset
+class Core:
+    """The registers of one core, behind the port of all. ``page``: its page."""
+
+    def __init__(self, bus: AxiLite, page: int = 0) -> None:
+        self.bus, self.page = bus, page
+
+    async def read(self, register: str) -> int:
+        """A register, or the 64 bits of <register>_LOW and _HIGH."""
+        if register in csr.CONTROL_REGISTERS:
+            return await self.bus.read(self._address(register))
+        return await self.read(register + "_LOW") | await self.read(register + "_HIGH") << 32
+
+    async def write(self, register: str, value: int) -> None:
+        await self.bus.write(self._address(register), value)
+
+    def _address(self, register: str) -> int:
+        return page_address(self.page) + csr.CONTROL_REGISTERS[register].offset
 
 
-async def _read(bus: AxiLite, register: str) -> int:
-    """A register, or the 64 bits of <register>_LOW and _HIGH."""
-    if register in csr.CONTROL_REGISTERS:
-        return await bus.read(_offset(register))
-    return await bus.read(_offset(register + "_LOW")) | await bus.read(_offset(register + "_HIGH")) << 32
+class Group:
+    """The cores that one program has work for: a single one by its own registers, several by those of the system."""
+
+    def __init__(self, bus: AxiLite, program: dict[str, Any]) -> None:
+        self._bus, self._alone = bus, not program["group"]
+        spans = program["group"] or [(program["address"], program["size"])]
+        self.programs = {core: span for core, span in enumerate(spans) if self._alone or span[1]}
+        self.cores = [Core(bus, page) for page in self.programs]
+        self.mask = sum(1 << core for core in self.programs)
+
+    async def command(self, command: csr.Command) -> None:
+        """Start or soft reset of all of them."""
+        if self._alone:
+            await self.cores[0].write("CONTROL", 1 << command)
+            return
+        register = {csr.Command.START: "GROUP_START", csr.Command.SOFT_RESET: "GROUP_RESET"}[command]
+        await self._bus.write(self._address(register), self.mask)
+
+    async def lack(self, status: csr.Status) -> bool:
+        """Whether some core is not done, or stopped (DONE), or not idle (IDLE)."""
+        if self._alone:
+            bits = await self.cores[0].read("STATUS")
+            return not bits >> status & 1 and not (status is csr.Status.DONE and bits >> csr.Status.ERROR & 1)
+        found = await self._bus.read(self._address(f"GROUP_{status.name}"))
+        if status is csr.Status.DONE:
+            found |= await self._bus.read(self._address("GROUP_ERROR"))
+        return bool(self.mask & ~found)
+
+    @staticmethod
+    def _address(register: str) -> int:
+        return page_address(csr.SYSTEM_PAGE) + csr.SYSTEM_REGISTERS[register].offset
 
 
 async def _reset(dut: Any, job: dict[str, Any]) -> None:
@@ -42,45 +84,48 @@ async def _reset(dut: Any, job: dict[str, Any]) -> None:
 
 
 async def _check_identity(bus: AxiLite) -> None:
-    identity = await _read(bus, "IDENTITY")
+    identity = await Core(bus).read("IDENTITY")
     assert identity == csr.IDENTITY, f"IDENTITY reads {identity:#010x}, not {csr.IDENTITY:#010x}"
 
 
-async def _start(dut: Any, bus: AxiLite, program: dict[str, Any]) -> None:
+async def _start(dut: Any, group: Group, program: dict[str, Any]) -> None:
     """Sets the memories up and starts the program; interrupts come for its end and for errors."""
     for memory, settings in program["memories"].items():
         for name, value in settings.items():
             getattr(dut, f"{memory}_{name}").value = value
-    values = {
-        "PROGRAM_ADDRESS_LOW": program["address"] & 0xFFFF_FFFF,
-        "PROGRAM_ADDRESS_HIGH": program["address"] >> 32,
-        "PROGRAM_BYTES": program["size"],
-        "INTERRUPT_ENABLE": 1 << csr.Status.DONE | 1 << csr.Status.ERROR,
-        "CONTROL": 1 << csr.Command.START,
-    }
-    for register, value in values.items():
-        await bus.write(_offset(register), value)
+    for core, (address, size) in zip(group.cores, group.programs.values(), strict=True):
+        values = {
+            "PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF, "PROGRAM_ADDRESS_HIGH": address >> 32,
+            "PROGRAM_BYTES": size, "INTERRUPT_ENABLE": 1 << csr.Status.DONE | 1 << csr.Status.ERROR,
+        }
+        for register, value in values.items():
+            await core.write(register, value)
+    await group.command(csr.Command.START)
 
 
-async def _soft_reset(bus: AxiLite) -> None:
+async def _soft_reset(group: Group) -> None:
     """Back to the state after reset, memories apart, with no interrupt pending."""
-    await bus.write(_offset("CONTROL"), 1 << csr.Command.SOFT_RESET)
-    while await _read(bus, "STATUS") & ~(1 << csr.Status.IDLE):
-        pass
-    await bus.write(_offset("INTERRUPT_STATUS"), (1 << csr.INTERRUPT_COUNT) - 1)
+    await group.command(csr.Command.SOFT_RESET)
+    for core in group.cores:
+        while await core.read("STATUS") & ~(1 << csr.Status.IDLE):
+            pass
+        await core.write("INTERRUPT_STATUS", (1 << csr.INTERRUPT_COUNT) - 1)
 
 
-async def _wait(dut: Any, bus: AxiLite, *, reset: bool) -> int:
-    """Waits for the interrupt (``reset``: soft reset then), then until the machine is idle; returns its STATUS.
-
-    `cycle_limit` ends a hang."""
+async def _wait(dut: Any, group: Group, *, reset: bool) -> None:
+    """Waits for the interrupts of all cores (``reset``: for the first, and a soft reset then), then until the machine
+    is idle. `cycle_limit` ends a hang."""
     if dut.interrupt.value == 0:
         await RisingEdge(dut.interrupt)
     if reset:
-        await _soft_reset(bus)
-    while not (status := await _read(bus, "STATUS")) >> csr.Status.IDLE & 1:
+        await _soft_reset(group)
+    while not reset and len(group.cores) > 1 and await group.lack(csr.Status.DONE):
+        for core in group.cores:
+            await core.write("INTERRUPT_STATUS", await core.read("INTERRUPT_STATUS"))
+        if dut.interrupt.value == 0 and await group.lack(csr.Status.DONE):
+            await RisingEdge(dut.interrupt)
+    while await group.lack(csr.Status.IDLE):
         pass
-    return status
 
 
 def _replace(memory: Path, content: Path) -> None:
@@ -107,13 +152,12 @@ def _copy(memory: Path, snapshot: Path) -> None:
             target.write(os.pread(source.fileno(), end - start, start))
 
 
-async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> dict[str, Any]:
-    """One program from a reset machine; its JobResult."""
-    began, first_cycle = time.monotonic(), int(dut.cycle.value)
-    await _start(dut, bus, program)
-    status = await _wait(dut, bus, reset=program["reset_at_end"])
-    result = {
-        **{bit.name.lower(): bool(status >> bit & 1) for bit in csr.Status if bit < csr.INTERRUPT_COUNT},
+async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> list[dict[str, Any]]:
+    """One program from a reset machine; a JobResult for each core that it started."""
+    began, first_cycle, group = time.monotonic(), int(dut.cycle.value), Group(bus, program)
+    await _start(dut, group, program)
+    await _wait(dut, group, reset=program["reset_at_end"])
+    common = {
         "simulation_cycles": int(dut.cycle.value) - first_cycle,
         "wall_seconds": time.monotonic() - began,
         "sample_words": int(dut.sample_words.value),
@@ -121,8 +165,16 @@ async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> dict[str, Any
             memory: {name: int(getattr(dut, f"{memory}_{name}").value) for name in COUNTERS} for memory in MEMORIES
         },
     }
+    return [{**common, **await _registers(core)} for core in group.cores]
+
+
+async def _registers(core: Core) -> dict[str, Any]:
+    """What the registers of a core say of its program."""
+    status = await core.read("STATUS")
+    result: dict[str, Any] = {
+        bit.name.lower(): bool(status >> bit & 1) for bit in csr.Status if bit < csr.INTERRUPT_COUNT}
     for register in ("ERROR_CAUSE", "ERROR_PROGRAM_COUNTER", "PROGRAM_COUNTER", "CYCLES", "INSTRUCTIONS"):
-        result[register.lower()] = await _read(bus, register)
+        result[register.lower()] = await core.read(register)
     return result
 
 
@@ -132,10 +184,10 @@ async def run_programs(dut: Any) -> None:
     bus = AxiLite(dut)
     await _reset(dut, job)
     await _check_identity(bus)
-    results: list[dict[str, Any]] = []
+    results: list[list[dict[str, Any]]] = []
     for program in job["programs"]:
         if results and program["reset"]:
-            await _soft_reset(bus)
+            await _soft_reset(Group(bus, program))
         for memory, content in program["content"].items():
             _replace(Path(job["files"][memory]), Path(content))
         results.append(await _run(dut, bus, program))

@@ -22,6 +22,9 @@ settings of dram0, whose counters are the port's."""
 
 SHARED_PORT = "dram"
 """The port behind which both DRAM windows lie, on a machine with ``dram_ports`` "shared"."""
+CORES_PORT = "memory{}"
+"""The ports of several cores, behind each of which all three memories lie; AxUSER tells which is meant. They all behave
+by the settings of dram0, whose counts of beats are those of all ports together."""
 
 _ADDRESS = {"id": 1, "addr": 0, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4}
 _SETTINGS = {
@@ -32,8 +35,8 @@ _SETTINGS = {
 _ERRORS = ("error_lo", "error_hi")
 _COUNTERS = {"read_beats": 64, "write_beats": 64, "first_cycle": 64, "last_cycle": 64}
 _AXIL_IN = {
-    "awaddr": 12, "awprot": 3, "awvalid": 1, "wdata": 32, "wstrb": 4, "wvalid": 1, "bready": 1,
-    "araddr": 12, "arprot": 3, "arvalid": 1, "rready": 1,
+    "awaddr": 17, "awprot": 3, "awvalid": 1, "wdata": 32, "wstrb": 4, "wvalid": 1, "bready": 1,
+    "araddr": 17, "arprot": 3, "arvalid": 1, "rready": 1,
 }  # fmt: skip
 _AXIL_OUT = {"awready": 1, "wready": 1, "bresp": 2, "bvalid": 1, "arready": 1, "rdata": 32, "rresp": 2, "rvalid": 1}
 
@@ -67,11 +70,36 @@ class _Wire:
     from_master: bool
 
 
-def _channels(data_width: int, address_width: int, write: bool, user: bool = False) -> list[_Wire]:
-    """The wires of an AXI4 port, without its prefix."""
+@dataclass(frozen=True)
+class _Port:
+    """A port of the machine, m_axi_<name>, and what lies behind it. ``windows``: names of memories; ``number``: of the
+    first of them in dram.cpp; ``counted``: where its counts go."""
+
+    name: str
+    data_width: int
+    address_width: int
+    windows: tuple[str, ...]
+    number: int
+    counted: str
+
+    @property
+    def writes(self) -> bool:
+        return self.windows != ("program",)
+
+    @property
+    def user(self) -> int:
+        """Bits of AxUSER."""
+        return len(self.windows) - 1
+
+    def wires(self) -> list[_Wire]:
+        return _channels(self.data_width, self.address_width, self.writes, self.user)
+
+
+def _channels(data_width: int, address_width: int, write: bool, user: int = 0) -> list[_Wire]:
+    """The wires of an AXI4 port, without its prefix. ``user``: bits of AxUSER."""
 
     def address(channel: str) -> list[_Wire]:
-        fields = {**_ADDRESS, "addr": address_width, **({"user": 1} if user else {}), "valid": 1}
+        fields = {**_ADDRESS, "addr": address_width, **({"user": user} if user else {}), "valid": 1}
         wires = [_Wire(channel + name, width, True) for name, width in fields.items()]
         return [*wires, _Wire(channel + "ready", 1, False)]
 
@@ -104,62 +132,91 @@ def _controller(names: Iterable[str]) -> list[str]:
     return ["  dram_controller dram_controller (.sys_clk(clk), .sys_rst(rst_q),", "    " + ",\n    ".join(pins), "  );"]
 
 
-def _memory(port: int, name: str, data_width: int, address_width: int, paced: bool) -> list[str]:
-    """The wires of machine port m_axi_<name> and the memory at their end; ``paced``: by a board's controller."""
-    shared, write = name == SHARED_PORT, name != "program"
-    wires = _channels(data_width, address_width, write, shared)
+def _memory(port: _Port, paced: bool) -> list[str]:
+    """The wires of a port and the memories at their end; ``paced``: by a board's controller."""
+    name, first, wires = port.name, port.windows[0], port.wires()
     lines = [_declare("wire", wire.width, f"m_axi_{name}_{wire.name}") for wire in wires]
     connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)"]
-    memory = "dram0" if shared else name
     if paced:
         lines += [_declare("wire", width, f"c_{name}_{wire}") for wire, width in _PACED.items()]
         connections += [f".c_{wire}(c_{name}_{wire})" for wire in _PACED]
     else:
         connections.append(".seed(seed_q)")
-        connections += [f".{setting}({memory}_{setting}_q)" for setting in _SETTINGS]
-        connections += [f".second_{setting}(dram1_{setting}_q)" for setting in _ERRORS]
-    connections += [f".{counter}({memory}_{counter})" for counter in _COUNTERS]
+        connections += [f".{setting}({first}_{setting}_q)" for setting in _SETTINGS]
+        connections += [f".{place}_{setting}({memory}_{setting}_q)" for place, memory in _LATER_WINDOWS
+                        for setting in _ERRORS]
+    connections += [f".{counter}({port.counted}_{counter})" for counter in _COUNTERS]
     connections += [f".s_axi_{wire.name}(m_axi_{name}_{wire.name})" for wire in wires]
     # what the machine's port lacks rests: a program's write channels, AxUSER
-    unused = {wire.name for wire in _channels(data_width, address_width, True, True) if wire.from_master}
+    unused = {wire.name for wire in _channels(port.data_width, port.address_width, True, 1) if wire.from_master}
     connections += [f".s_axi_{wire}('0)" for wire in sorted(unused - {wire.name for wire in wires})]
-    parameters = f".DATA_WIDTH({data_width}), .ADDRESS_WIDTH({address_width}), .PORT({port}), .NAME(\"{memory}\")"
-    if shared:
-        parameters += ', .WINDOWS(2), .SECOND("dram1")'
+    parameters = (f".DATA_WIDTH({port.data_width}), .ADDRESS_WIDTH({port.address_width}), .PORT({port.number}), "
+                  f".NAME(\"{first}\")")
+    if len(port.windows) > 1:
+        parameters += f", .WINDOWS({len(port.windows)})"
+        parameters += "".join(f', .{place.upper()}("{memory}")' for (place, _), memory in
+                              zip(_LATER_WINDOWS, port.windows[1:], strict=False))
     module = "axi_paced" if paced else "axi_dram"
     lines += [f"  {module} #({parameters}) memory_{name} (", "    " + ",\n    ".join(connections), "  );"]
     return lines
 
 
-def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False,
-             paced: bool = False) -> str:
-    """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths and its DRAM ports.
+_LATER_WINDOWS = (("second", "dram1"), ("third", "program"))
+"""What axi_dram.sv calls the windows behind the first, and the memories that they are."""
 
-    * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; see sv/axi_dram.sv for their
-      settings.
+
+def _ports(axi_data_width: int, address_width: int, stream_width: int, shared_dram: bool,
+           memory_ports: int) -> list[_Port]:
+    """The machine's ports. ``memory_ports``: those of several cores, 0 for a single one."""
+    if memory_ports:
+        names = [CORES_PORT.format(number) for number in range(memory_ports)]
+        return [_Port(name, axi_data_width, address_width, MEMORIES, len(MEMORIES) * number, name)
+                for number, name in enumerate(names)]
+    program = _Port("program", stream_width, address_width, ("program",), 2, "program")
+    if shared_dram:
+        return [_Port(SHARED_PORT, axi_data_width, address_width, ("dram0", "dram1"), 0, "dram0"), program]
+    return [*(_Port(name, axi_data_width, address_width, (name,), number, name)
+              for number, name in enumerate(MEMORIES[:2])), program]
+
+
+def _sums(ports: list[_Port]) -> list[str]:
+    """Counters of several cores' ports; dram0's are their sums, of cycles those of the first port."""
+    lines = [_declare("wire", width, f"{port.counted}_{counter}") for port in ports
+             for counter, width in _COUNTERS.items()]
+    for counter in _COUNTERS:
+        counted = [f"{port.counted}_{counter}" for port in ports]
+        total = " + ".join(counted) if counter.endswith("beats") else counted[0]
+        lines.append(f"  assign dram0_{counter} = {total};")
+    return lines
+
+
+def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False,
+             paced: bool = False, cores: int = 1, memory_ports: int = 1) -> str:
+    """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths, its DRAM ports and its cores.
+
+    * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; of several cores all
+      three behind each memory port. See sv/axi_dram.sv for their settings.
     * ``paced``: these are axi_paced (sv/axi_paced.sv) on a board's memory controller, a module `dram_controller`; their
-      settings then mean nothing.
+      settings then mean nothing. Of a single core.
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
-    * Samples: with +samples=<file>, each word of m_axis_sample is appended there as eight bytes, little-endian; a
-      packet's end is counted by nothing but the words before it. `sample_words` counts them in any case.
-    * Operations: with +operations=<file>, the events of the machine's trace port are written there (trace.cpp).
+    * Samples: with +samples=<file>, each word of m_axis_sample (core 0's) is appended there as eight bytes,
+      little-endian; a packet's end is counted by nothing but the words before it. `sample_words` counts them in any
+      case.
+    * Operations: with +operations=<file>, the events of the cores' trace ports are written there (trace.cpp).
     * The instruction stream is tied off: programs come from memory.
     """
-    ports = {SHARED_PORT: 0, "program": 2} if shared_dram else {name: port for port, name in enumerate(MEMORIES)}
-    memories = []
-    for name, port in ports.items():
-        memories += _memory(port, name, stream_width if name == "program" else axi_data_width, axi_address_width,
-                            paced)
+    ports = _ports(axi_data_width, axi_address_width, stream_width, shared_dram, memory_ports if cores > 1 else 0)
+    names = [port.name for port in ports]
+    memories = [line for port in ports for line in _memory(port, paced)]
     if paced:
-        memories += _controller(ports)
-    axi = [
-        (f"m_axi_{name}_{wire.name}")
-        for name in ports
-        for wire in _channels(axi_data_width, axi_address_width, name != "program", name == SHARED_PORT)
-    ]
+        memories += _controller(names)
+    if cores > 1:
+        memories = [*_sums(ports), *memories]
+    axi = [f"m_axi_{port.name}_{wire.name}" for port in ports for wire in port.wires()]
     axil = [f"s_axil_{name}" for name in (*_AXIL_IN, *_AXIL_OUT)]
     same_name = ["clk", "interrupt", *axi, *axil]
     starts = {"rst": " = 1", "sample_tready": " = 1"}
+    suffixes = [""] if cores == 1 else [str(core) for core in range(cores)]
     return "\n".join(
         [
             "module weft_sim(input clk);",
@@ -170,21 +227,30 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, 
             *memories,
             "  wire [63:0] sample_tdata;",
             "  wire sample_tvalid, sample_tlast;",
-            *(_declare("wire", width, f"trace_{name}") for name, width in _TRACE.items()),
+            *(_declare("wire", width, f"trace{suffix}_{name}") for suffix in suffixes
+              for name, width in _TRACE.items()),
             "  weft_top weft_top (",
             "    .rst(rst_q),\n" + "".join(f"    .{name}({name}),\n" for name in same_name)
-            + "    .s_axis_instruction_tdata('0), .s_axis_instruction_tkeep('0), .s_axis_instruction_tlast(1'b0),\n"
-            "    .s_axis_instruction_tvalid(1'b0), .s_axis_instruction_tready(),\n"
-            "    .m_axis_sample_tdata(sample_tdata), .m_axis_sample_tlast(sample_tlast),\n"
-            "    .m_axis_sample_tvalid(sample_tvalid), .m_axis_sample_tready(sample_tready_q),\n    "
-            + ",\n    ".join(f".trace_{name}(trace_{name})" for name in _TRACE),
+            + ",\n".join(_core(suffix, first=suffix == suffixes[0]) for suffix in suffixes),
             "  );",
             _BEHAVIOUR,
             _RECORDER,
+            *(_recorded(suffix, core) for core, suffix in enumerate(suffixes)),
             "endmodule",
             "",
         ]
     )
+
+
+def _core(suffix: str, *, first: bool) -> str:
+    """Connections of what each core has for itself; samples are heard of the first."""
+    stream, sample = f"s_axis_instruction{suffix}", f"m_axis_sample{suffix}"
+    heard = (f"    .{sample}_tdata(sample_tdata), .{sample}_tlast(sample_tlast),\n"
+             f"    .{sample}_tvalid(sample_tvalid), .{sample}_tready(sample_tready_q),\n    ")
+    unheard = (f"    .{sample}_tdata(), .{sample}_tlast(), .{sample}_tvalid(), .{sample}_tready(1'b1),\n    ")
+    return (f"    .{stream}_tdata('0), .{stream}_tkeep('0), .{stream}_tlast(1'b0),\n"
+            f"    .{stream}_tvalid(1'b0), .{stream}_tready(),\n" + (heard if first else unheard)
+            + ",\n    ".join(f".trace{suffix}_{name}(trace{suffix}_{name})" for name in _TRACE))
 
 
 _BEHAVIOUR = """\
@@ -213,10 +279,10 @@ _BEHAVIOUR = """\
   end"""
 
 
-_RECORDER = f"""\
+_RECORDER = """\
   import "DPI-C" function int trace_open(input string path);
   import "DPI-C" function void trace_event(
-    input longint unsigned cycle, input int kind, input int unit, input int unsigned program_counter);
+    input longint unsigned cycle, input int kind, input int unit, input int unsigned program_counter, input int core);
   import "DPI-C" function void trace_close();
 
   string operations_path;
@@ -225,15 +291,20 @@ _RECORDER = f"""\
     if (trace_open(operations_path) == 0) $fatal(1, "cannot write operations to '%s'", operations_path);
     recording = 1;
   end
-  final if (recording) trace_close();
+  final if (recording) trace_close();"""
 
+
+def _recorded(suffix: str, core: int) -> str:
+    """The events of a core's trace port."""
+    trace = f"trace{suffix}"
+    return f"""\
   always @(posedge clk) if (recording & ~rst_q) begin
-    if (trace_begin) trace_event(trace_cycle, {Kind.BEGIN}, 0, 0);
-    if ((trace_issued | trace_started | trace_finished) != 0)
+    if ({trace}_begin) trace_event({trace}_cycle, {Kind.BEGIN}, 0, 0, {core});
+    if (({trace}_issued | {trace}_started | {trace}_finished) != 0)
       for (int unit = 0; unit < {len(UNITS)}; unit++) begin
-        if (trace_issued[unit]) trace_event(trace_cycle, {Kind.ISSUED}, unit, trace_program_counter);
-        if (trace_started[unit]) trace_event(trace_cycle, {Kind.STARTED}, unit, 0);
-        if (trace_finished[unit]) trace_event(trace_cycle, {Kind.FINISHED}, unit, 0);
+        if ({trace}_issued[unit]) trace_event({trace}_cycle, {Kind.ISSUED}, unit, {trace}_program_counter, {core});
+        if ({trace}_started[unit]) trace_event({trace}_cycle, {Kind.STARTED}, unit, 0, {core});
+        if ({trace}_finished[unit]) trace_event({trace}_cycle, {Kind.FINISHED}, unit, 0, {core});
       end
   end"""
 

@@ -24,12 +24,13 @@ class Kind(enum.IntEnum):
     FINISHED = 3
 
 
-_EVENT = np.dtype([("cycle", "<u8"), ("program_counter", "<u4"), ("kind", "u1"), ("unit", "u1"), ("zero", "<u2")])
+_EVENT = np.dtype([("cycle", "<u8"), ("program_counter", "<u4"), ("kind", "u1"), ("unit", "u1"), ("core", "<u2")])
 
 
-def read_operations(file: Path) -> list[np.ndarray]:
-    """``OPERATION`` [operations] in the order of issue, for each program that was started."""
+def read_operations(file: Path, core: int = 0) -> list[np.ndarray]:
+    """``OPERATION`` [operations] in the order of issue, for each program that was started on a core."""
     events = np.fromfile(file, _EVENT)
+    events = events[events["core"] == core]
     events["cycle"] += 1  # the port's count is a cycle behind
     begins = np.flatnonzero(events["kind"] == Kind.BEGIN)
     return [_operations(part) for part in np.split(events, begins)[1:]]

@@ -14,10 +14,8 @@ from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.program import MEMORIES
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, LiteDram
+from weft.hw.contract.timing import program_burst
 from weft.hw.contract.units import Memory
-
-BURST_BYTES = 4096
-"""No burst is longer."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work:
     program = state["program"]
     program["beat"] = origin.program_address // beat
     program["last_beat"] = (origin.program_address + program_bytes - 1) // beat
-    program["max_burst"] = min(arch.axi_max_burst, BURST_BYTES // beat)
+    program["max_burst"] = program_burst(arch)
     state["control"]["beats"] = 0
     begin(program, machine_record(arch, EXPECTED))
 

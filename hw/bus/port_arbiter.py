@@ -15,6 +15,7 @@ from weft.hw.contract.timing import (
     PORT_BEATS_WAITING,
     PORT_BURSTS_AHEAD,
     PORT_LATENCY,
+    program_places,
 )
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.gearbox import StreamFifo
@@ -28,16 +29,19 @@ class PortArbiter(wiring.Component):
     ``memory``: the port. Its AxUSER tells what a burst is of: DRAM0, DRAM1 or ``axi.PROGRAM_USER``.
 
     Reads: an address a cycle, of the clients that have one in turn (data of all cores, then programs of all); beats go
-    to them in the order of their addresses. Writes: a core is chosen when an address of it and the first beat of its
+    to them in the order of their addresses. A program's beats wait in a queue of its own, and its address until that
+    has room for the whole burst: a core whose decoder waits for data must not keep that data waiting behind its next
+    instructions. Writes: a core is chosen when an address of it and the first beat of its
     data are here, in turn, and keeps the port until its burst's last beat; so no core waits for data that another has
     not made yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
     ``OUTSTANDING_BURSTS`` are outstanding each way.
 
     ``restart``: the turns begin with core 0 again; what is on the way stays.
 
-    Latency: PORT_LATENCY cycles for addresses and beats to be written; beats read and responses pass through in their
-    cycle. Throughput: an address and a beat each way a cycle, from burst to burst too. ``memory.r.ready`` depends in
-    the same cycle on ``r.ready`` of the core that a beat is for; nothing else passes through.
+    Latency: PORT_LATENCY cycles for addresses and beats to be written, and for beats of programs; beats of data and
+    responses pass through in their cycle. Throughput: an address and a beat each way a cycle, from burst to burst too.
+    ``memory.r.ready`` depends in the same cycle on ``r.ready`` of the core that a beat of data is for; nothing else
+    passes through.
     """
 
     assert RegisterSlice.LATENCY == StreamFifo.LATENCY == PORT_LATENCY
@@ -70,11 +74,14 @@ class PortArbiter(wiring.Component):
     def _reads(self, m: Module) -> None:
         """Addresses by turns, and beats to whom they are for."""
         data_ports, programs = self._ports("data"), self._ports("program")
-        clients = [*data_ports, *programs]
+        queues, free_places = zip(*(self._queue(m, k) for k in range(self._count)), strict=True)
+        clients, answers = [*data_ports, *programs], [*(port.r for port in data_ports), *(each.i for each in queues)]
         order_shape = unsigned(bits_to_count(len(clients)))
         m.submodules.read_addresses = addresses = RegisterSlice(self._addresses())
         m.submodules.read_order = order = StreamFifo(order_shape, OUTSTANDING_BURSTS)
-        turns = self._turns(m, "read_turns", [client.ar.valid for client in clients])
+        turns = self._turns(m, "read_turns", [
+            *(port.ar.valid for port in data_ports),
+            *(port.ar.valid & (free > port.ar.payload.len) for port, free in zip(programs, free_places, strict=True))])
         asks, asked = turns.requests.any(), Signal(order_shape)
         m.d.comb += [
             asked.eq(number_of(turns.grant)), turns.advance.eq(addresses.i.ready & order.i.ready),
@@ -88,12 +95,22 @@ class PortArbiter(wiring.Component):
         connect(m, addresses.o, flipped(self.memory.ar))
         r, whose = self.memory.r, [order.o.payload == k for k in range(len(clients))]
         m.d.comb += [
-            r.ready.eq(order.o.valid & Cat(mine & client.r.ready for mine, client in
-                                           zip(whose, clients, strict=True)).any()),
+            r.ready.eq(order.o.valid & Cat(mine & answer.ready for mine, answer in
+                                           zip(whose, answers, strict=True)).any()),
             order.o.ready.eq(r.valid & r.ready & r.payload.last),
         ]
-        for mine, client in zip(whose, clients, strict=True):
-            m.d.comb += [client.r.valid.eq(r.valid & order.o.valid & mine), client.r.payload.eq(r.payload)]
+        for mine, answer in zip(whose, answers, strict=True):
+            m.d.comb += [answer.valid.eq(r.valid & order.o.valid & mine), answer.payload.eq(r.payload)]
+
+    def _queue(self, m: Module, k: int) -> tuple[StreamFifo, Signal]:
+        """A core's program between memory and core, and how many of its places nobody has asked beats for."""
+        port, depth = getattr(self, f"program{k}"), program_places(self._arch)
+        m.submodules[f"program_queue{k}"] = queue = StreamFifo(port.r.payload.shape(), depth)
+        connect(m, queue.o, flipped(port.r))
+        free = Signal(range(depth + 1), init=depth, name=f"free_places{k}")
+        asked = Mux(port.ar.valid & port.ar.ready, port.ar.payload.len + 1, 0)
+        m.d.sync += free.eq(free - asked + (port.r.valid & port.r.ready))
+        return queue, free
 
     def _writes(self, m: Module) -> None:
         """Bursts by turns, each with its address, and responses to whom they are for."""

@@ -10,7 +10,7 @@ from weft.hw.bus import axi
 from weft.hw.bus.bursts import BurstSplitter, issue
 from weft.hw.bus.segments import segment_layout
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import OUTSTANDING_BURSTS
+from weft.hw.contract.timing import OUTSTANDING_BURSTS, program_burst
 from weft.hw.parts.gearbox import StreamFifo
 
 BYTES_WIDTH = 32
@@ -34,7 +34,7 @@ class ProgramReader(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._width, self._address_width = arch.stream_width, arch.axi_address_width
-        self._max_burst = min(arch.axi_max_burst, axi.BOUNDARY_BYTES // (arch.stream_width // 8))
+        self._max_burst = program_burst(arch)
         super().__init__({
             "start": In(1), "stop": In(1), "address": In(arch.axi_address_width), "bytes": In(BYTES_WIDTH),
             **dict(axi.Axi4Read(arch.axi_address_width, arch.stream_width).members.items()),

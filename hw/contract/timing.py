@@ -176,3 +176,13 @@ PORT_BURSTS_AHEAD = 4
 
 PORT_BEATS_WAITING = 4
 """Beats to be written between a port arbiter's choice and its memory port: their address goes ahead of them."""
+
+
+def program_burst(arch: Arch) -> int:
+    """Beats of the longest burst of a program: as of data, within a page of 4 KiB."""
+    return min(arch.axi_max_burst, 4096 // (arch.stream_width // 8))
+
+
+def program_places(arch: Arch) -> int:
+    """Beats of each core's program that a port arbiter has room for: one burst comes while another is decoded."""
+    return 2 * program_burst(arch)

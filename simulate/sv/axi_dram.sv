@@ -6,32 +6,32 @@
 // * stall_*: probability, in 1/256, that a channel rests in a cycle. All randomness comes from `seed`.
 // * error_lo <= address < error_hi: read beats there, and write bursts that touch it, are answered with SLVERR; the
 //   beats inside are not written, and read as zero.
-// * WINDOWS = 2: a port shared by two memories, which AxUSER tells apart: 0 means <NAME>, 1 the memory SECOND, which has
-//   PORT + 1, a file of its own and second_error_*. All else they share.
+// * WINDOWS = 2 or 3: a port shared by memories, which AxUSER tells apart: 0 means <NAME>, 1 the memory SECOND, which has
+//   PORT + 1, a file of its own and second_error_*, 2 likewise the memory THIRD, with PORT + 2. All else they share.
 // * A master that breaks an AXI rule ends the simulation with "AXI rule broken on <NAME>".
 // * The file comes from the plus-argument +<NAME>=<path>; its size is the memory's.
 //
 // The configuration is sampled every cycle and may change while the simulation runs.
 module axi_dram #(
   parameter DATA_WIDTH = 64, ADDRESS_WIDTH = 32, ID_WIDTH = 1, PORT = 0,
-  parameter NAME = "dram0", WINDOWS = 1, SECOND = ""
+  parameter NAME = "dram0", WINDOWS = 1, SECOND = "", THIRD = ""
 ) (
   input clk, input rst,
   input [63:0] cycle,                                // since reset; time stamps of messages and counters
   input [63:0] seed,                                 // taken while rst is high
   input [15:0] read_latency, write_latency, jitter,
   input [7:0] stall_ar, stall_r, stall_aw, stall_w, stall_b,
-  input [63:0] error_lo, error_hi, second_error_lo, second_error_hi,
+  input [63:0] error_lo, error_hi, second_error_lo, second_error_hi, third_error_lo, third_error_hi,
 
   input [ID_WIDTH-1:0] s_axi_awid, input [ADDRESS_WIDTH-1:0] s_axi_awaddr, input [7:0] s_axi_awlen,
   input [2:0] s_axi_awsize, input [1:0] s_axi_awburst, input s_axi_awlock, input [3:0] s_axi_awcache,
-  input [2:0] s_axi_awprot, input [3:0] s_axi_awqos, input s_axi_awuser, input s_axi_awvalid, output s_axi_awready,
+  input [2:0] s_axi_awprot, input [3:0] s_axi_awqos, input [1:0] s_axi_awuser, input s_axi_awvalid, output s_axi_awready,
   input [DATA_WIDTH-1:0] s_axi_wdata, input [DATA_WIDTH/8-1:0] s_axi_wstrb, input s_axi_wlast,
   input s_axi_wvalid, output s_axi_wready,
   output reg [ID_WIDTH-1:0] s_axi_bid, output reg [1:0] s_axi_bresp, output reg s_axi_bvalid, input s_axi_bready,
   input [ID_WIDTH-1:0] s_axi_arid, input [ADDRESS_WIDTH-1:0] s_axi_araddr, input [7:0] s_axi_arlen,
   input [2:0] s_axi_arsize, input [1:0] s_axi_arburst, input s_axi_arlock, input [3:0] s_axi_arcache,
-  input [2:0] s_axi_arprot, input [3:0] s_axi_arqos, input s_axi_aruser, input s_axi_arvalid, output s_axi_arready,
+  input [2:0] s_axi_arprot, input [3:0] s_axi_arqos, input [1:0] s_axi_aruser, input s_axi_arvalid, output s_axi_arready,
   output reg [ID_WIDTH-1:0] s_axi_rid, output reg [DATA_WIDTH-1:0] s_axi_rdata, output reg [1:0] s_axi_rresp,
   output reg s_axi_rlast, output reg s_axi_rvalid, input s_axi_rready,
 
@@ -53,15 +53,20 @@ module axi_dram #(
   localparam [1:0] OKAY = 2'b00, SLVERR = 2'b10;
 
   string path;
-  longint unsigned memory_bytes, second_bytes;
+  longint unsigned memory_bytes, second_bytes, third_bytes;
   initial begin
     if (!$value$plusargs({NAME, "=%s"}, path)) $fatal(1, "%s: no file given, pass +%s=<path>", NAME, NAME);
     memory_bytes = dram_open(PORT, path);
     if (memory_bytes == 0) $fatal(1, "%s: cannot open '%s'", NAME, path);
-    if (WINDOWS == 2) begin
+    if (WINDOWS >= 2) begin
       if (!$value$plusargs({SECOND, "=%s"}, path)) $fatal(1, "%s: no file given, pass +%s=<path>", SECOND, SECOND);
       second_bytes = dram_open(PORT + 1, path);
       if (second_bytes == 0) $fatal(1, "%s: cannot open '%s'", SECOND, path);
+    end
+    if (WINDOWS == 3) begin
+      if (!$value$plusargs({THIRD, "=%s"}, path)) $fatal(1, "%s: no file given, pass +%s=<path>", THIRD, THIRD);
+      third_bytes = dram_open(PORT + 2, path);
+      if (third_bytes == 0) $fatal(1, "%s: cannot open '%s'", THIRD, path);
     end
   end
 
@@ -78,7 +83,7 @@ module axi_dram #(
 
   // ---- the bursts in flight: rings indexed by free-running counters
   reg [ID_WIDTH-1:0] read_id [SLOTS];
-  reg read_window [SLOTS], write_window [SLOTS];     // AxUSER
+  reg [1:0] read_window [SLOTS], write_window [SLOTS];  // AxUSER
   reg [63:0] read_base [SLOTS];                      // address of the bus word of the first beat
   reg [7:0] read_len [SLOTS];
   reg [63:0] read_due [SLOTS];                       // cycle from which the first beat may be put on R
@@ -109,12 +114,13 @@ module axi_dram #(
     due = cycle + (latency < 2 ? 64'd1 : 64'(latency) - 1) + extra;
   endfunction
 
-  function automatic bit faulty(input window, input [63:0] lo, input [63:0] hi);
-    faulty = window ? lo < second_error_hi && second_error_lo < hi : lo < error_hi && error_lo < hi;
+  function automatic bit faulty(input [1:0] window, input [63:0] lo, input [63:0] hi);
+    faulty = window == 2 ? lo < third_error_hi && third_error_lo < hi
+      : window == 1 ? lo < second_error_hi && second_error_lo < hi : lo < error_hi && error_lo < hi;
   endfunction
 
-  wire ar_window = WINDOWS == 2 & s_axi_aruser, aw_window = WINDOWS == 2 & s_axi_awuser;
-  wire r_window = read_window[ro], w_window = write_window[wf], b_window = write_window[wo];
+  wire [1:0] ar_window = WINDOWS == 1 ? 2'd0 : s_axi_aruser, aw_window = WINDOWS == 1 ? 2'd0 : s_axi_awuser;
+  wire [1:0] r_window = read_window[ro], w_window = write_window[wf], b_window = write_window[wo];
 
   always @(posedge clk) begin
     if (rst) begin
@@ -201,22 +207,22 @@ module axi_dram #(
   endtask
 
   task automatic check_address(
-    input string channel, input window, input [63:0] address, input [7:0] len, input [2:0] size, input [1:0] burst);
+    input string channel, input [1:0] window, input [63:0] address, input [7:0] len, input [2:0] size, input [1:0] burst);
     logic [63:0] last;
     last = (address & ~64'(BYTES - 1)) + ((64'(len) + 1) << SIZE) - 1;
     if (burst != 2'b01) broken({channel, ": burst type INCR"});
     if (size != 3'(SIZE)) broken({channel, ": size of the full bus"});
     if (address[63:12] != last[63:12]) broken({channel, ": no burst crosses a 4 KiB boundary"});
-    if (last >= (window ? second_bytes : memory_bytes)) broken({channel, ": access inside the memory"});
+    if (last >= (window == 2 ? third_bytes : window == 1 ? second_bytes : memory_bytes)) broken({channel, ": access inside the memory"});
   endtask
 
   // A channel that was valid and not ready at the last edge must show the same offer again.
-  wire [ADDRESS_WIDTH+ID_WIDTH+25:0] ar_offer = {s_axi_aruser, s_axi_araddr, s_axi_arid, s_axi_arlen, s_axi_arsize, s_axi_arburst,
+  wire [ADDRESS_WIDTH+ID_WIDTH+26:0] ar_offer = {s_axi_aruser, s_axi_araddr, s_axi_arid, s_axi_arlen, s_axi_arsize, s_axi_arburst,
     s_axi_arlock, s_axi_arcache, s_axi_arprot, s_axi_arqos};
-  wire [ADDRESS_WIDTH+ID_WIDTH+25:0] aw_offer = {s_axi_awuser, s_axi_awaddr, s_axi_awid, s_axi_awlen, s_axi_awsize, s_axi_awburst,
+  wire [ADDRESS_WIDTH+ID_WIDTH+26:0] aw_offer = {s_axi_awuser, s_axi_awaddr, s_axi_awid, s_axi_awlen, s_axi_awsize, s_axi_awburst,
     s_axi_awlock, s_axi_awcache, s_axi_awprot, s_axi_awqos};
   wire [DATA_WIDTH+BYTES:0] w_offer = {s_axi_wdata, s_axi_wstrb, s_axi_wlast};
-  reg [ADDRESS_WIDTH+ID_WIDTH+25:0] ar_held, aw_held;
+  reg [ADDRESS_WIDTH+ID_WIDTH+26:0] ar_held, aw_held;
   reg [DATA_WIDTH+BYTES:0] w_held;
   reg ar_waits, aw_waits, w_waits;
   always @(posedge clk) begin

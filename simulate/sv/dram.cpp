@@ -19,7 +19,7 @@
 
 namespace {
 
-constexpr int kPorts = 8;
+constexpr int kPorts = 12;  // four memory ports of three windows each
 constexpr int kSlots = 32;      // bursts in flight each way; as SLOTS in axi_paced.sv, axi_dram.sv has fewer
 constexpr int kBurstBytes = 4096;  // no burst is longer: it would cross a 4 KiB boundary
 

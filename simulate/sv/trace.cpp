@@ -10,7 +10,7 @@ struct Event {
     uint32_t program_counter;  // of an issued operation, else 0
     uint8_t kind;
     uint8_t unit;
-    uint16_t zero;
+    uint16_t core;
 };
 static_assert(sizeof(Event) == 16);
 
@@ -27,8 +27,10 @@ DPI int trace_open(const char* path) {
     return file != nullptr;
 }
 
-DPI void trace_event(unsigned long long cycle, int kind, int unit, unsigned int program_counter) {
-    const Event event{cycle, program_counter, static_cast<uint8_t>(kind), static_cast<uint8_t>(unit), 0};
+DPI void trace_event(unsigned long long cycle, int kind, int unit, unsigned int program_counter,
+                     int core) {
+    const Event event{cycle, program_counter, static_cast<uint8_t>(kind), static_cast<uint8_t>(unit),
+                      static_cast<uint16_t>(core)};
     fwrite(&event, sizeof event, 1, file);
 }
 

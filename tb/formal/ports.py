@@ -60,11 +60,14 @@ def reads(broken: Broken | None = None) -> Harness:
     addresses = Array(client.ar.payload.addr for client in clients)
     harness.always(~fires.any() | (entered[:ARCH.axi_address_width] == addresses[number_of(fires)]), "its_address")
     mark = follow(harness, inside, "read_order", fires.any(), taken(r) & r.payload.last, number_of(fires))
-    answered = Cat(client.r.valid for client in clients)
+    answered = Cat(*(getattr(block, f"data{k}").r.valid for k in range(CORES)),
+                   *(inside.reads(f"program_queue{k}.i__valid") for k in range(CORES)))
     harness.always(~answered.any() | one_hot(answered), "one_is_answered")
     harness.always(~(mark.inside & (mark.ahead == 0) & r.valid) | (answered == 1 << mark.value), "its_client")
     client = harness.constant(range(len(clients)), "client")
-    asks = Cat(client.ar.valid for client in clients).bit_select(client, 1)
+    asks = Cat(clients[k].ar.valid if k < CORES else
+               clients[k].ar.valid & (inside(f"free_places{k - CORES}") > clients[k].ar.payload.len)
+               for k in range(len(clients))).bit_select(client, 1)
     nobody_starves(harness, inside("read_turns.later"), len(clients), client, asks, fires.bit_select(client, 1),
                    fires.any())
     return harness

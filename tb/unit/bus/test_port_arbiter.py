@@ -14,7 +14,7 @@ from amaranth.lib.wiring import connect, flipped
 from weft.hw.bus import axi
 from weft.hw.bus.port_arbiter import PortArbiter
 from weft.hw.contract.arch import SHARED, Arch
-from weft.hw.contract.timing import PORT_LATENCY
+from weft.hw.contract.timing import PORT_LATENCY, program_places
 from weft.tb.bench.axi_models import OKAY, SLVERR, AxiReadMemory, AxiWriteMemory, ByteMemory
 from weft.tb.bench.block_bench import simulate
 from weft.tb.bench.block_models import Model, Script, Sink, Source
@@ -79,9 +79,9 @@ class Reads:
     """``bursts``: of each client by number. ``run`` ends when each has its beats, which are compared."""
 
     def __init__(self, count: int, bursts: dict[int, Bursts], seed: int, *, memory=FAST, rate: float = 1.0,
-                 errors: range = range(0)) -> None:
+                 errors: range = range(0), deaf: Iterable[int] = ()) -> None:
         rng = Random(seed)
-        self.count, self.bursts, self.dut = count, bursts, Behind(count)
+        self.count, self.bursts, self.dut, self.deaf = count, bursts, Behind(count), set(deaf)
         shapes = Ports(self.dut).shapes
         self.bytes = ByteMemory(2 * count * REGION, rng)
         self.memory = AxiReadMemory(self.bytes, rng, *memory, max_burst=16, errors=errors)
@@ -94,7 +94,9 @@ class Reads:
                 to_bits(shapes[f"{name}.ar.payload"],
                         {"addr": client * REGION + BEAT * at, "len": size - 1, "size": 3, "burst": 1, **user})
                 for at, size in own], rng, rate))
-            self.answers[client] = Sink(f"{name}.r", rng, sum(size for _, size in own), rate)
+            sink = self.answers[client] = Sink(f"{name}.r", rng, sum(size for _, size in own), rate)
+            if client in self.deaf:
+                sink.count, sink.blocked = 0, True
 
     def steps(self, ports: Ports):
         while not all(sink.finished for sink in self.answers.values()):
@@ -108,7 +110,7 @@ class Reads:
             found = [from_bits(layout, item) for item in sink.items]
             expected = [(client * REGION + BEAT * (at + k), k == size - 1)
                         for at, size in self.bursts.get(client, []) for k in range(size)]
-            assert [(beat["data"], beat["last"], beat["resp"]) for beat in found] == [
+            assert client in self.deaf or [(beat["data"], beat["last"], beat["resp"]) for beat in found] == [
                 (int.from_bytes(self.bytes.read(at, BEAT), "little"), last,
                  SLVERR if at in self.memory.errors else OKAY) for at, last in expected]
         return self
@@ -170,6 +172,16 @@ def test_every_client_reads_its_own_in_its_own_order(count: int, memory) -> None
     rng = Random(count)
     bursts = {client: random_bursts(rng, rng.randint(5, 30)) for client in range(2 * count)}
     Reads(count, bursts, count, memory=memory, rate=0.6).run()
+
+
+def test_a_program_that_is_not_taken_keeps_no_data_waiting() -> None:
+    """As of a core whose decoder waits for this data: as many beats as have room are asked for, and no more."""
+    rng = Random(11)
+    bursts = {client: random_bursts(rng, 40) for client in range(4)}
+    found = Reads(2, bursts, 11, deaf=[2]).run()
+    asked = [size for (_, size), _ in zip(bursts[2], found.sources[2].taken, strict=False)]
+    room = program_places(ARCH)
+    assert room - bursts[2][len(asked)][1] < sum(asked) <= room
 
 
 def test_an_error_goes_to_the_client_that_asked() -> None:
