@@ -20,6 +20,9 @@ from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
 
+DRAM_WALK = np.dtype([(name, "i8") for name in ("instruction", "flow", "window", "base", "stride", "size", "rows",
+                                                "pitch")])
+"""A DataMove's side in DRAM: its instruction, its DataFlow, the block that its window starts at, and the walk."""
 OPCODES = 16
 SIMD_OPCODES = 32
 PROGRAM_COUNTERS = 1 << 32
@@ -40,6 +43,12 @@ def dram_moves(program: bytes, arch: Arch) -> np.ndarray:
     """[3, n] of each DataMove from or to a DRAM, in a legal program: its DataFlow, first and last address."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_moves()
+
+
+def dram_walks(program: bytes, arch: Arch) -> np.ndarray:
+    """DRAM_WALK [n] of each DataMove from or to a DRAM, in a legal program."""
+    isa = Isa(arch)
+    return _Table(isa, isa.split(program)).dram_walks()
 
 
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
@@ -145,6 +154,19 @@ class _Table:
         far_depth = np.where(move, depth[flags], arch.accumulator_depth)
         return ((local & (self._last(0, size, rows, near) >= arch.local_depth))
                 | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
+
+    def dram_walks(self) -> np.ndarray:
+        there = np.flatnonzero((self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1))
+        found = np.zeros(len(there), DRAM_WALK)
+        first = np.isin(self.flags, [flow for flow in DataFlow if flow.far_memory == "dram0"])
+        window = np.where(first, self.register(Register.DRAM0_OFFSET), self.register(Register.DRAM1_OFFSET))
+        base, stride = self._address(1)
+        for name, values in (("instruction", np.arange(self.count)), ("flow", self.flags), ("window", window),
+                             ("base", base), ("stride", stride), ("size", self.operands[2] + 1),
+                             ("rows", self.register(Register.MOVE_ROWS) + 1),
+                             ("pitch", self.register(Register.MOVE_FAR_PITCH))):
+            found[name] = values[there]
+        return found
 
     def dram_moves(self) -> np.ndarray:
         rows, pitch = self.register(Register.MOVE_ROWS) + 1, self.register(Register.MOVE_FAR_PITCH)

@@ -180,8 +180,10 @@ def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, groups: Sequenc
         words = folder / "samples.bin" if samples else None
         results = run_groups(simulation, job, directory=folder, files=files, timeout_seconds=timeout_seconds,
                              trace=trace, operations=events, samples=words, bases=bases)
-        sampled = _split_samples(words, [group[0] for group in results]) if words else [None] * len(results)
-        tables = _operations(events, groups) if events else [[None] * len(group) for group in results]
+        sampled: Sequence[np.ndarray | None] = (
+            _split_samples(words, [group[0] for group in results]) if words else [None] * len(results))
+        tables: Sequence[Sequence[np.ndarray | None]] = (
+            _operations(events, groups) if events else [[None] * len(group) for group in results])
         for ours, theirs in twins:
             _copy(theirs, ours)
     finally:

@@ -81,6 +81,9 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
                     progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate | None:
     """The same; None as soon as it is sure that the program takes more than ``most_cycles``: where the vectors that the
     array has still to take, one a cycle, do not fit into what is left of them."""
+    if arch.cores > 1:
+        raise refuse("architecture key cores", arch.cores, "1: ports that several cores share are not estimated",
+                     "estimate one of them (--set cores=1), or count cycles with --on rtl")
     read = read_program(program, arch)
     _refuse_endless(read)
     machine = machine_record(arch, dram if isinstance(dram, IdealDram) else EXPECTED)

@@ -249,7 +249,10 @@ def counted(arch: Arch, family: str) -> bool:
 
 
 def check_counted(arch: Arch, family: str) -> None:
-    """Raises WeftError for numbers of which no machine was counted."""
+    """Raises WeftError for numbers of which no machine was counted, and for several cores."""
+    if arch.cores > 1:
+        raise WeftError(explain("resources of a machine", f"cores {arch.cores}", "cores 1: arbiters are not counted",
+                                "ask for one core (--set cores=1), or count this one: make synth ARCH=..."))
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",

@@ -65,7 +65,8 @@ class Users(Model):
     """Checks that AxUSER says what a burst is of: its client by the region of its address, its window by ``users``."""
 
     def __init__(self, channel: str, count: int, users: dict[int, int]) -> None:
-        self.channel, self.count, self.users, self.seen = channel, count, users, []
+        self.channel, self.count, self.users = channel, count, users
+        self.seen: list[tuple[int, int]] = []
 
     def watch(self, ports: Ports) -> None:
         if ports[f"{self.channel}.valid"] and ports[f"{self.channel}.ready"]:
@@ -120,13 +121,15 @@ class Writes:
     """The same of writes; what the memory holds at the end is compared, and who got which response."""
 
     def __init__(self, count: int, bursts: dict[int, Bursts], seed: int, *, memory=FAST, rate: float = 1.0,
-                 errors: range = range(0), silent: Iterable[int] = (), **options: bool) -> None:
+                 errors: range = range(0), silent: Iterable[int] = (), data_waits: bool = False,
+                 address_waits: bool = False) -> None:
         rng = Random(seed)
         self.count, self.bursts, self.dut, self.silent = count, bursts, Behind(count), set(silent)
         shapes = Ports(self.dut).shapes
         self.bytes = ByteMemory(count * REGION, rng)
         self.expected = bytearray(self.bytes.data)
-        self.memory = AxiWriteMemory(self.bytes, rng, *memory, max_burst=16, errors=errors, **options)
+        self.memory = AxiWriteMemory(self.bytes, rng, *memory, max_burst=16, errors=errors,
+                                     data_waits=data_waits, address_waits=address_waits)
         self.users = Users("aw", count, {k: rng.randrange(2) for k in range(count)})
         self.sources, self.answers = [], {}
         for client in range(count):

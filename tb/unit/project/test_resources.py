@@ -200,3 +200,10 @@ def test_a_board_takes_what_its_own_shell_takes() -> None:
 def test_a_part_that_is_not_known_is_refused(weft: Weft, arguments: tuple[str, ...], text: str) -> None:
     answer = weft("resources", *arguments)
     assert (answer.code, answer.out) == (1, "") and text in " ".join(answer.err.split())
+
+
+def test_several_cores_are_refused_and_one_of_them_is_counted() -> None:
+    arch = Arch.load("arty").replace(cores=2)
+    with pytest.raises(WeftError, match="cores 2; allowed: cores 1.*--set cores=1"):
+        resources.check_counted(arch, "xc7")
+    resources.check_counted(arch.replace(cores=1), "xc7")

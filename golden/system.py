@@ -1,0 +1,51 @@
+"""Several golden machines on one memory: programs of cores that run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.golden.races import check_races
+from weft.hw.contract.arch import Arch
+
+PIECE_INSTRUCTIONS = 1 << 16
+"""A core's turn, where nobody asks for an order: a machine takes some hundred bytes for each instruction of it."""
+SHORT_PIECE = 40
+"""The longest turn of a random order."""
+
+
+class GoldenSystem:
+    """The cores of ``arch``, on the same two DRAMs."""
+
+    def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
+        self.arch = arch
+        self.drams = {"dram0": dram0 or Dram(arch), "dram1": dram1 or Dram(arch)}
+        self.cores = [Machine(arch, self.drams["dram0"], self.drams["dram1"]) for _ in range(arch.cores)]
+
+    def run(self, programs: Sequence[bytes], progress: Callable[[int, int], None] | None = None,
+            seed: int | None = None) -> None:
+        """Run a program on each core, from core 0 on, in turns: what they leave does not depend on the order, of which
+        ``seed`` chooses one. ``progress(done, total)`` counts instructions and is called now and then.
+
+        Raises RaceError, before anything runs, where the order would matter; MachineStop at an illegal instruction."""
+        check_races(programs, self.arch)
+        rng, size = Random(seed), self.cores[0].isa.instruction_bytes
+        total, done = sum(int(self.cores[0].isa.counts(program).sum()) for program in programs), 0
+        left = {core: program for core, program in enumerate(programs) if program}
+        while left:
+            core = min(left) if seed is None else rng.choice(sorted(left))
+            count = PIECE_INSTRUCTIONS if seed is None else rng.randint(1, SHORT_PIECE)
+            before = self.cores[core].counters["instructions"]
+            piece, left[core] = left[core][:count * size], left[core][count * size:]
+            self.cores[core].run(piece, partial(_told, progress, done, total) if progress else None)
+            done += self.cores[core].counters["instructions"] - before
+            if not left[core]:
+                del left[core]
+
+
+def _told(progress: Callable[[int, int], None], before: int, total: int, ran: int, _: int) -> None:
+    """Tell how many instructions all cores have run: ``before`` this turn, and ``ran`` in it."""
+    progress(before + ran, total)

@@ -1,0 +1,93 @@
+"""Several cores on shared memory ports: RTL leaves what the golden machines leave, in any order of theirs, and an error
+is that of its core."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from weft.compiler.errors import CompileError
+from weft.compiler.estimator.replay import estimate
+from weft.golden.dram import Dram, differences
+from weft.golden.system import GoldenSystem
+from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
+from weft.simulate.job import MemorySettings
+from weft.simulate.rtl import RtlResult, run_groups_on_rtl
+from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.random_system import fill, random_programs
+
+CYCLE_LIMIT = 3_000_000
+CASES, LENGTH = 8, 60
+
+
+def systems() -> dict[str, Arch]:
+    """Name -> machine of several cores."""
+    archs = lockstep_archs()
+    return {
+        "three on two ports": archs["lanes2"].replace(dram_ports=SHARED, cores=3, memory_ports=2),
+        "two on one port": archs["lanes4_slices"].replace(cores=2),
+    }
+
+
+SYSTEMS = systems()
+
+
+def stalls(seed: int) -> MemorySettings:
+    rng = random.Random(seed)
+    rests = {f"stall_{channel}": rng.choice([0, 20, 90, 200]) for channel in ("ar", "r", "aw", "w", "b")}
+    return MemorySettings(read_latency=rng.randint(2, 60), write_latency=rng.randint(2, 60),
+                          jitter=rng.choice([0, 10, 50]), **rests)
+
+
+def run(arch: Arch, groups: list[list[bytes]], drams: list[Dram],
+        memories: list[MemorySettings]) -> list[list[RtlResult]]:
+    return run_groups_on_rtl(arch, groups, *drams, memories=memories, cycle_limit=CYCLE_LIMIT, timeout_seconds=300)
+
+
+def filled(arch: Arch, seed: int) -> list[Dram]:
+    drams = [Dram(arch), Dram(arch)]
+    for number, dram in enumerate(drams):
+        fill(arch, dram, 2 * seed + number)
+    return drams
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_random_programs_leave_what_golden_leaves_in_any_order(name: str) -> None:
+    """Every word of the memory, in which each program leaves its core's memories too."""
+    arch = SYSTEMS[name]
+    groups = [random_programs(arch, seed, LENGTH) for seed in range(CASES)]
+    ours, theirs = filled(arch, 1), filled(arch, 1)
+    done = run(arch, groups, theirs, [stalls(seed) for seed in range(CASES)])
+    assert all(each.error_cause is Cause.NONE for group in done for each in group)
+    golden = GoldenSystem(arch, *ours)
+    for seed, group in enumerate(groups):
+        golden.run(group, seed=seed)
+        for core in golden.cores:
+            core.soft_reset()
+    assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
+
+
+def test_an_error_is_that_of_its_core_and_the_others_go_on() -> None:
+    """An illegal instruction of one core, and a memory that answers another with an error."""
+    arch = SYSTEMS["three on two ports"]
+    isa = Isa(arch)
+    good = [isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 8 * k, 8) for k in range(20)]
+    illegal = [*good[:5], isa.data_move(DataFlow.DRAM0_TO_LOCAL, arch.local_depth - 1, 0, 2), *good]
+    beyond = [*good[:7], isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 900, 1), *good]
+    programs = [isa.assemble(each) for each in (illegal, good, beyond)]
+    settings = MemorySettings(error_lo=900 * arch.vector_bytes, error_hi=901 * arch.vector_bytes)
+    (done,) = run(arch, [programs], filled(arch, 4), [settings])
+    assert [(each.error_cause, each.error_program_counter) for each in done] == [
+        (Cause.LOCAL_RANGE, 5), (Cause.NONE, 0), (Cause.DRAM0_READ_RESPONSE, 7)]
+    assert done[1].instructions == len(good)
+
+
+def test_cycles_of_shared_ports_are_not_estimated() -> None:
+    """Rather than told as those of a core alone."""
+    arch = SYSTEMS["two on one port"]
+    with pytest.raises(CompileError, match="cores: found 2; allowed: 1.*--set cores=1"):
+        estimate(random_programs(arch, 0, 5)[0], arch)
