@@ -39,8 +39,8 @@ from weft.runtime.outputs import Kind, write_text
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
 if TYPE_CHECKING:
-    from weft.compiler.frontend.inputs import Sizes, Values
     from weft.compiler.products import Products, Step
+    from weft.compiler.request import Sizes, Values
 
 
 def compile_command(

@@ -19,7 +19,6 @@ from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
@@ -37,7 +36,7 @@ from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
 from weft.compiler.quantize.narrow import MINMAX, known_ranges
-from weft.compiler.request import Request
+from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.errors import WeftError, explain

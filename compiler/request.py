@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from weft.compiler.frontend.inputs import Sizes, Values
+Sizes = Mapping[str, Sequence[int] | int]
+"""Sizes that a file leaves open: by input all of them, by the name of a size that one."""
+
+Values = Mapping[str, ArrayLike]
+"""By input, the value that it always has: its array, one number for all elements, or all elements in a row."""
+
+NO_SHAPES: Sizes = {}
+NO_VALUES: Values = {}
 
 
 @dataclass(frozen=True)

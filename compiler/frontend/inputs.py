@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, refuse
+from weft.compiler.request import Sizes, Values
 
 NUMBERS: dict[int, str] = {
     onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.DOUBLE: "float64",
@@ -19,15 +20,6 @@ NUMBERS: dict[int, str] = {
     onnx.TensorProto.UINT16: "uint16", onnx.TensorProto.UINT32: "uint32", onnx.TensorProto.UINT64: "uint64",
 }
 """Types of inputs and outputs, and numpy's names of them."""
-
-Sizes = Mapping[str, Sequence[int] | int]
-"""Sizes that a file leaves open: by input all of them, by the name of a size that one."""
-
-Values = Mapping[str, ArrayLike]
-"""By input, the value that it always has: its array, one number for all elements, or all elements in a row."""
-
-NO_SHAPES: Sizes = {}
-NO_VALUES: Values = {}
 
 
 def true_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:

@@ -21,12 +21,13 @@ from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.dynamic import to_real
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node
-from weft.compiler.frontend.inputs import Sizes, Values, settle_inputs, true_inputs, type_name
+from weft.compiler.frontend.inputs import settle_inputs, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
 from weft.compiler.frontend.qoperators import to_qdq
 from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.compiler.frontend.states import states_of
+from weft.compiler.request import Sizes, Values
 from weft.hw.contract.errors import WeftError
 from weft.runtime.files import read_bytes
 from weft.runtime.onnx_bounds import captured, check_content, check_names, check_opset, graphs

@@ -11,10 +11,10 @@ import onnx
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.frontend.inputs import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 from weft.compiler.frontend.tflite_reader import load_tflite
+from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.runtime.onnx_engine import session
 
 FROZEN = ".pb"

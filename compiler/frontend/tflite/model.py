@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 
 from weft.compiler.errors import refuse
-from weft.compiler.frontend.inputs import NO_SHAPES, Sizes
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.frontend.states import State, declare_states
 from weft.compiler.frontend.tflite.operation import Operation
@@ -17,6 +16,7 @@ from weft.compiler.frontend.tflite.schema import Damaged, Subgraph, read_subgrap
 from weft.compiler.frontend.tflite.shape_check import check_told_shapes
 from weft.compiler.frontend.tflite.states import NEXT, first_numbers, kept_states
 from weft.compiler.frontend.tflite.writer import Writer
+from weft.compiler.request import NO_SHAPES, Sizes
 
 ASSIGN, CALL_ONCE, READ = "ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE"
 
