@@ -70,24 +70,34 @@ def expand(control, machine, repeats, whole, enters):
 def decode(state, machine, work, drains, times, now):
     """The instruction at the decoder's output goes on, if it can."""
     control = state.control
+    release(control, drains, now)
     there_from = control.entered_at[control.instruction % STAGES] + DECODE_LATENCY
     if control.instruction == control.entered or now < there_from:
         return
-    operation, free_from = control.next, now + 1
+    operation = control.next
     if control.drain < len(drains) and drains[control.drain] == control.instruction:
-        if control.finished < operation:
-            return
-        control.drain += 1
-        free_from = now + DECODE_LATENCY
-    elif operation < len(work) and work[operation].instruction == control.instruction:
+        return
+    if operation < len(work) and work[operation].instruction == control.instruction:
         unit = state.units[work[operation].unit]
         if unit.issued - unit.taken == unit.queue or unit.issued - unit.heard == unit.outstanding:
             return
         issue(state, machine, work[operation], operation, now)
         times[operation, ISSUED] = now
         control.next += 1
-    control.free_from = free_from
+    control.free_from = now + 1
     control.instruction += 1
+
+
+@kernel
+def release(control, drains, now):
+    """An instruction that waits until the machine is empty does so in the decoder's first stage; it goes on, and lets
+    in what is behind it, when all before it have left the decoder and are done."""
+    if control.drain == len(drains) or drains[control.drain] != control.instruction:
+        return
+    place = control.instruction % STAGES
+    if control.instruction < control.entered and now > control.entered_at[place] and control.finished >= control.next:
+        control.entered_at[place] = now - 1
+        control.drain += 1
 
 
 # -- the interlock -----------------------------------------------------------------------------------------------------

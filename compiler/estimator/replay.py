@@ -11,7 +11,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.estimator import array, enter, moves, reader, simd, writer
 from weft.compiler.estimator.board_dram import step_memory
-from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads
+from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads, release
 from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.estimator.litedram_state import USES
 from weft.compiler.estimator.machine import machine_record
@@ -158,6 +158,7 @@ def start(state, machine, drains, repeats):
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes
     for before in range(-machine.repeats, machine.decode_latency):
+        release(control, drains, before)
         fetch(control, machine, drains, repeats, 0, before)
 
 
