@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.estimator import array, enter, moves, reader, simd, writer
 from weft.compiler.estimator.board_dram import step_memory
 from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads, release
@@ -82,10 +82,10 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     """The same; None as soon as it is sure that the program takes more than ``most_cycles``: where the vectors that the
     array has still to take, one a cycle, do not fit into what is left of them."""
     if arch.cores > 1:
-        raise refuse("architecture key cores", arch.cores, "1: ports that several cores share are not estimated",
+        raise refuse("architecture key cores", arch.cores, "1: a program alone says nothing of ports that cores share",
                      "estimate one of them (--set cores=1), or count cycles with --on rtl")
     read = read_program(program, arch)
-    _refuse_endless(read)
+    refuse_endless(read)
     machine = machine_record(arch, dram if isinstance(dram, IdealDram) else EXPECTED)
     state = new_state(arch, int(machine["writer_vectors"]))
     first = int(machine["decode_latency"])
@@ -104,18 +104,29 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
         if most_cycles is not None and counted + _vectors_left(mat_muls, vectors, times) > most_cycles:
             return None
         if now - finished_at > STUCK_CYCLES:
-            raise refuse("program", "operations that wait for each other for ever", "a program that ends",
-                         "run it on rtl, and report both")
+            raise stuck()
         if progress:
             progress(finished, len(read.work))
-    began = int(state["control"]["first_at"])
+    use = dict(zip(USES, map(int, state["dram"]["use"]), strict=True)) if state["paced"] else {}
+    return estimate_of(arch, read, state["control"], times, use)
+
+
+def estimate_of(arch: Arch, read: DecodedProgram, control: np.void, times: np.ndarray,
+                use: dict[str, int]) -> Estimate:
+    """What a replay that came to its end says. ``control``: of the core that ran it, of CONTROL."""
+    began = int(control["first_at"])
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
     for column, name in enumerate(("issue_cycle", "start_cycle", "finish_cycle")):
         operations[name] = times[:, column] - began
-    use = dict(zip(USES, map(int, state["dram"]["use"]), strict=True)) if state["paced"] else {}
-    end = _end(arch, read.work, operations, int(state["control"]["free_from"]) - began)
+    end = _end(arch, read.work, operations, int(control["free_from"]) - began)
     return Estimate(end, operations, read, use)
+
+
+def stuck() -> CompileError:
+    """Return the error for operations that wait for each other."""
+    return refuse("program", "operations that wait for each other for ever", "a program that ends",
+                  "run it on rtl, and report both")
 
 
 def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +141,8 @@ def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) 
     return int(vectors[-1] - vectors[begun])
 
 
-def _refuse_endless(program: DecodedProgram) -> None:
+def refuse_endless(program: DecodedProgram) -> None:
+    """Raises CompileError for a program that takes too long to step through."""
     counts = passed_vectors(program.work)
     if len(counts) and counts.max() > MOST_VECTORS:
         raise refuse(f"operation of instruction {program.work['instruction'][counts.argmax()]}",
@@ -172,19 +184,26 @@ def replay(state, machine, work, drains, repeats, instructions, times, clock):
     while now < until and (control.finished < len(work) or control.instruction < instructions):
         if control.finished != finished:
             finished, finished_at = control.finished, now
-        given = control.instruction
         if state.paced:
             step_memory(state, machine, now)
-        decode(state, machine, work, drains, times, now)
-        fetch(control, machine, drains, repeats, given if machine.slices else control.instruction, now)
-        control.beats += state.program.arriving
-        fetch_heads(state, machine, now)
-        ask(state, machine, now)
-        step(state, machine, now)
-        commit(state, machine, times, now)
+        step_core(state, machine, work, drains, repeats, times, now)
         now += 1
     clock[0], clock[1], clock[2] = now, finished, finished_at
     return not (control.finished < len(work) or control.instruction < instructions)
+
+
+@kernel
+def step_core(state, machine, work, drains, repeats, times, now):
+    """A cycle of everything but a memory that ``paced`` machines have behind their ports."""
+    control = state.control
+    given = control.instruction
+    decode(state, machine, work, drains, times, now)
+    fetch(control, machine, drains, repeats, given if machine.slices else control.instruction, now)
+    control.beats += state.program.arriving
+    fetch_heads(state, machine, now)
+    ask(state, machine, now)
+    step(state, machine, now)
+    commit(state, machine, times, now)
 
 
 @kernel

@@ -65,6 +65,17 @@ def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None
     agree(arch, [moves(seed) for seed in range(PROGRAMS)], 30)
 
 
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_slices"])
+def test_a_window_that_is_moved_first_takes_the_same_cycles(name: str) -> None:
+    """At the beginning of a program nothing is under way, and the Configure waits where it is read."""
+    arch = ARCHS[name]
+    isa = Isa(arch)
+    first, second = (isa.configure(register, 1) for register in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET))
+    begins = [[], [first], [first, second], [isa.no_op(), first, second], [first, isa.no_op(), second]]
+    agree(arch, [isa.assemble([*begin, isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 5), isa.mat_mul(0, 0, 2)])
+                 for begin in begins], 20)
+
+
 @pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_int8"])
 def test_two_rows_of_weights_a_cycle_take_the_same_cycles(name: str) -> None:
     """Loads of the whole column, and of a part of it, beside MatMuls that keep banks of local memory busy."""

@@ -1,20 +1,25 @@
-"""Several cores on shared memory ports: RTL leaves what the golden machines leave, in any order of theirs, and an error
-is that of its core."""
+"""Several cores on shared memory ports: RTL leaves what the golden machines leave, in any order of theirs, takes the
+cycles of the estimate, and an error is that of its core."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import numpy as np
 import pytest
 
 from weft.compiler.errors import CompileError
 from weft.compiler.estimator.replay import estimate
+from weft.compiler.estimator.system import estimate_system
 from weft.golden.dram import Dram, differences
 from weft.golden.system import GoldenSystem
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.causes import Cause
+from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_groups_on_rtl
 from weft.tb.random.lockstep_archs import lockstep_archs
@@ -43,9 +48,10 @@ def stalls(seed: int) -> MemorySettings:
                           jitter=rng.choice([0, 10, 50]), **rests)
 
 
-def run(arch: Arch, groups: list[list[bytes]], drams: list[Dram],
-        memories: list[MemorySettings]) -> list[list[RtlResult]]:
-    return run_groups_on_rtl(arch, groups, *drams, memories=memories, cycle_limit=CYCLE_LIMIT, timeout_seconds=300)
+def run(arch: Arch, groups: list[list[bytes]], drams: list[Dram], memories: list[MemorySettings],
+        **options: Any) -> list[list[RtlResult]]:
+    return run_groups_on_rtl(arch, groups, *drams, memories=memories, cycle_limit=CYCLE_LIMIT, timeout_seconds=300,
+                             **options)
 
 
 def filled(arch: Arch, seed: int) -> list[Dram]:
@@ -71,6 +77,41 @@ def test_random_programs_leave_what_golden_leaves_in_any_order(name: str) -> Non
     assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("latency", [2, 30])
+def test_random_programs_take_the_cycles_of_the_estimate(name: str, latency: int) -> None:
+    """Each operation of each core; some groups leave cores at rest."""
+    arch = SYSTEMS[name]
+    groups = [random_programs(arch, 100 + seed, LENGTH)[:arch.cores - seed % 2] for seed in range(CASES)]
+    settings = MemorySettings(read_latency=latency, write_latency=latency)
+    done = run(arch, groups, filled(arch, 2), [settings] * CASES, trace_operations=True)
+    for seed, (group, results) in enumerate(zip(groups, done, strict=True)):
+        found = estimate_system(group, arch, IdealDram(latency, latency))
+        assert [each.cycles for each in found.cores] == [each.cycles for each in results], seed
+        for mine, result in zip(found.cores, results, strict=True):
+            assert result.operations is not None
+            assert all(np.array_equal(mine.operations[column], result.operations[column])
+                       for column in OPERATION.fields or ()), seed
+
+
+def crowd(arch: Arch, seed: int) -> bytes:
+    """Moves alone, short and long, contiguous and vector by vector: what an arbiter has most to do with."""
+    isa, rng = Isa(arch), random.Random(seed)
+    flows = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0, DataFlow.DRAM1_TO_LOCAL)
+    return isa.assemble([isa.data_move(rng.choice(flows), rng.randrange(5), rng.randrange(100), rng.randint(1, 90),
+                                       far_stride=rng.choice([1, 1, 2, 4])) for _ in range(40)])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_crowded_ports_take_the_cycles_of_the_estimate(name: str) -> None:
+    arch = SYSTEMS[name]
+    groups = [[crowd(arch, 10 * seed + core) for core in range(arch.cores)] for seed in range(CASES)]
+    done = run(arch, groups, filled(arch, 3), [MemorySettings(read_latency=9, write_latency=9)] * CASES)
+    for group, results in zip(groups, done, strict=True):
+        found = estimate_system(group, arch, IdealDram(9, 9))
+        assert [each.cycles for each in found.cores] == [each.cycles for each in results]
+
+
 def test_an_error_is_that_of_its_core_and_the_others_go_on() -> None:
     """An illegal instruction of one core, and a memory that answers another with an error."""
     arch = SYSTEMS["three on two ports"]
@@ -86,8 +127,7 @@ def test_an_error_is_that_of_its_core_and_the_others_go_on() -> None:
     assert done[1].instructions == len(good)
 
 
-def test_cycles_of_shared_ports_are_not_estimated() -> None:
-    """Rather than told as those of a core alone."""
+def test_one_program_is_not_estimated_as_if_it_had_a_shared_port_alone() -> None:
     arch = SYSTEMS["two on one port"]
     with pytest.raises(CompileError, match="cores: found 2; allowed: 1.*--set cores=1"):
         estimate(random_programs(arch, 0, 5)[0], arch)
