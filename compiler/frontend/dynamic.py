@@ -86,7 +86,7 @@ class _Network:
         while True:
             lost = {name for node in self.graph.node if node.op_type in OUTPUT_AXES
                     for name in node.input[:2] if kept.intersection(node.input[:2])
-                    and name not in kept and name not in self.known}
+                    and name not in kept and name not in self.known and not _moves_before(self, name)}
             drop = {name for name in kept if any(lost.intersection(reader.input) for reader in self.readers[name])} \
                 if lost else set()
             drop |= {name for node in self.graph.node if node.op_type in MOVES and node.input[0] in kept
@@ -117,18 +117,36 @@ class _Network:
         return np.asarray((values - zeros) * scales).astype(np.float32)
 
     def operands(self, node: onnx.NodeProto, zeros: Sequence[str],
-                 scales: Sequence[str] = ("", "")) -> list[str] | None:
-        """The real numbers that a product multiplies; None where one of them is no constant and has no real ones."""
+                 scales: Sequence[str] = ("", "")) -> tuple[Nodes, list[str]]:
+        """The real numbers that a product multiplies, and the nodes that move those of a table there."""
+        nodes: Nodes = []
         names = []
         for number, (name, zero, scale) in enumerate(zip(node.input[:2], zeros, scales, strict=True)):
+            axis, real = OUTPUT_AXES[node.op_type] if number else 0, f"{node.output[0]}/real{number}"
             if name in self.real:
                 names.append(name)
-            elif name in self.known and self.known[name].dtype in BYTES:
-                axis = OUTPUT_AXES[node.op_type] if number else 0
-                names.append(self.constant(f"{node.output[0]}/real{number}", self.weights(name, zero, axis, scale)))
+            elif name in self.known:
+                names.append(self.constant(real, self.weights(name, zero, axis, scale)))
             else:
-                return None
-        return names
+                chain = _moves_before(self, name)
+                table = self.constant(f"{real}/table", self.weights(chain[-1].input[0], zero, 0, scale))
+                nodes += _moved(chain, table, real)
+                names.append(real)
+        return nodes, names
+
+    def is_real(self, node: onnx.NodeProto, zeros: Sequence[str], scales: Sequence[str] = ()) -> bool:
+        """Whether a product is one of real numbers: of a quantizer that is left out, or of a table that is moved, with
+        constant parameters, where nothing but a cast to real numbers reads what comes of it."""
+        if self.real.intersection(node.input[:2]):
+            return True
+        tables = [name for name in node.input[:2] if _moves_before(self, name)]
+        of_tables = [name for given in (zeros, scales) for operand, name in zip(node.input[:2], given, strict=False)
+                     if name and operand in tables]
+        alone = node.op_type == TO_FLOAT or (node.output[0] not in self.ends and all(
+            _casts_to_real(reader) for reader in self.readers.get(node.output[0], [])))
+        known = [*filter(lambda name: name not in tables, node.input[:2]), *filter(None, (*zeros, *scales))]
+        return (bool(tables) and alone and self.known.keys() >= set(known)
+                and all(self.known[name].size == 1 for name in of_tables))
 
 
 def _undoes(node: onnx.NodeProto, name: str, quantizer: onnx.NodeProto) -> bool:
@@ -149,23 +167,22 @@ def _quantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    if not network.real.intersection(node.input[:2]):
+    zeros = [*node.input[2:], "", ""][:2]
+    if not network.is_real(node, zeros):
         return None
-    names = network.operands(node, [*node.input[2:], "", ""][:2])
-    assert names is not None  # of ``_with_real_partners``
+    nodes, names = network.operands(node, zeros)
     made = helper.make_node(PRODUCTS[node.op_type], names, node.output, name=node.name)
     made.attribute.extend(node.attribute)
-    return [made]
+    return [*nodes, made]
 
 
 def _to_float(network: _Network, node: onnx.NodeProto) -> Nodes | None:
     """Both scales are applied here: that of real numbers is 1."""
-    if not network.real.intersection(node.input[:2]):
-        return None
     inputs = [*node.input, *[""] * 6]
-    names = network.operands(node, inputs[4:6], inputs[2:4])
-    assert names is not None
-    return _with_bias(node, names, inputs[6])
+    if not network.is_real(node, inputs[4:6], inputs[2:4]):
+        return None
+    nodes, names = network.operands(node, inputs[4:6], inputs[2:4])
+    return [*nodes, *_with_bias(node, names, inputs[6])]
 
 
 def _mat_mul(network: _Network, node: onnx.NodeProto) -> Nodes | None:
@@ -219,9 +236,14 @@ def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
         return None
     first = chain[-1].input[0]
     table = network.constant(f"{node.output[0]}/real", network.weights(first, zero, 0, scale))
-    made, name = [], table
+    return _moved(chain, table, node.output[0])
+
+
+def _moved(chain: Nodes, name: str, target: str) -> Nodes:
+    """The nodes of a chain, the last one first, from the tensor ``name`` to the tensor ``target``."""
+    made = []
     for number, move in enumerate(reversed(chain)):
-        output = node.output[0] if number == len(chain) - 1 else f"{node.output[0]}/move{number}"
+        output = target if number == len(chain) - 1 else f"{target}/move{number}"
         moved = helper.make_node(move.op_type, [name, *move.input[1:]], [output], name=f"{move.name}/real{number}")
         moved.attribute.extend(move.attribute)
         made.append(moved)
