@@ -83,7 +83,7 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
     array has still to take, one a cycle, do not fit into what is left of them."""
     if arch.cores > 1:
         raise refuse("architecture key cores", arch.cores, "1: a program alone says nothing of ports that cores share",
-                     "estimate one of them (--set cores=1), or count cycles with --on rtl")
+                     "estimate one of them (--set cores=1)")
     read = read_program(program, arch)
     refuse_endless(read)
     machine = machine_record(arch, dram if isinstance(dram, IdealDram) else EXPECTED)
