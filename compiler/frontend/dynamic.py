@@ -14,6 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.check_quantizers import DEQUANTIZE, known_constants, spread
+from weft.compiler.frontend.qoperators import OURS
 from weft.compiler.frontend.quantizers import MOVES
 
 QUANTIZE = "DynamicQuantizeLinear"
@@ -47,17 +48,13 @@ class _Network:
                 self.readers.setdefault(name, []).append(node)
         self.makers = {name: node for node in graph.node for name in node.output}
         self.ends = {value.name for value in graph.output}
-        self.real: set[str] = set()
-        for node in graph.node:
-            if node.op_type == QUANTIZE:
-                tensors = self._bytes_of(node)
-                self.real.update(tensors or ())
-        self.real &= self._with_real_partners()
+        moved = [self._bytes_of(node) or set() for node in graph.node if node.op_type == QUANTIZE]
+        self.real = self._with_real_partners(set().union(*moved))
 
     # -- which quantizers may be left out ------------------------------------------------------------------------------
     def _bytes_of(self, quantizer: onnx.NodeProto) -> set[str] | None:
-        """Its bytes, and where they are moved to; None where they are read in another way than products do that
-        subtract their zero point."""
+        """Return its bytes, and the tensors that they are moved to; None where something else reads them than products
+        that subtract their zero point."""
         found, waiting, zero = set(), [quantizer.output[0]], quantizer.output[2]
         if self.ends.intersection(quantizer.output):
             return None
@@ -77,16 +74,23 @@ class _Network:
         if node.op_type == TO_FLOAT:
             return (inputs[0], inputs[4]) == (name, zero) or (inputs[1], inputs[5]) == (name, zero)
         fits = (inputs[0], inputs[2]) == (name, zero) or (inputs[1], inputs[3]) == (name, zero)
-        return (node.op_type in PRODUCTS and fits and node.output[0] not in self.ends and all(
-            _casts_to_real(reader) for reader in self.readers.get(node.output[0], [])))
+        return node.op_type in PRODUCTS and fits and self._only_cast(node)
 
-    def _with_real_partners(self) -> set[str]:
-        """Of ``real`` what is multiplied by constants, or by such tensors, all over."""
-        kept = set(self.real)
+    def _only_cast(self, node: onnx.NodeProto) -> bool:
+        """Whether nothing but casts to real numbers reads what a product makes."""
+        return node.output[0] not in self.ends and all(
+            _casts_to_real(reader) for reader in self.readers.get(node.output[0], []))
+
+    def _with_real_partners(self, wished: set[str]) -> set[str]:
+        """Return which of the tensors ``wished`` are multiplied everywhere by constants whose parameters are constants,
+        or by each other."""
+        kept = set(wished)
         while True:
             lost = {name for node in self.graph.node if node.op_type in OUTPUT_AXES
-                    for name in node.input[:2] if kept.intersection(node.input[:2])
-                    and name not in kept and name not in self.known and not _moves_before(self, name)}
+                    and kept.intersection(node.input[:2])
+                    for name, parameters in zip(node.input[:2], _parameters(node), strict=False)
+                    if name not in kept and not (self.knows(*parameters)
+                                                 and (name in self.known or _moves_before(self, name)))}
             drop = {name for name in kept if any(lost.intersection(reader.input) for reader in self.readers[name])} \
                 if lost else set()
             drop |= {name for node in self.graph.node if node.op_type in MOVES and node.input[0] in kept
@@ -99,29 +103,32 @@ class _Network:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
     def rewritten(self, node: onnx.NodeProto) -> Nodes:
-        """What stands for a node."""
-        rewrite = REWRITES.get(node.op_type)
+        """Return the nodes that replace a node: itself, where it stays."""
+        rewrite = REWRITES.get(node.op_type) if node.domain in OURS else None
         made = None if rewrite is None else rewrite(self, node)
         return [node] if made is None else made
+
+    def knows(self, *names: str) -> bool:
+        """Whether all tensors that are named are constants; an empty name is none."""
+        return all(name in self.known for name in names if name)
 
     def constant(self, name: str, value: np.ndarray) -> str:
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
     def weights(self, name: str, zero: str, axis: int, scale: str = "") -> np.ndarray:
-        """The real numbers of a constant of bytes; without a scale, as if it were 1. Raises KeyError where one of them
-        is no constant, and ValueError for sizes that do not fit."""
+        """Return the real numbers of a constant of bytes; without a scale, as if it were 1. Raises ValueError for sizes
+        that do not fit."""
         values = self.known[name].astype(np.float64)
         zeros = spread(self.known[zero], values.ndim, axis) if zero else np.zeros(())
         scales = spread(self.known[scale], values.ndim, axis) if scale else np.ones(())
         return np.asarray((values - zeros) * scales).astype(np.float32)
 
-    def operands(self, node: onnx.NodeProto, zeros: Sequence[str],
-                 scales: Sequence[str] = ("", "")) -> tuple[Nodes, list[str]]:
-        """The real numbers that a product multiplies, and the nodes that move those of a table there."""
+    def operands(self, node: onnx.NodeProto) -> tuple[Nodes, list[str]]:
+        """Return the real numbers that a product multiplies, behind the nodes that move those of a table there."""
         nodes: Nodes = []
         names = []
-        for number, (name, zero, scale) in enumerate(zip(node.input[:2], zeros, scales, strict=True)):
+        for number, (name, (zero, scale)) in enumerate(zip(node.input[:2], _parameters(node), strict=True)):
             axis, real = OUTPUT_AXES[node.op_type] if number else 0, f"{node.output[0]}/real{number}"
             if name in self.real:
                 names.append(name)
@@ -134,19 +141,27 @@ class _Network:
                 names.append(real)
         return nodes, names
 
-    def is_real(self, node: onnx.NodeProto, zeros: Sequence[str], scales: Sequence[str] = ()) -> bool:
+    def is_real(self, node: onnx.NodeProto) -> bool:
         """Whether a product is one of real numbers: of a quantizer that is left out, or of a table that is moved, with
         constant parameters, where nothing but a cast to real numbers reads what comes of it."""
         if self.real.intersection(node.input[:2]):
             return True
-        tables = [name for name in node.input[:2] if _moves_before(self, name)]
-        of_tables = [name for given in (zeros, scales) for operand, name in zip(node.input[:2], given, strict=False)
-                     if name and operand in tables]
-        alone = node.op_type == TO_FLOAT or (node.output[0] not in self.ends and all(
-            _casts_to_real(reader) for reader in self.readers.get(node.output[0], [])))
-        known = [*filter(lambda name: name not in tables, node.input[:2]), *filter(None, (*zeros, *scales))]
-        return (bool(tables) and alone and self.known.keys() >= set(known)
-                and all(self.known[name].size == 1 for name in of_tables))
+        parameters = dict(zip(node.input[:2], _parameters(node), strict=False))
+        tables = [name for name in parameters if _moves_before(self, name)]
+        return (bool(tables) and (node.op_type == TO_FLOAT or self._only_cast(node))
+                and self.knows(*(name for name in parameters if name not in tables),
+                               *(name for pair in parameters.values() for name in pair))
+                and all(self.known[name].size == 1 for table in tables for name in parameters[table] if name))
+
+
+def _parameters(node: onnx.NodeProto) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return zero point and scale of both operands of a product, empty where it has none."""
+    inputs = [*node.input, *[""] * 6]
+    if node.op_type in PRODUCTS:
+        return (inputs[2], ""), (inputs[3], "")
+    if node.op_type == TO_FLOAT:
+        return (inputs[4], inputs[2]), (inputs[5], inputs[3])
+    return ("", ""), (inputs[3], inputs[2])  # DynamicQuantizeMatMul: activations of real numbers
 
 
 def _undoes(node: onnx.NodeProto, name: str, quantizer: onnx.NodeProto) -> bool:
@@ -167,10 +182,9 @@ def _quantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    zeros = [*node.input[2:], "", ""][:2]
-    if not network.is_real(node, zeros):
+    if not network.is_real(node):
         return None
-    nodes, names = network.operands(node, zeros)
+    nodes, names = network.operands(node)
     made = helper.make_node(PRODUCTS[node.op_type], names, node.output, name=node.name)
     made.attribute.extend(node.attribute)
     return [*nodes, made]
@@ -178,17 +192,18 @@ def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 def _to_float(network: _Network, node: onnx.NodeProto) -> Nodes | None:
     """Both scales are applied here: that of real numbers is 1."""
-    inputs = [*node.input, *[""] * 6]
-    if not network.is_real(node, inputs[4:6], inputs[2:4]):
+    if not network.is_real(node):
         return None
-    nodes, names = network.operands(node, inputs[4:6], inputs[2:4])
-    return [*nodes, *_with_bias(node, names, inputs[6])]
+    nodes, names = network.operands(node)
+    return [*nodes, *_with_bias(node, names, "".join(node.input[6:7]))]
 
 
 def _mat_mul(network: _Network, node: onnx.NodeProto) -> Nodes | None:
     """DynamicQuantizeMatMul: activations of real numbers, weights of bytes."""
     inputs = [*node.input, *[""] * 6]
     name, weights, scale, zero, bias = inputs[:5]
+    if not network.knows(weights, scale, zero):
+        return None
     made = network.constant(f"{node.output[0]}/real1", network.weights(weights, zero, -1, scale))
     return _with_bias(node, [name, made], bias)
 
@@ -207,6 +222,8 @@ LSTM_REALS, LSTM_WEIGHTS = 8, (1, 2)
 
 def _lstm(network: _Network, node: onnx.NodeProto) -> Nodes | None:
     inputs = [*node.input, *[""] * 12]
+    if not network.knows(*(inputs[place] for place in LSTM_WEIGHTS), *inputs[8:12]):
+        return None
     for number, (place, scale, zero) in enumerate(zip(LSTM_WEIGHTS, inputs[8:12:2], inputs[9:12:2], strict=True)):
         values = network.known[inputs[place]].astype(np.float64)
         scales, zeros = (_of_gates(network.known[name], values.shape) for name in (scale, zero))
@@ -221,18 +238,18 @@ def _lstm(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _of_gates(values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """One number a direction, or one for each of its gates."""
+    """Return one number a direction, or one for each of its gates: [directions, 1, gates or 1]."""
     return values.astype(np.float64).reshape(shape[0], 1, -1)
 
 
 def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    """Nothing of what is real already. A table of bytes that is looked up, or moved, is made real first."""
+    """Leave out what is real already. A table of bytes that is looked up, or moved, is made real first."""
     if node.input[0] in network.real:
         return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
     source, scale, zero = [*node.input, ""][:3]
     chain = _moves_before(network, source)
     known = network.known
-    if not chain or scale not in known or known[scale].size != 1 or (zero and zero not in known):
+    if not chain or not network.knows(scale, zero) or known[scale].size != 1:
         return None
     first = chain[-1].input[0]
     table = network.constant(f"{node.output[0]}/real", network.weights(first, zero, 0, scale))
@@ -240,7 +257,7 @@ def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _moved(chain: Nodes, name: str, target: str) -> Nodes:
-    """The nodes of a chain, the last one first, from the tensor ``name`` to the tensor ``target``."""
+    """Return copies of the nodes of a chain, the last one first, from the tensor ``name`` to the tensor ``target``."""
     made = []
     for number, move in enumerate(reversed(chain)):
         output = target if number == len(chain) - 1 else f"{target}/move{number}"
@@ -256,7 +273,7 @@ TABLE_MOVES = frozenset({"Expand", "Flatten", "Gather", "Identity", "Reshape", "
 
 
 def _moves_before(network: _Network, name: str) -> Nodes:
-    """The nodes that move a constant of bytes to ``name``, the last one first; none where it is made otherwise."""
+    """Return the nodes that move a constant of bytes to ``name``, the last one first; none where it is no such."""
     chain: Nodes = []
     makers = network.makers
     while name in makers and makers[name].op_type in TABLE_MOVES:

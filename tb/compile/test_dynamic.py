@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
+from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.network import Network
@@ -126,3 +127,34 @@ def test_bytes_that_are_read_in_other_ways_stay_bytes(tmp_path: Path) -> None:
     found, hosts = run(path, BASE, samples)
     assert {"DynamicQuantizeLinear", "MatMulInteger"} <= hosts
     assert signal_to_noise(wanted(path, samples, False), found) >= 30
+
+
+def with_weights_of_its_own() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+    """The zero point of the weights is computed."""
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             helper.make_node("Cast", ["s"], ["zero"], to=TensorProto.UINT8),
+             helper.make_node("MatMulInteger", ["q", "w", "z", "zero"], ["i"]),
+             helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]
+    return nodes, {"w": RNG.integers(0, 9, (8, 3)).astype(np.uint8)}
+
+
+def with_computed_bytes() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+    """The weights of onnxruntime's own product are computed."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+             helper.make_node("Cast", ["t"], ["bytes"], to=TensorProto.UINT8),
+             helper.make_node("DynamicQuantizeMatMul", ["x", "bytes", "scale"], ["y"], domain="com.microsoft")]
+    return nodes, {"scale": np.ones(1, np.float32)}
+
+
+@pytest.mark.parametrize(("made", "operator"), [(with_weights_of_its_own, "DynamicQuantizeLinear"),
+                                                (with_computed_bytes, "DynamicQuantizeMatMul")])
+def test_parameters_that_are_computed_are_refused_by_their_node(made: Any, operator: str, tmp_path: Path) -> None:
+    """They were a fault of the compiler: a constant that is none was looked up."""
+    nodes, weights = made()
+    path = saved(tmp_path / "odd.onnx", nodes, [2, 8], rank=2, **weights)
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    model.opset_import[0].version = 18
+    onnx.save(model, path)
+    with pytest.raises(CompileError, match=f"operator {operator}"):
+        compile_model(path, BASE, tmp_path, host_fallback=True)
