@@ -8,6 +8,7 @@ is legal, ``simd`` and ``alu`` what the SIMD unit computes, ``dram`` what lies b
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -175,10 +176,10 @@ class Machine:
         """Each lane's sum over the taps of its neighbours in the row; beyond the row they are zero."""
         walk = operation.accumulator
         bias = self._column_sums(None, 1)[0]
-        for row, where in enumerate(walk.slices()):
-            values = np.broadcast_to(bias, (walk.size, len(bias)))
-            if operation.local is not None:
-                values = self._tap_sums(self._activations([*operation.local.slices()][row]), operation.origin, bias)
+        zeros = np.broadcast_to(bias, (walk.size, len(bias)))
+        inputs = itertools.repeat(None, walk.rows) if operation.local is None else operation.local.slices()
+        for source, where in zip(inputs, walk.slices(), strict=True):
+            values = zeros if source is None else self._tap_sums(self._activations(source), operation.origin, bias)
             written = max(0, walk.size - operation.dropped)
             self.store(slice(where.start, where.start + written * walk.stride, walk.stride), values[:written],
                        operation.accumulate)

@@ -18,7 +18,7 @@ from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import DataFlow
 
 MOST_RUNS = 1 << 24
-"""Of vectors that are looked at one by one."""
+"""The most runs of vectors that are looked at one by one."""
 _READS = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM1_TO_LOCAL)
 _RUN = np.dtype([("memory", "i1"), ("core", "i1"), ("writes", "?"), ("instruction", "i4"), ("start", "i8"),
                  ("end", "i8")])
@@ -70,7 +70,7 @@ def check_races(programs: Sequence[bytes], arch: Arch) -> None:
 
 
 def first_race(programs: Sequence[bytes], arch: Arch) -> Race | None:
-    """A race of legal programs, that of the lowest address; None where there is none."""
+    """Return the race of legal programs at the lowest address, None where there is none."""
     walks = [dram_walks(program, arch) for program in programs]
     spans = np.concatenate([_runs(walk, core, arch, whole=True) for core, walk in enumerate(walks)])
     if _meeting(spans) is None:
@@ -105,7 +105,7 @@ def _runs(walk: np.ndarray, core: int, arch: Arch, *, whole: bool) -> np.ndarray
 
 
 def _meeting(runs: np.ndarray) -> tuple[np.void, np.void] | None:
-    """Two runs of different cores with a byte in common that one writes."""
+    """Return two runs of different cores with a byte in common that one writes, None where there are none."""
     for memory in (0, 1):
         here = np.sort(runs[runs["memory"] == memory], order="start")
         for core in np.unique(here["core"]):

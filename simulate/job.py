@@ -114,22 +114,9 @@ def build_machine(
     )
 
 
-def run_job(
-    simulation: Simulation,
-    job: Job,
-    *,
-    directory: Path,
-    files: Mapping[str, Path],
-    samples: Path | None = None,
-    operations: Path | None = None,
-    bases: Mapping[str, int] | None = None,
-    timeout_seconds: float = 600,
-    trace: bool = False,
-) -> list[JobResult]:
-    """What :func:`run_groups` gives, of core 0."""
-    groups = run_groups(simulation, job, directory=directory, files=files, samples=samples, operations=operations,
-                        bases=bases, timeout_seconds=timeout_seconds, trace=trace)
-    return [group[0] for group in groups]
+def run_job(simulation: Simulation, job: Job, **options: Any) -> list[JobResult]:
+    """Return what :func:`run_groups` gives, with its options, of core 0."""
+    return [group[0] for group in run_groups(simulation, job, **options)]
 
 
 def run_groups(

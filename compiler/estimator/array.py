@@ -108,8 +108,8 @@ def leaving_sum(state, now):
 
 @kernel
 def result_bank(machine, unit, operation):
-    """Of the accumulators, of the result that goes through the array with the next vector: ``lag`` vectors before that
-    one. NO_BANK where it is not written."""
+    """Return the bank of the accumulators that gets the result which goes through the array with the next vector, that
+    of the vector ``lag`` before it. NO_BANK where it is not written."""
     result = unit.row * operation.size + unit.vector + unit.extra - operation.lag
     row = result // operation.size
     vector = result - row * operation.size

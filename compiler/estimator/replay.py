@@ -113,7 +113,7 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
 
 def estimate_of(arch: Arch, read: DecodedProgram, control: np.void, times: np.ndarray,
                 use: dict[str, int]) -> Estimate:
-    """What a replay that came to its end says. ``control``: of the core that ran it, of CONTROL."""
+    """Return what a replay tells that came to its end. ``control``: of the core that ran it, of CONTROL."""
     began = int(control["first_at"])
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]

@@ -11,7 +11,7 @@ from weft.compiler.estimator.jit import entry
 from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.origin import begin
 from weft.compiler.estimator.ports import new_ports, step_port
-from weft.compiler.estimator.program import DecodedProgram, read_program
+from weft.compiler.estimator.program import read_program
 from weft.compiler.estimator.replay import (
     PIECE_CYCLES,
     STUCK_CYCLES,
@@ -26,7 +26,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.timing import program_burst
 
-WORK, DRAINS, WORDS, INSTRUCTIONS = range(4)
+WORK, DRAINS, REPEATS, INSTRUCTIONS = range(4)
 """Columns of ``bounds`` [cores + 1, 4]: where a core's part of an array that all share begins; of INSTRUCTIONS how many
 the core has."""
 
@@ -39,14 +39,14 @@ class SystemEstimate:
 
     @property
     def cycles(self) -> int:
-        """Of the core that takes longest."""
+        """Return those of the core that takes longest."""
         return max(each.cycles for each in self.cores)
 
 
 def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXPECTED,
                     progress: Callable[[int, int], None] | None = None) -> SystemEstimate:
-    """When every operation of legal programs runs, one a core from core 0 on; the others rest. ``progress(operations
-    done, all)`` is called now and then.
+    """Return when every operation of legal programs runs, one program a core from core 0 on; the others rest.
+    ``progress(operations done, all)`` is called now and then.
 
     Raises IsaError for a program that is truncated, CompileError for one that ends within a SIMD loop or is endless."""
     assert arch.cores > 1 and 0 < len(programs) <= arch.cores
@@ -71,12 +71,9 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
             raise stuck()
         if progress:
             progress(int(clock[1]), len(work))
-    return SystemEstimate(tuple(_one(arch, each, states[core], times[bounds[core, WORK]:bounds[core + 1, WORK]])
-                                for core, each in enumerate(read)))
-
-
-def _one(arch: Arch, read: DecodedProgram, state: np.void, times: np.ndarray) -> Estimate:
-    return estimate_of(arch, read, state["control"], times, {})
+    own = np.split(times, bounds[1:-1, WORK])
+    return SystemEstimate(tuple(estimate_of(arch, each, state["control"], mine, {})
+                                for each, state, mine in zip(read, states, own, strict=False)))
 
 
 def _join(state: np.void, machine: np.void, arch: Arch, program_bytes: int) -> None:
@@ -103,10 +100,12 @@ def replay_system(states, ports, machine, work, drains, repeats, bounds, times, 
         for core in range(cores):
             first, last = bounds[core], bounds[core + 1]
             state = states[core]
-            step_core(state, machine, work[first[0]:last[0]], drains[first[1]:last[1]], repeats[first[2]:last[2]],
-                      times[first[0]:last[0]], now)
+            begin_work, end_work = first[WORK], last[WORK]
+            step_core(state, machine, work[begin_work:end_work], drains[first[DRAINS]:last[DRAINS]],
+                      repeats[first[REPEATS]:last[REPEATS]], times[begin_work:end_work], now)
             finished += state.control.finished
-            left = left or state.control.finished < last[0] - first[0] or state.control.instruction < first[3]
+            left = left or (state.control.finished < end_work - begin_work
+                            or state.control.instruction < first[INSTRUCTIONS])
         if finished != clock[1]:
             clock[1], clock[2] = finished, now
         now += 1

@@ -36,7 +36,7 @@ def inline_choices(model: onnx.ModelProto) -> None:
 
 
 def conditions_of(nodes: Sequence[Node], choice: Node, inputs: Sequence[str]) -> str:
-    """How a user fixes the ``inputs`` that a choice depends on, empty for what is no choice, or depends on none."""
+    """Return the options that fix the ``inputs`` a choice depends on; "" for what is no choice, or depends on none."""
     if choice.op != CHOICE:
         return ""
     needed = {choice.input(0)}
@@ -47,7 +47,7 @@ def conditions_of(nodes: Sequence[Node], choice: Node, inputs: Sequence[str]) ->
 
 
 def _known_conditions(model: onnx.ModelProto) -> dict[str, bool]:
-    """Conditions of the outermost choices, of those that are known."""
+    """Return the conditions of the outermost choices that are known: tensor -> its value."""
     small = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = small.graph
     unknown: set[str] = set()
@@ -91,7 +91,7 @@ def _inline(graph: onnx.GraphProto, node: onnx.NodeProto, condition: bool, names
 
 
 def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Of tensors and nodes, in graphs within too."""
+    """Yield the names of tensors and nodes, in graphs within too."""
     for inner in graphs(graph):
         yield from (*_weights(inner), *(value.name for value in (*inner.input, *inner.output)))
         yield from (name for node in inner.node for name in (node.name, *node.input, *node.output))
@@ -103,7 +103,7 @@ def _weights(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _new_names(branch: onnx.GraphProto, node: onnx.NodeProto, taken: Counter[str]) -> dict[str, str]:
-    """Old -> new, of what the branch makes. Its results get the names that ``node`` gives them."""
+    """Return old -> new names of what the branch makes. Its results get the names that ``node`` gives them."""
     made = [name for entry in branch.node for name in entry.output if name]
     prefix = node.name or node.output[0]
     names: dict[str, str] = {}

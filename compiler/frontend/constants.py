@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Shape
-from weft.compiler.frontend.onnx_writer import IR_VERSION
+from weft.compiler.frontend.onnx_writer import IR_VERSION, TOLD
 from weft.runtime.onnx_bounds import check_size, has_graph
 from weft.runtime.onnx_engine import session
 
@@ -23,9 +23,6 @@ MOST_FOLDED = 1 << 26
 
 MOST_WORK = 1 << 32
 """Steps of one node: onnx's evaluator is written in Python and numpy."""
-
-TOLD = 1024
-"""Elements of a constant that may be a shape, so that shape inference is told its values."""
 
 EXPORT_AGAIN = "export the model again with its constants folded"
 

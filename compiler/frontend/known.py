@@ -14,8 +14,9 @@ import onnx
 from onnx import numpy_helper
 
 from weft.compiler.errors import reason, refuse
-from weft.compiler.frontend.constants import EXPORT_AGAIN, TOLD, Folder
+from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
+from weft.compiler.frontend.onnx_writer import TOLD
 from weft.runtime.onnx_bounds import captured, check_shapes
 from weft.runtime.onnx_runnable import loop_shapes, ports_of
 

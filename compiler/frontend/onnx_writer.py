@@ -14,8 +14,8 @@ from weft.compiler.frontend.graph import Graph, Node
 IR_VERSION = 10
 """Old enough for every onnxruntime in use."""
 
-MOST_KNOWN = 1 << 10
-"""Numbers of a weight that may be a shape, so that shape inference is told them."""
+TOLD = 1024
+"""Elements of a constant that may be a shape, so that shape inference is told its values."""
 
 
 def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[Node] = (),
@@ -50,9 +50,9 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
            outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
     """Shape inference copies a model several times, so large weights join it behind that."""
-    known = [_weight(value, key) for key, value in weights.items() if value.size <= MOST_KNOWN]
+    known = [_weight(value, key) for key, value in weights.items() if value.size <= TOLD]
     shaped = [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-              for key, value in weights.items() if value.size > MOST_KNOWN]
+              for key, value in weights.items() if value.size > TOLD]
     graph = helper.make_graph(nodes, name, [*inputs, *shaped], outputs, known)
     model = onnx.shape_inference.infer_shapes(helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION))

@@ -16,7 +16,7 @@ from weft.runtime.scales import TensorScale
 from weft.runtime.window import Window
 
 MOST_TILE_WEIGHTS = 1 << 25
-"""Of one output tile, with the zeros beside them: 256 MB while they are laid out."""
+"""The most weights of one output tile, with the zeros beside them: 256 MB while they are laid out."""
 
 MOST_MAXIMA = 1 << 19
 """Instructions of a max pool without loops, for each tile of channels."""

@@ -13,7 +13,7 @@ MARGIN = 2
 """What a node makes may be padded or repeated, and cut again, before it is ever written."""
 
 MOST_ELEMENTS = 1 << 25
-"""Of a node's result: where each of them lies is worked out in some 40 bytes."""
+"""The most elements of a node's result: where each of them lies is worked out in some 40 bytes."""
 
 
 def check_sizes(graph: Graph, arch: Arch) -> Graph:

@@ -21,7 +21,7 @@ from weft.compiler.frontend.graph import Graph, Interval, Node, Within
 from weft.compiler.frontend.quantizers import scale_of
 from weft.compiler.passes.functions import may_be_infinite, real_function, steps_of
 from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
-from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
+from weft.compiler.quantize.calibrate import HEADROOM, SUMS, Calibration, sum_key_of
 
 UNBOUNDED: Interval = (-math.inf, math.inf)
 FAR = 2.0 ** 20
@@ -77,8 +77,8 @@ def with_bounds(graph: Graph, seen: Calibration, own_points: bool) -> Calibratio
     for name in known.keys() & ranges.keys():
         ranges[name] = dataclasses.replace(ranges[name], low=known[name][0], high=known[name][1], bounded=True)
     for node in graph.nodes:
-        if node.op in ("Conv", "Product") and node.output in known:
-            key = sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
+        if node.op in SUMS and node.output in known:
+            key = sum_key_of(node)
             sums[key] = max(sums[key], *map(abs, known[node.output]))
     return dataclasses.replace(seen, ranges=ranges, sums=sums)
 

@@ -108,6 +108,11 @@ def sum_key(source: str, weights: str) -> str:
     return f"{source} x {weights}"
 
 
+def sum_key_of(node: Node) -> str:
+    """Return where ``sums`` has the partial sums of a node of SUMS."""
+    return sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
+
+
 @dataclass(frozen=True)
 class Calibration:
     """``ranges`` of tensors; ``sums``: :func:`sum_key`, of a product of matrices the name of its result -> what no
@@ -185,7 +190,7 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
 
 
 def _looked_at_together(graph: Graph) -> list[list[Node]]:
-    """The nodes in groups whose results take at most MOST_HELD numbers, or that are one node."""
+    """Return the nodes in groups whose results take at most MOST_HELD numbers, or that are one node."""
     groups: list[list[Node]] = [[]]
     held = 0
     for node in graph.nodes:
@@ -223,11 +228,11 @@ class _Seen:
             for name in (*given_names, *(node.output for node in nodes)):
                 self._look(name, values[name], number, len(samples.numbers))
             for node, name in zip(summed, sums, strict=True):
-                key = sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
+                key = sum_key_of(node)
                 self.sums[key] = max(self.sums.get(key, 0.0), _largest_partial_sum(values[name], values[node.output]))
 
     def _look(self, name: str, value: np.ndarray, number: int, count: int) -> None:
-        """At a tensor on sample ``number``, one of ``count``."""
+        """Look at a tensor on sample ``number``, one of ``count``."""
         if name in self.ends:
             value = np.nan_to_num(value, nan=np.nan, neginf=self.ends[name].low, posinf=self.ends[name].high)
         if not np.isfinite(value).all():
@@ -295,7 +300,7 @@ def widened(before: Range | None, value: np.ndarray) -> Range:
 
 
 def _binades(values: np.ndarray) -> np.ndarray:
-    """How many of the values are below BINADES, and in each of them."""
+    """Return how many of the values are below BINADES, and in each of them."""
     exponents = np.frexp(np.abs(values, dtype=np.float32))[1] - 1  # 2**e <= |v| < 2**(e+1)
     exponents = np.where(values == 0, BINADES[0] - 1, exponents)
     return np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)

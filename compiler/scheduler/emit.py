@@ -183,12 +183,12 @@ class LayerEmitter:
                                                       lambda entry: (entry[0].offset, entry[1])):
             alike = [tile for tile, _ in run]  # these share their weights
             streams = [stream for tile in alike for stream in self._tap_spans(tile, prepared.strip, output, result)]
-            walks = [Streamed(span, streams[0].settings) for span in repeated(stream.walk for stream in streams)] if (
-                not alike[0].taps) and streams else streams
+            if not alike[0].taps:  # taps that continue each other are one walk
+                streams = [Streamed(walk, self.together) for walk in repeated(stream.walk for stream in streams)]
             biased = first and block.biased
-            if walks:
+            if streams:
                 yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
-            for span, settings in walks:
+            for span, settings in streams:
                 yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
                                  settings, self.loader.preloads or not first, span.near_stride,
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)

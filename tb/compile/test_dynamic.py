@@ -109,7 +109,7 @@ def test_the_network_of_real_numbers_runs_on_the_machine(name: str, kind: QuantT
 
 
 def test_bytes_with_calibration(tmp_path: Path) -> None:
-    """A machine of bytes finds static scales."""
+    """An INT8 machine finds static scales."""
     _, dynamic, samples = quantised("convolutions", tmp_path)
     found, hosts = run(dynamic, BASE.replace(data_type="INT8", leave_tables=8), samples)
     assert not hosts and signal_to_noise(wanted(dynamic, samples, False), found) >= 20

@@ -94,7 +94,7 @@ def test_random_programs_take_the_cycles_of_the_estimate(name: str, latency: int
                        for column in OPERATION.fields or ()), seed
 
 
-def crowd(arch: Arch, seed: int) -> bytes:
+def moves_alone(arch: Arch, seed: int) -> bytes:
     """Moves alone, short and long, contiguous and vector by vector: what an arbiter has most to do with."""
     isa, rng = Isa(arch), random.Random(seed)
     flows = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0, DataFlow.DRAM1_TO_LOCAL)
@@ -103,9 +103,9 @@ def crowd(arch: Arch, seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_crowded_ports_take_the_cycles_of_the_estimate(name: str) -> None:
+def test_contended_ports_take_the_cycles_of_the_estimate(name: str) -> None:
     arch = SYSTEMS[name]
-    groups = [[crowd(arch, 10 * seed + core) for core in range(arch.cores)] for seed in range(CASES)]
+    groups = [[moves_alone(arch, 10 * seed + core) for core in range(arch.cores)] for seed in range(CASES)]
     done = run(arch, groups, filled(arch, 3), [MemorySettings(read_latency=9, write_latency=9)] * CASES)
     for group, results in zip(groups, done, strict=True):
         found = estimate_system(group, arch, IdealDram(9, 9))

@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from weft.compiler.errors import reason, refuse
-from weft.compiler.frontend.constants import TOLD
+from weft.compiler.frontend.onnx_writer import TOLD
 from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN
 from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Value
 from weft.compiler.frontend.tflite.writer import Writer
