@@ -28,15 +28,17 @@ def _loop(trips: int, kind: str = "Loop") -> onnx.ModelProto:
                     weights=[scalar("n", trips), scalar("go0", True, bool), floats("a", 0)])
 
 
-def _nested(depth: int) -> onnx.ModelProto:
-    """A choice in a choice in a choice."""
+def _nested(depth: int, known: bool) -> onnx.ModelProto:
+    """A choice in a choice in a choice, by a constant where it is ``known``, else by the input."""
     graph = helper.make_graph([node("Identity", ["x"], ["z"])], "last", [], [onnx.ValueInfoProto(name="z")])
     for _ in range(depth):
         inner = node("If", ["b"], ["z"], then_branch=graph, else_branch=helper.make_graph(
             [node("Identity", ["x"], ["z"])], "other", [], [onnx.ValueInfoProto(name="z")]))
         graph = helper.make_graph([inner], "inner", [], [onnx.ValueInfoProto(name="z")])
-    return network(node("If", ["b"], ["y"], then_branch=graph, else_branch=graph),
-                   weights=[scalar("b", True, bool)])
+    choice = node("If", ["b"], ["y"], then_branch=graph, else_branch=graph)
+    if known:
+        return network(choice, weights=[scalar("b", True, bool)])
+    return network(node("ReduceMax", ["x"], ["most"], keepdims=0), node("Cast", ["most"], ["b"], to=9), choice)
 
 
 def _function(calls: str) -> onnx.ModelProto:
@@ -79,7 +81,7 @@ def _chain(*nodes: onnx.NodeProto) -> Make:
 GRAPHS: dict[str, Make] = {
     "Loop of 10**12": lambda: _loop(TERA), "Loop of a million": lambda: _loop(1_000_000),
     "Scan instead of Loop": lambda: _loop(1, "Scan"),
-    "40 choices deep": lambda: _nested(20), "a function that calls itself": lambda: _function("F"),
+    "a function that calls itself": lambda: _function("F"),
     "functions in a circle": lambda: _function("G"), "2**40 calls": lambda: _functions_in_functions(40),
     "a cycle": _chain(node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["y"])),
     "a node that reads itself": _chain(node("Add", ["x", "y"], ["y"])),
@@ -287,6 +289,8 @@ def cases() -> list[Case]:
     kinds = {"constant": CONSTANTS, "graph": GRAPHS, "operator": OPERATORS, "liar": LIARS}
     found = [Case(f"onnx {kind}: {name}", ".onnx", good_and(arty if kind != "liar" else COMPILE, _made(make)))
              for kind, makers in kinds.items() for name, make in makers.items()]
+    found += [Case(f"onnx choices: 40 deep, {'known' if known else 'by the input'}", ".onnx",
+                   good_and(arty, _made(partial(_nested, 20, known))), code=0) for known in (True, False)]
     found += [Case(f"onnx {kind} for the host: {name}", ".onnx",
                    good_and([*COMPILE, "--host-fallback"], _made(makers[name])))
               for kind, makers,

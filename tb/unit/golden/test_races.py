@@ -1,0 +1,88 @@
+"""Programs of several cores that touch a byte which one of them writes are refused, and no others."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from weft.golden.dram import Dram
+from weft.golden.races import RaceError, check_races, first_race
+from weft.golden.system import GoldenSystem
+from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
+from weft.tb.random.lockstep_archs import lockstep_archs
+
+ARCH = lockstep_archs()["lanes2"].replace(dram_ports=SHARED, cores=2)
+ISA = Isa(ARCH)
+LOAD, SAVE = DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0
+CONST, SAVE_CONST = DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1
+Move = tuple[DataFlow, int, int, int]
+"""Flow, first vector in DRAM, vectors, stride."""
+
+
+def program(*moves: Move, before: tuple[Instruction, ...] = ()) -> bytes:
+    return ISA.assemble([*before, *(ISA.data_move(flow, 0, base, size, far_stride=stride)
+                                    for flow, base, size, stride in moves)])
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ((LOAD, 8, 4, 1), (LOAD, 8, 4, 1)), ((SAVE, 8, 4, 1), (LOAD, 12, 4, 1)), ((LOAD, 8, 4, 1), (SAVE, 4, 4, 1)),
+    ((SAVE, 8, 4, 2), (SAVE, 9, 4, 2)), ((SAVE, 8, 4, 1), (CONST, 8, 4, 1)), ((SAVE, 0, 4, 4), (LOAD, 1, 3, 1))],
+    ids=["two reads", "behind", "before", "between", "another DRAM", "in a gap"])
+def test_what_does_not_meet_is_no_race(first: Move, second: Move) -> None:
+    check_races([program(first), program(second)], ARCH)
+    check_races([program(second), program(first)], ARCH)
+
+
+@pytest.mark.parametrize(("first", "second", "memory", "start"), [
+    ((SAVE, 8, 4, 1), (LOAD, 11, 4, 1), "dram0", 11), ((LOAD, 8, 4, 1), (SAVE, 5, 4, 1), "dram0", 8),
+    ((SAVE, 8, 4, 2), (SAVE, 10, 1, 1), "dram0", 10), ((SAVE, 0, 4, 4), (LOAD, 1, 4, 1), "dram0", 4),
+    ((CONST, 2, 1, 1), (SAVE_CONST, 0, 8, 1), "dram1", 2)],
+    ids=["one vector", "a write in front", "two writes", "a stride", "constants"])
+def test_a_race_names_both_accesses(first: Move, second: Move, memory: str, start: int) -> None:
+    programs = [program((LOAD, 100, 1, 1), first), program(second)]
+    wanted = f"a race in {memory}: core 0, instruction 1, .* and core 1, instruction 0"
+    with pytest.raises(RaceError, match=wanted) as error:
+        check_races(programs, ARCH)
+    both = error.value.race.accesses
+    assert max(each.start for each in both) <= start * ARCH.vector_bytes < min(each.end for each in both)
+    assert [each.writes for each in both] == [move[0] in (SAVE, SAVE_CONST) for move in (first, second)]
+
+
+def test_windows_keep_cores_apart() -> None:
+    """The same addresses, in blocks of their own."""
+    apart = ISA.configure(Register.DRAM0_OFFSET, 1)
+    save = (SAVE, 0, 8, 1)
+    check_races([program(save), program(save, before=(apart,))], ARCH)
+    with pytest.raises(RaceError):
+        check_races([program(save, before=(apart,)), program(save, before=(apart,))], ARCH)
+
+
+def test_random_moves_race_where_their_vectors_meet() -> None:
+    """Held against sets of vectors."""
+    rng, races = random.Random(0), 0
+    for _ in range(300):
+        moves = [[(rng.choice([LOAD, SAVE, CONST]), rng.randrange(60), rng.randint(1, 6), rng.choice([1, 2, 4]))
+                  for _ in range(3)] for _ in range(2)]
+        touched = [{(flow is CONST, base + k * stride, flow is SAVE) for flow, base, size, stride in each
+                    for k in range(size)} for each in moves]
+        meets = any(a[:2] == b[:2] and (a[2] or b[2]) for a in touched[0] for b in touched[1])
+        assert (first_race([program(*each) for each in moves], ARCH) is not None) == meets, moves
+        races += meets
+    assert 50 < races < 250
+
+
+def test_nothing_runs_of_programs_that_race() -> None:
+    dram = Dram(ARCH)
+    system = GoldenSystem(ARCH, dram)
+    with pytest.raises(RaceError):
+        system.run([program((SAVE, 0, 4, 1)), program((LOAD, 3, 1, 1))])
+    assert all(core.counters["instructions"] == 0 for core in system.cores)
+
+
+def test_a_single_arch_has_no_races() -> None:
+    alone: Arch = ARCH.replace(cores=1)
+    check_races([program((SAVE, 0, 4, 1), (LOAD, 0, 4, 1))], alone)
