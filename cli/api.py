@@ -30,7 +30,7 @@ Feeds = Mapping[str, np.ndarray]
 def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder: Path | str | None = None, *,
             calibrate: Feeds | None = None, host_fallback: bool = HOST_FALLBACK, **options: Any) -> CompileReport:
     """Compile a model, or the file of one, into ``folder`` (default: build/NAME); ``model_path`` of the result is what
-    :class:`Session` takes, its ``warnings`` and ``division.machine_share`` say how well it went.
+    :class:`Session` takes, its ``warnings`` and ``partition.machine_share`` say how well it went.
 
     ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array [samples, ...].
     ``host_fallback``: the host runs what the machine does not compute; without it that is an error. ``options`` are

@@ -217,7 +217,7 @@ def print_compiled(report: CompileReport) -> None:
         "instructions": f"{report.instructions:,}",
         **{path.name[len(report.name) + 1:]: str(path) for path in (report.model_path, *report.files)},
     })
-    print_places(report.division)
+    print_places(report.partition)
 
 
 def print_layers(rows: Sequence[dict[str, Any]]) -> None:
@@ -302,7 +302,7 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
     """What ``weft compile --json`` prints: ``check`` is null without ``--check``."""
     first = next((verdict.step for verdict in verdicts if verdict.problem), None)
     check = {"first_difference": first, "steps": [verdict.to_json() for verdict in verdicts]}
-    places = places_object(report.division)
+    places = places_object(report.partition)
     return {
         "schema": SCHEMA, "name": report.name, **places, "macs": report.macs, "instructions": report.instructions,
         "files": [str(path) for path in (report.model_path, *report.files)],

@@ -26,7 +26,7 @@ from weft.hw.contract.arch import Arch
 
 if TYPE_CHECKING:
     from weft.compiler.frontend.graph import Graph, GraphPort
-    from weft.compiler.passes.division import Division
+    from weft.compiler.passes.partition import Partition
 
 FIRST = ", and its first numbers, which are not 0, in --input"
 """Of a state: what else ``weft run`` needs."""
@@ -43,21 +43,21 @@ def inspect_command(
     overrides: SetOption = None,
 ) -> None:
     """Operators, shapes, multiply-accumulates of a network, and what would run where and why."""
-    from weft.compiler.pipeline import divide_model
+    from weft.compiler.pipeline import partition_model
     from weft.compiler.request import Request
 
     machine = None if arch is None else override(Arch.load(arch), overrides)
     with console.working("reading the network"):
-        graph, division = divide_model(Request(model, outputs=ends(output), shapes=input_shapes(shape),
+        graph, partition = partition_model(Request(model, outputs=ends(output), shapes=input_shapes(shape),
                                                fixed=fixed_inputs(fix)), machine)
-    found = _object(model, graph, division)
+    found = _object(model, graph, partition)
     if as_json:
         print(json.dumps(found))
     else:
-        _print(found, division)
+        _print(found, partition)
 
 
-def _object(model: Path, graph: Graph, division: Division) -> dict[str, Any]:
+def _object(model: Path, graph: Graph, partition: Partition) -> dict[str, Any]:
     from weft.cli.places import places_object
 
     return {
@@ -65,15 +65,15 @@ def _object(model: Path, graph: Graph, division: Division) -> dict[str, Any]:
         "inputs": [_port(port) for port in graph.inputs], "outputs": [_port(port) for port in graph.outputs],
         "states": [state._asdict() for state in graph.states],
         "parameters": sum(value.size for value in graph.constants.values()),
-        "operators": _operators(division),
-        **places_object(division),
+        "operators": _operators(partition),
+        **places_object(partition),
     }
 
 
-def _operators(division: Division) -> dict[str, dict[str, int]]:
+def _operators(partition: Partition) -> dict[str, dict[str, int]]:
     """By name: how many there are, of them on the machine and on the host, and their multiply-accumulates."""
     rows: dict[str, Counter[str]] = {}
-    for place in sorted(division.places, key=lambda place: place.operator):
+    for place in sorted(partition.places, key=lambda place: place.operator):
         rows.setdefault(place.operator, Counter(machine=0, host=0)).update(
             {"count": 1, place.where: 1, "macs": place.macs})
     return {operator: dict(row) for operator, row in rows.items()}
@@ -83,7 +83,7 @@ def _port(port: GraphPort) -> dict[str, Any]:
     return {"name": port.name, "type": port.type, "shape": list(port.shape)}
 
 
-def _print(found: dict[str, Any], division: Division) -> None:
+def _print(found: dict[str, Any], partition: Partition) -> None:
     from weft.cli.places import print_places, print_rich
 
     ports = {f"{kind} {port['name']}": f"{'x'.join(map(str, port['shape']))} {port['type']}"
@@ -97,4 +97,4 @@ def _print(found: dict[str, Any], division: Division) -> None:
                [(name, *(f"{row[key]:,}" for key in ("count", "machine", "host", "macs")))
                 for name, row in found["operators"].items()])
     print()
-    print_places(division)
+    print_places(partition)

@@ -13,7 +13,7 @@ from rich.table import Table
 from weft.hw.contract.errors import one_line
 
 if TYPE_CHECKING:
-    from weft.compiler.passes.division import Division, Place
+    from weft.compiler.passes.partition import Partition, Place
 
 MOST_ROWS = 40
 """Of a table for people; --json has all."""
@@ -21,36 +21,36 @@ MOST_ROWS = 40
 NARROWEST, LONGEST_NAME = 60, 32
 
 
-def places_object(division: Division) -> dict[str, Any]:
+def places_object(partition: Partition) -> dict[str, Any]:
     """``parts`` in the order in which they run, ``places`` in the network's order."""
-    parts = [[place for place in division.places if place.part == number] for number in range(len(division.parts))]
-    return {"machine_share": division.machine_share, "macs": division.macs,
+    parts = [[place for place in partition.places if place.part == number] for number in range(len(partition.parts))]
+    return {"machine_share": partition.machine_share, "macs": partition.macs,
             "parts": [{"where": places[0].where, "nodes": len(places), "macs": sum(place.macs for place in places)}
                       for places in parts],
-            "places": [dataclasses.asdict(place) for place in division.places]}
+            "places": [dataclasses.asdict(place) for place in partition.places]}
 
 
-def print_places(division: Division) -> None:
+def print_places(partition: Partition) -> None:
     """A row for each node of the host, one for each run of nodes of the machine; nothing where all is the machine's."""
-    if division.hosts:
-        rows = _rows(division)
+    if partition.hosts:
+        rows = _rows(partition)
         print_rich(("part", "node", "operator", "where", "why"), rows[:MOST_ROWS])
         if len(rows) > MOST_ROWS:
             print(f"and {len(rows) - MOST_ROWS} more rows (--json has every node)")
-    print(textwrap.fill(share_text(division), max(shutil.get_terminal_size((100_000, 24)).columns, NARROWEST)))
+    print(textwrap.fill(share_text(partition), max(shutil.get_terminal_size((100_000, 24)).columns, NARROWEST)))
 
 
-def share_text(division: Division) -> str:
+def share_text(partition: Partition) -> str:
     """The machine's share in words."""
-    of = f"{division.macs:,} multiply-accumulates" if division.macs else f"{len(division.places)} nodes"
-    return f"on the machine: {100 * division.machine_share:.1f} % of {of}, in {len(division.graphs)} part" + (
-        "s" if len(division.graphs) > 1 else "")
+    of = f"{partition.macs:,} multiply-accumulates" if partition.macs else f"{len(partition.places)} nodes"
+    return f"on the machine: {100 * partition.machine_share:.1f} % of {of}, in {len(partition.graphs)} part" + (
+        "s" if len(partition.graphs) > 1 else "")
 
 
-def _rows(division: Division) -> list[tuple[str, ...]]:
+def _rows(partition: Partition) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for number in range(len(division.parts)):
-        places = [place for place in division.places if place.part == number]
+    for number in range(len(partition.parts)):
+        places = [place for place in partition.places if place.part == number]
         if places[0].why:
             rows += [(str(number + 1), place.node[-LONGEST_NAME:], place.operator, "host", place.why)
                      for place in places]

@@ -153,7 +153,7 @@ class SimdLoop(NamedTuple):
 
 
 class LoadLut(NamedTuple):
-    """``size`` vectors, the depth of a value table, into ``table``."""
+    """``size`` vectors, the depth of a lookup table, into ``table``."""
 
     local: Address
     table: int
@@ -166,7 +166,7 @@ class LoadScale(NamedTuple):
     local: Address
 
 
-class LoadLeaveTable(NamedTuple):
+class LoadActivationTable(NamedTuple):
     """``TABLE_ENTRIES`` vectors into ``table``: what becomes of each byte in moves out of the accumulators that are set
     to it."""
 
@@ -174,9 +174,9 @@ class LoadLeaveTable(NamedTuple):
     table: int
 
 
-Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadLeaveTable
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadActivationTable
 OPERATIONS: dict[str, Any] = {kind.__name__: kind for kind in
-                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadLeaveTable)}
+                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadActivationTable)}
 _MUST = object()
 """Default of a field that has none."""
 _FIELDS = {kind: tuple((name, kind._field_defaults.get(name, _MUST)) for name in kind._fields)

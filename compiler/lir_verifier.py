@@ -10,7 +10,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.lir import Address, Space
-from weft.compiler.memory.places import Place
+from weft.compiler.memory.places import Allocation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
@@ -21,15 +21,15 @@ IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed
 NOWHERE = "moved beside the accumulators"
 
 SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
-    SchemeKind.FIXED_POINT: {IN: ("ENTER_SHIFT",), OUT: ("LEAVE_SHIFT",), MULTIPLIED: ("ENTER_SHIFT",),
-                             COMPUTED: ("ENTER_SHIFT", "LEAVE_SHIFT"), NOWHERE: ()},
-    SchemeKind.AFFINE: {IN: ("ENTER_ZERO", "ENTER_FACTOR"), OUT: ("LEAVE_SHIFT", "LEAVE_ZERO"),
+    SchemeKind.FIXED_POINT: {IN: ("INPUT_SHIFT",), OUT: ("OUTPUT_SHIFT",), MULTIPLIED: ("INPUT_SHIFT",),
+                             COMPUTED: ("INPUT_SHIFT", "OUTPUT_SHIFT"), NOWHERE: ()},
+    SchemeKind.AFFINE: {IN: ("INPUT_ZERO_POINT", "INPUT_MULTIPLIER"), OUT: ("OUTPUT_SHIFT", "OUTPUT_ZERO_POINT"),
                         MULTIPLIED: ("ACTIVATION_ZERO",), COMPUTED: (), NOWHERE: ()},
 }
 """The registers that each use of a scalar needs, no more and no less."""
 
 
-def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Place], const_size: int) -> None:
+def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
     """Raises Fault at the first operation that is wrong. ``written`` Vars are there before the program runs."""
     checker = _Checker(arch, written, const_size)
     for number, operation in enumerate(operations):
@@ -38,7 +38,7 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Pl
 
 
 class _Checker:
-    def __init__(self, arch: Arch, written: Sequence[Place], const_size: int) -> None:
+    def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
         self.valid = {Space.DRAM0: np.zeros(arch.dram0_depth, bool), Space.DRAM1: np.zeros(arch.dram1_depth, bool),
                       Space.LOCAL: np.zeros(arch.local_depth, bool),
                       Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
@@ -51,9 +51,9 @@ class _Checker:
         if arch.depthwise_taps:
             taps = Register.TAP_ORIGIN.name, Register.TAP_DROPPED.name
             self.allowed = {**self.allowed, MULTIPLIED: (*self.allowed[MULTIPLIED], *taps)}
-        if arch.leave_tables:
-            self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.LEAVE_TABLE.name)}
-        self.leave_tables = {0}
+        if arch.activation_tables:
+            self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.ACTIVATION_TABLE.name)}
+        self.activation_tables = {0}
         self.scaled = not arch.scheme.per_lane
         self.registers = {0}
         self.before_loop = frozenset(self.registers)
@@ -132,7 +132,7 @@ class _Checker:
         source, target = (far, near) if operation.to_local else (near, far)
         if inside and operation.to_local and not self.scaled:
             raise self._error("leaves the accumulators before a LoadScale")
-        if dict(operation.settings).get(Register.LEAVE_TABLE, 0) not in self.leave_tables:
+        if dict(operation.settings).get(Register.ACTIVATION_TABLE, 0) not in self.activation_tables:
             raise self._error("leaves the accumulators by a table that nothing loaded")
         self._read(*source)
         if operation.accumulate:
@@ -177,15 +177,15 @@ class _Checker:
         self._read(operation.local.space, Walk(operation.local.offset, SCALE_VECTORS))
         self.scaled = True
 
-    def _load_leave_table(self, operation: lir.LoadLeaveTable) -> None:
+    def _load_activation_table(self, operation: lir.LoadActivationTable) -> None:
         self._space(operation.local, Space.LOCAL)
-        if not 1 <= operation.table <= self.arch.leave_tables:
-            raise self._error(f"tables are 1..{self.arch.leave_tables}")
+        if not 1 <= operation.table <= self.arch.activation_tables:
+            raise self._error(f"tables are 1..{self.arch.activation_tables}")
         self._read(operation.local.space, Walk(operation.local.offset, TABLE_ENTRIES))
-        self.leave_tables.add(operation.table)
+        self.activation_tables.add(operation.table)
 
     CHECKS: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadLeaveTable: _load_leave_table,
+        lir.LoadActivationTable: _load_activation_table,
     }

@@ -22,17 +22,17 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
-from weft.compiler.passes.centre_variances import centre_variances
-from weft.compiler.passes.division import Division, Part
+from weft.compiler.passes.canonicalise_variances import canonicalise_variances
+from weft.compiler.passes.dead_pixels import drop_unread_pixels
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_byte_functions, fuse_functions
 from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.passes.operators import check_bytes
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
+from weft.compiler.passes.partition import Part, Partition
 from weft.compiler.passes.pool_parts import pool_parts
 from weft.compiler.passes.scale_channels import scale_channels
-from weft.compiler.passes.unread_pixels import drop_unread_pixels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
 from weft.compiler.quantize.narrow import MINMAX, known_ranges
@@ -46,23 +46,25 @@ from weft.runtime.outputs import Kind, check_output, replacing
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph
     Step("samples", steps.samples),                                 # -> Samples of the network's inputs
-    Step("divide", steps.division),                                 # -> Division: parts of the machine and of the host
+    Step("partition", steps.partition),
+    # -> Partition: parts of the machine and of the host
     # What follows is done for each of the machine's parts, with its own Graph and Samples.
     Step("check_supported", steps.supported),                       # -> Graph, the same
     Step("check_bytes", check_bytes, SCALES),                       # -> Graph, the same
     Step("limits_of_quantizers", steps.limits_of_quantizers, POINTS),  # -> Graph
     Step("pool_parts", pool_parts),
     Step("nest_pools", nest_pools),
-    Step("centre_variances", centre_variances, POINTS),             # bytes have too few bits for squares in any form
+    Step("canonicalise_variances", canonicalise_variances, POINTS),
+    # bytes have too few bits for squares in any form
     Step("fuse_functions", fuse_functions, POINTS),
     Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
     Step("order", in_order),
     Step("fold_forward", steps.fold_offsets_forward, OWN_POINTS),   # one point for all leaves no room for offsets
-    Step("settle_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file
+    Step("propagate_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file
     Step("drop_unread_pixels", drop_unread_pixels),
-    Step("join_sums", steps.sums_joined, POINTS),                   # of scales, what lies in one tensor has one
+    Step("fuse_additions", steps.sums_joined, POINTS),                   # of scales, what lies in one tensor has one
     Step("split_functions", steps.functions_split, OWN_POINTS),     # with one point for all no part has a better one
     Step("scale_functions", steps.functions_scaled, OWN_POINTS),    # -> Graph
     Step("fuse_gates", steps.gates_fused, OWN_POINTS),              # -> Graph
@@ -88,7 +90,7 @@ def steps_of(parameters: Parameters) -> tuple[Step, ...]:
     return checked((Request, Arch), tuple(step for step in STEPS if parameters in step.of))
 
 
-LAST_OF_ALL = "divide"
+LAST_OF_ALL = "partition"
 """The last step that is done once."""
 
 
@@ -160,12 +162,12 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
                        for products in parts]
 
 
-def divide_model(request: Request, arch: Arch | None) -> tuple[Graph, Division]:
+def partition_model(request: Request, arch: Arch | None) -> tuple[Graph, Partition]:
     """Return the network, and which of it ``arch`` computes and what is left for the host; without a machine only
     operators decide. Raises WeftError for everything that is the user's to mend."""
-    with _nothing_searched(), _blamed("divide", request):
+    with _nothing_searched(), _blamed("partition", request):
         graph = steps.read(request)
-        return graph, steps.divided(graph, arch)
+        return graph, steps.partitioned(graph, arch)
 
 
 def run_on(products: Products, after: str, last: str = STEPS[-1].name, without: Sequence[str] = ()) -> Products:

@@ -13,21 +13,21 @@ from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.layout import Layout, lay_out, place_of_consts
-from weft.compiler.memory.variables import lifetimes
-from weft.compiler.memory.verifier import verify_lifetimes, verify_places
-from weft.compiler.passes.division import Division, Part, divide, whole
+from weft.compiler.memory.layout import MemoryPlan, allocation_of_consts, plan_memory
+from weft.compiler.memory.variables import live_ranges
+from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.passes.fold_forward import fold_forward
+from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
-from weft.compiler.passes.join_sums import join_sums
 from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.operators import check_bytes, check_supported
+from weft.compiler.passes.partition import Part, Partition, partition_graph, whole
+from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.passes.scale_functions import scale_functions
-from weft.compiler.passes.settle_quantizers import settle_quantizers
 from weft.compiler.passes.sizes import check_sizes
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
@@ -64,16 +64,16 @@ def samples(request: Request, graph: Graph) -> Samples:
     return choose_samples(graph, request.calibration)
 
 
-def division(request: Request, graph: Graph, arch: Arch) -> Division:
+def partition(request: Request, graph: Graph, arch: Arch) -> Partition:
     """The host gets what the machine does not compute, where that is asked for; else such a part is an error."""
     if not request.host_fallback:
         return whole(graph)
-    return divided(graph, arch)
+    return partitioned(graph, arch)
 
 
-def divided(graph: Graph, arch: Arch | None) -> Division:
+def partitioned(graph: Graph, arch: Arch | None) -> Partition:
     """What ``arch`` computes and what is left for the host; without one only operators decide."""
-    return divide(graph, partial(_refused, arch))
+    return partition_graph(graph, partial(_refused, arch))
 
 
 def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
@@ -102,13 +102,13 @@ def _checked(graph: Graph, arch: Arch) -> Graph:
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
     """A canonical graph as layers are built of it."""
-    graph, quantization = settle_quantizers(graph)
+    graph, quantization = propagate_quantizers(graph)
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
 def parts(front: Products) -> list[Products]:
     """The products that the steps for each of the machine's parts begin with."""
-    graphs = front[Division].graphs
+    graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
     return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs})
             for number, (graph, inputs) in enumerate(zip(graphs, given, strict=True), 1)]
@@ -136,12 +136,12 @@ def limits_of_quantizers(graph: Graph, given: Samples) -> Graph:
 
 def settled(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
     """Replace each FakeQuantize by the scale of its tensor. Only graphs for INT8 machines still have some."""
-    return settle_quantizers(graph, partial(tensor_ranges, graph, given))
+    return propagate_quantizers(graph, partial(tensor_ranges, graph, given))
 
 
 def sums_joined(graph: Graph, given: Samples, arch: Arch) -> Graph:
     """Fuse additions with the convolutions before them, where the ranges of the parts allow one tensor."""
-    return join_sums(graph, arch.array_size, partial(channel_ranges, graph, given))
+    return fuse_additions(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
 def functions_split(graph: Graph, given: Samples) -> Graph:
@@ -198,7 +198,7 @@ def scales(request: Request, graph: Graph, built: Layers, calibration: Calibrati
     if request.plain:
         raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
                      "one of fixed point", "leave --plain out")
-    chosen = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.leave_tables)
+    chosen = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.activation_tables)
     chosen.check_limits(built)
     given = {var.root for layer in built for var in (*layer.inputs, *layer.made) if var.name in quantization.tensors}
     bounded = {var.root for layer in built for var in layer.made if calibration.ranges[var.name].bounded}
@@ -209,17 +209,17 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
     return encode_consts(built, graph.constants, chosen, arch)
 
 
-def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> Layout:
-    layout = lay_out(lifetimes(graph, built, request.keep_tensors), built, stored, arch)
-    verify_places([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
-    verify_places([place_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
-    verify_places(layout.local.values(), arch.local_depth, "local memory")
-    verify_lifetimes(built, {**layout.dram0, **layout.local})
+def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> MemoryPlan:
+    layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch)
+    verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
+    verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
+    verify_allocations(layout.local.values(), arch.local_depth, "local memory")
+    verify_live_ranges(built, {**layout.dram0, **layout.local})
     return layout
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
-def check_schedule(graph: Graph, stored: Consts, layout: Layout, scheduled: Schedule, arch: Arch) -> None:
+def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
     verify(scheduled.operations, arch, written, len(stored.vectors))
 

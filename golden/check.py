@@ -11,7 +11,7 @@ from weft.golden.decode import (
     DecodedInstruction,
     Decoder,
     Depthwise,
-    LoadLeaveTable,
+    LoadActivationTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -124,9 +124,9 @@ class Checker:
     def load_scale(self, operation: LoadScale) -> Iterator[Cause]:
         yield from self.walk("local", operation.local)
 
-    def load_leave_table(self, operation: LoadLeaveTable) -> Iterator[Cause]:
+    def load_activation_table(self, operation: LoadActivationTable) -> Iterator[Cause]:
         yield from self.walk("local", operation.local)
-        if not 1 <= operation.table <= self.arch.leave_tables:
+        if not 1 <= operation.table <= self.arch.activation_tables:
             yield Cause.LUT_TABLE
 
     def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
@@ -158,7 +158,7 @@ class Checker:
             Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}" + (
-                f", 1..{arch.leave_tables} of LoadLeaveTable" if arch.leave_tables else ""),
+                f", 1..{arch.activation_tables} of LoadActivationTable" if arch.activation_tables else ""),
             Cause.REPEAT: f"a distance up to {arch.repeat_depth}, and not before the first instruction since reset",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
         }[cause]
@@ -175,7 +175,7 @@ CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     LoadLut: Checker.load_lut,
     SimdLoop: Checker.simd_loop,
     LoadScale: Checker.load_scale,
-    LoadLeaveTable: Checker.load_leave_table,
+    LoadActivationTable: Checker.load_activation_table,
     Repeat: Checker.repeat,
     Configure: Checker.configure,
 }

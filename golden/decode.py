@@ -72,7 +72,7 @@ class LoadScale(NamedTuple):
     local: Walk
 
 
-class LoadLeaveTable(NamedTuple):
+class LoadActivationTable(NamedTuple):
     local: Walk
     table: int
 
@@ -91,7 +91,8 @@ class Configure(NamedTuple):
     value: int
 
 
-DecodedInstruction = (NoOp | MatMul | Depthwise | DataMove | LoadWeight | Simd | LoadLut | LoadScale | LoadLeaveTable
+DecodedInstruction = (NoOp | MatMul | Depthwise | DataMove | LoadWeight | Simd | LoadLut | LoadScale
+                      | LoadActivationTable
                       | SimdLoop | Repeat | Configure)
 
 
@@ -152,8 +153,8 @@ class Decoder:
     def load_scale(self, instruction: Instruction) -> LoadScale:
         return LoadScale(self.walk(instruction, "local", SCALE_VECTORS))
 
-    def load_leave_table(self, instruction: Instruction) -> LoadLeaveTable:
-        return LoadLeaveTable(self.walk(instruction, "local", TABLE_ENTRIES), instruction.raw("table"))
+    def load_activation_table(self, instruction: Instruction) -> LoadActivationTable:
+        return LoadActivationTable(self.walk(instruction, "local", TABLE_ENTRIES), instruction.raw("table"))
 
     def simd_loop(self, instruction: Instruction) -> SimdLoop:
         return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
@@ -171,7 +172,7 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.LOAD_LUT: Decoder.load_lut,
     Opcode.SIMD_LOOP: Decoder.simd_loop,
     Opcode.LOAD_SCALE: Decoder.load_scale,
-    Opcode.LOAD_LEAVE_TABLE: Decoder.load_leave_table,
+    Opcode.LOAD_ACTIVATION_TABLE: Decoder.load_activation_table,
     Opcode.REPEAT: lambda decoder, instruction: Repeat(),
     Opcode.CONFIGURE: Decoder.configure,
 }

@@ -133,12 +133,13 @@ class _Table:
         return Walk(base, size, stride, rows, pitch).last
 
     def _spans(self) -> np.ndarray:
-        """Ranges of MatMul, DataMove, LoadWeight, LoadLUT, LoadScale and LoadLeaveTable that leave their memory."""
+        """Ranges of MatMul, DataMove, LoadWeight, LoadLUT, LoadScale and LoadActivationTable that leave their
+        memory."""
         opcode, flags, arch = self.opcode, self.flags, self.arch
         mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
         size = np.where(load, self.operands[1], self.operands[2]) + 1
         for table, vectors in ((Opcode.LOAD_LUT, arch.lut_depth), (Opcode.LOAD_SCALE, SCALE_VECTORS),
-                               (Opcode.LOAD_LEAVE_TABLE, TABLE_ENTRIES)):
+                               (Opcode.LOAD_ACTIVATION_TABLE, TABLE_ENTRIES)):
             size = np.where(opcode == table, vectors, size)
         rows = np.where(mat_mul, self.register(Register.MAT_MUL_ROWS), self.register(Register.MOVE_ROWS)) + 1
         rows = np.where(mat_mul | move, rows, 1)
@@ -147,7 +148,7 @@ class _Table:
                        self.register(Register.MOVE_FAR_PITCH))
         local = ((mat_mul & ~self._flag(Opcode.MAT_MUL, "zeroes")) | move
                  | (load & ~self._flag(Opcode.LOAD_WEIGHT, "zeroes")) | (opcode == Opcode.LOAD_LUT)
-                 | (opcode == Opcode.LOAD_SCALE) | (opcode == Opcode.LOAD_LEAVE_TABLE))
+                 | (opcode == Opcode.LOAD_SCALE) | (opcode == Opcode.LOAD_ACTIVATION_TABLE))
         depth: np.ndarray = np.full(16, arch.accumulator_depth, np.int64)
         for flow in DataFlow:
             depth[flow] = getattr(arch, f"{flow.far_memory}_depth")
@@ -197,7 +198,7 @@ class _Table:
         high: np.ndarray = np.full(max(Register) + 1, -1, np.int64)
         for known, spec in self.isa.registers.items():
             high[known] = spec.maximum
-            if self.arch.scheme.fixed_shift is not None and known in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+            if self.arch.scheme.fixed_shift is not None and known in (Register.INPUT_SHIFT, Register.OUTPUT_SHIFT):
                 low[known] = high[known] = self.arch.scheme.fixed_shift
         number = np.minimum(register, max(Register))
         legal = (register <= max(Register)) & (value >= low[number]) & (value <= high[number])
@@ -206,6 +207,6 @@ class _Table:
     def _tables(self) -> np.ndarray:
         """Tables that the machine does not have, bodies that are too long."""
         too_far = (self.opcode == Opcode.LOAD_LUT) & (self.operands[1] > self.arch.lut_count)
-        too_far |= (self.opcode == Opcode.LOAD_LEAVE_TABLE) & ((self.operands[1] < 1)
-                                                               | (self.operands[1] > self.arch.leave_tables))
+        too_far |= (self.opcode == Opcode.LOAD_ACTIVATION_TABLE) & ((self.operands[1] < 1)
+                                                               | (self.operands[1] > self.arch.activation_tables))
         return too_far | ((self.opcode == Opcode.SIMD_LOOP) & (self.operands[1] + 1 > self.arch.simd_loop_depth))

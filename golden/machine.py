@@ -22,7 +22,7 @@ from weft.golden.decode import (
     DataMove,
     Decoder,
     Depthwise,
-    LoadLeaveTable,
+    LoadActivationTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -38,7 +38,7 @@ from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import integer_dtype
 from weft.hw.contract.registers import Register
-from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, Entering, Leaving
+from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, InputRescale, OutputRescale
 from weft.hw.contract.walk import Walk
 
 PROGRESS_INSTRUCTIONS = 1000
@@ -49,7 +49,7 @@ class Machine:
     """All state of one machine, zero after power-up. Memories are arrays [depth, lanes] of signed integers.
 
     ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys; ``scales``
-    are the bytes of LoadScale, ``leave_tables`` [tables, entries, lanes] of LoadLeaveTable, table 1 first.
+    are the bytes of LoadScale, ``activation_tables`` [tables, entries, lanes] of LoadActivationTable, table 1 first.
     ``registers`` hold what the values of Configure mean.
     """
 
@@ -63,7 +63,7 @@ class Machine:
         self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
         self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)
         self.scales = np.zeros((SCALE_VECTORS, lanes), np.int64)
-        self.leave_tables = np.zeros((arch.leave_tables, TABLE_ENTRIES, lanes), np.int64)
+        self.activation_tables = np.zeros((arch.activation_tables, TABLE_ENTRIES, lanes), np.int64)
         self.registers: dict[Register, int] = {}
         self.program_counter = 0
         self.counters: Counter[str] = Counter()
@@ -124,23 +124,24 @@ class Machine:
         EXECUTE[type(operation)](self, operation)
 
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
-    def leave(self, values: np.ndarray) -> np.ndarray:
+    def requantize(self, values: np.ndarray) -> np.ndarray:
         """Accumulators -> int64 scalars, as the SIMD unit reads them."""
-        return self.arch.scheme.leave(values, self.registers[Register.LEAVE_SHIFT]).astype(np.int64)
+        return self.arch.scheme.requantize(values, self.registers[Register.OUTPUT_SHIFT]).astype(np.int64)
 
-    def count_saturated(self, values: np.ndarray, scalars: np.ndarray, leaving: Leaving, relu: bool = False) -> None:
+    def count_saturated(self, values: np.ndarray, scalars: np.ndarray, requantization: OutputRescale,
+                        relu: bool = False) -> None:
         """Count the accumulator values that lost by leaving as ``scalars``, for the instruction that moves them."""
         number = self.arch.number
         inside = scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum
-        if inside and leaving.table is None:
+        if inside and requantization.table is None:
             return
-        count = int(self.arch.scheme.is_cut(values, leaving, relu).sum())
+        count = int(self.arch.scheme.is_cut(values, requantization, relu).sum())
         if count:
             self.saturated[self.counters["instructions"] - 1] += count
 
-    def enter(self, scalars: np.ndarray) -> np.ndarray:
+    def rescale_input(self, scalars: np.ndarray) -> np.ndarray:
         """Scalars -> accumulator values, as the SIMD unit writes them."""
-        return self.arch.scheme.enter(scalars, self._register(Register.ENTER_SHIFT))
+        return self.arch.scheme.rescale_input(scalars, self._register(Register.INPUT_SHIFT))
 
     def _register(self, register: Register, absent: int = 0) -> int:
         """``absent``: what a machine without this register works with."""
@@ -166,7 +167,7 @@ class Machine:
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Bias plus input times weights for each vector; the bias alone for zero input."""
         numbers = self.arch.scheme
-        bias = numbers.enter_bias(self.weights[0], self._register(Register.ENTER_SHIFT))
+        bias = numbers.rescale_bias(self.weights[0], self._register(Register.INPUT_SHIFT))
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
         activations = np.concatenate([self._activations(where) for where in local.slices()])
@@ -221,19 +222,20 @@ class Machine:
         return self.drams[flow.far_memory], self.registers[offset]
 
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
-        table = self._register(Register.LEAVE_TABLE)
-        leaving = Leaving(self._register(Register.LEAVE_SHIFT), self._register(Register.LEAVE_ZERO), self.scales,
-                          self.leave_tables[table - 1] if table else None)
+        table = self._register(Register.ACTIVATION_TABLE)
+        requantization = OutputRescale(self._register(Register.OUTPUT_SHIFT),
+                                       self._register(Register.OUTPUT_ZERO_POINT), self.scales,
+                          self.activation_tables[table - 1] if table else None)
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
         values = self.accumulators[far]
-        scalars = self.arch.scheme.move_out(values, leaving, relu)
-        self.count_saturated(values, scalars, leaving, relu)
+        scalars = self.arch.scheme.move_out(values, requantization, relu)
+        self.count_saturated(values, scalars, requantization, relu)
         self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
-        entering = Entering(self._register(Register.ENTER_SHIFT), self._register(Register.ENTER_ZERO),
-                            self._register(Register.ENTER_FACTOR, 1))
-        values = self.arch.scheme.move_in(self.local[local], entering)
+        rescaling = InputRescale(self._register(Register.INPUT_SHIFT), self._register(Register.INPUT_ZERO_POINT),
+                            self._register(Register.INPUT_MULTIPLIER, 1))
+        values = self.arch.scheme.move_in(self.local[local], rescaling)
         self.store(far, values, flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
 
     def load_weight(self, operation: LoadWeight) -> None:
@@ -265,9 +267,9 @@ class Machine:
         for where in operation.local.slices():
             self.scales = self.local[where].copy()
 
-    def load_leave_table(self, operation: LoadLeaveTable) -> None:
+    def load_activation_table(self, operation: LoadActivationTable) -> None:
         for where in operation.local.slices():
-            self.leave_tables[operation.table - 1] = self.local[where]
+            self.activation_tables[operation.table - 1] = self.local[where]
 
     def configure(self, operation: Configure) -> None:
         register = Register(operation.register)
@@ -297,6 +299,6 @@ EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
     SimdLoop: Machine.simd_loop,
     LoadLut: Machine.load_lut,
     LoadScale: Machine.load_scale,
-    LoadLeaveTable: Machine.load_leave_table,
+    LoadActivationTable: Machine.load_activation_table,
     Configure: Machine.configure,
 }

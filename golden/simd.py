@@ -11,7 +11,7 @@ from weft.golden import alu
 from weft.golden.decode import Simd
 from weft.hw.contract.instructions import SimdOpcode, simd_argument_count
 from weft.hw.contract.registers import Register
-from weft.hw.contract.schemes import Leaving
+from weft.hw.contract.schemes import OutputRescale
 
 if TYPE_CHECKING:
     from weft.golden.machine import Machine
@@ -24,16 +24,16 @@ def run_once(machine: Machine, simd: Simd, registers: np.ndarray, iteration: int
         input = read(machine, simd, simd.read + iteration * simd.read_stride)
     result = compute(machine, simd, input, registers)
     if simd.write is not None:
-        machine.store(simd.write + iteration * simd.write_stride, machine.enter(result), simd.accumulate)
+        machine.store(simd.write + iteration * simd.write_stride, machine.rescale_input(result), simd.accumulate)
 
 
 def read(machine: Machine, simd: Simd, where: int | np.ndarray) -> np.ndarray:
     """Scalars of the accumulators. What a limit or a table makes of a saturated one is the same as of the number
     itself, or nearly so: counted are those that are kept, by maxima."""
     values = machine.accumulators[where]
-    scalars = machine.leave(values)
+    scalars = machine.requantize(values)
     if simd.opcode == SimdOpcode.MAX:
-        machine.count_saturated(values, scalars, Leaving(machine.registers[Register.LEAVE_SHIFT]))
+        machine.count_saturated(values, scalars, OutputRescale(machine.registers[Register.OUTPUT_SHIFT]))
     return scalars
 
 
@@ -74,7 +74,7 @@ def run_iterations_together(machine: Machine, iterations: int, body: list[Simd])
             input = read(machine, simd, simd.read + step * simd.read_stride)
         result = compute(machine, simd, input, registers)
         if simd.write is not None:
-            machine.store(simd.write + step * simd.write_stride, machine.enter(result), simd.accumulate)
+            machine.store(simd.write + step * simd.write_stride, machine.rescale_input(result), simd.accumulate)
 
 
 def iterations_are_independent(iterations: int, body: list[Simd]) -> bool:

@@ -33,11 +33,11 @@ from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.control.trace import TracePort
 from weft.hw.memory.accumulators import Accumulators
-from weft.hw.memory.enter import Enter
-from weft.hw.memory.leave import Leave
+from weft.hw.memory.input_rescaler import InputRescaler
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.memory.requantizer import Requantizer
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.parts.delay import delayed
 from weft.hw.simd.simd_unit import SimdUnit
@@ -80,7 +80,7 @@ class Core(wiring.Component):
         m.submodules.decoder = decoder = Decoder(arch)
         m.submodules.supervisor = supervisor = Supervisor(arch)
         units = {
-            "load_weight": (LoadTwoRowsUnit if arch.weight_rows == 2 else LoadWeightUnit)(arch),
+            "load_weight": (LoadTwoRowsUnit if arch.weight_load_rows == 2 else LoadWeightUnit)(arch),
             "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
             "move_out": (ScaledMoveOutUnit if arch.scheme.per_lane else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
@@ -90,13 +90,14 @@ class Core(wiring.Component):
         m.submodules.interlock = interlock = Interlock(arch, layouts)
         reads = {"scales" if name == "move_out" else name: units[name].local_read  # beside the port that it writes by
                  for name in clients(arch, Memory.LOCAL, writes=False)}
-        if arch.weight_rows == 2:
+        if arch.weight_load_rows == 2:
             reads["lower_weights"] = units["load_weight"].lower_read
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first)
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
-        m.submodules.leave, m.submodules.enter = leave, enter = Leave(arch, readers), Enter(arch, writers)
+        m.submodules.requantizer, m.submodules.input_rescaler = requantizer, rescaler = Requantizer(arch,
+            readers), InputRescaler(arch, writers)
         m.submodules.accumulators = accumulators = Accumulators(arch, ("leave",), ("enter",))
         m.submodules.array = array = SystolicArray(arch)
 
@@ -117,13 +118,13 @@ class Core(wiring.Component):
         for name, port in (reads | writes).items():
             connect(m, port, getattr(local, name))
         connect(m, units["mat_mul"].accumulator_write, accumulators.mat_mul)
-        m.d.comb += units["mat_mul"].crowded.eq(local.crowded | accumulators.crowded)
-        connect(m, leave.accumulator_read, accumulators.leave)
-        connect(m, enter.accumulator_write, accumulators.enter)
+        m.d.comb += units["mat_mul"].contended.eq(local.contended | accumulators.contended)
+        connect(m, requantizer.accumulator_read, accumulators.requantizer)
+        connect(m, rescaler.accumulator_write, accumulators.rescaler)
         for name in readers:
-            connect(m, units[name].accumulator_read, getattr(leave, name))
+            connect(m, units[name].accumulator_read, getattr(requantizer, name))
         for name in writers:
-            connect(m, units[name].accumulator_write, getattr(enter, name))
+            connect(m, units[name].accumulator_write, getattr(rescaler, name))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in (*units, "scales", "lower_weights") if name in reads | writes]
@@ -148,14 +149,14 @@ class Core(wiring.Component):
         m.d.comb += [
             array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
             array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
-            array.swap.eq(mat_mul.swap), array.enter_bias.eq(mat_mul.enter_bias),
-            array.enter_shift.eq(mat_mul.enter_shift),
+            array.swap.eq(mat_mul.swap), array.rescale_bias.eq(mat_mul.rescale_bias),
+            array.input_shift.eq(mat_mul.input_shift),
             mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
             mat_mul.loaded.eq(load_weight.done), load_weight.swapped.eq(mat_mul.swapped),
         ]
         if self._arch.depthwise_taps:
             m.d.comb += [array.depthwise.eq(mat_mul.depthwise), array.taps.eq(mat_mul.taps)]
-        if self._arch.weight_rows == 2:
+        if self._arch.weight_load_rows == 2:
             m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
@@ -191,9 +192,9 @@ class Core(wiring.Component):
         if self._arch.scheme.per_lane:
             waves_busy = waves_busy | units["move_out"].busy
         m.d.comb += [
-            supervisor.program_error.eq(program.error), interlock.blamed.eq(supervisor.blamed),
-            supervisor.blamed_program_counter.eq(Mux(
-                interlock.blamed.any(), interlock.blamed_program_counter, decoder.program_counter)),
+            supervisor.program_error.eq(program.error), interlock.faulting.eq(supervisor.faulting),
+            supervisor.faulting_program_counter.eq(Mux(
+                interlock.faulting.any(), interlock.faulting_program_counter, decoder.program_counter)),
             supervisor.fault.eq(decoder.fault), supervisor.fault_cause.eq(decoder.cause),
             supervisor.fault_program_counter.eq(decoder.fault_program_counter),
             supervisor.fetching.eq(fetching), supervisor.decoding.eq(decoder.busy),

@@ -19,7 +19,7 @@ from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.errors import Mismatch
-from weft.runtime.turn import Turn
+from weft.runtime.fair_lock import FairLock
 
 if TYPE_CHECKING:
     from weft.simulate.job import MemorySettings
@@ -65,7 +65,7 @@ class Backend(Protocol):
     name: str
     arch: Arch
     most_images: int
-    turn: Turn
+    fair_lock: FairLock
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
         """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
@@ -86,7 +86,7 @@ class Local:
     most_images = 1 << 30
 
     def __init__(self, arch: Arch) -> None:
-        self.arch, self.turn = arch, Turn()
+        self.arch, self.fair_lock = arch, FairLock()
         self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:

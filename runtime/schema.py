@@ -4,7 +4,7 @@ each other.
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
 
 * of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point`` or, on
-  machines of bytes, ``scale`` and ``zero``, and where
+  INT8 machines, ``scale`` and ``zero``, and where
   elements do not lie in order either ``strides``, one for each axis of the user's array, such as those of TensorFlow's
   channels-last images, or ``order``, runs of [first, step, count]: they say where in that layout each element of the
   user's array lies; ``packing`` of an input that a thin first layer reads (``packing.py``): these places count in

@@ -219,7 +219,7 @@ class Loaded:
         if golden is not None:
             self._place(golden, images)
             counted = golden.run(programs, how.progress)
-        with device.turn:
+        with device.fair_lock:
             self._place(device, images)
             done = device.run(programs, how.progress)
             _insist(done, golden is not None)

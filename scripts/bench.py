@@ -3,7 +3,7 @@
     python scripts/bench.py [--quick] [--only NETWORK] [--arch PRESET] [--estimate]
 
 Prints a table and writes build/bench/results.json; exit code 1 where RTL and golden differ. DRAM answers
-as ``EXPECTED`` of hw/contract/dram.py says. ``--quick``: ResNet-20 alone, without machines of bytes; ``--estimate``:
+as ``EXPECTED`` of hw/contract/dram.py says. ``--quick``: ResNet-20 alone, without INT8 machines; ``--estimate``:
 without RTL and golden, the estimator's cycles only.
 """
 
@@ -50,7 +50,7 @@ DEEPER = {"resnet50v2_224": 4}
 """Networks whose weights need a DRAM window so many times as deep as the presets'."""
 PRESETS = ("arty", "pynq", "ultra96", "zcu104")
 IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
-"""Networks that are measured in bytes too, and the machines of bytes that they are measured on."""
+"""Networks that are measured in bytes too, and the INT8 machines that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
 
 
@@ -98,7 +98,7 @@ def sample(path: Path) -> dict[str, np.ndarray]:
 
 
 def before_softmax(path: Path) -> tuple[str, ...]:
-    """The network's ends, without a Softmax that stands there: presets without value tables leave it to the host."""
+    """The network's ends, without a Softmax that stands there: presets without lookup tables leave it to the host."""
     graph = read_model(path)
     makers = {node.output: node for node in graph.nodes}
     ends = [makers[port.tensor] for port in graph.outputs]
@@ -159,7 +159,7 @@ def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
 
 
 def usual_presets(name: str, quick: bool) -> tuple[str, ...]:
-    """Where nobody asks for one: 32 lanes and most machines of bytes with ResNet-20 alone, to save time."""
+    """Where nobody asks for one: 32 lanes and most INT8 machines with ResNet-20 alone, to save time."""
     if name != QUICK:
         return (*PRESETS[:-1], *(USUAL_BYTES if name in IN_BYTES else ()))
     return PRESETS if quick else (*PRESETS, *BYTE_PRESETS)

@@ -134,7 +134,7 @@ def residual_cases(isa: Isa) -> list[Case]:
 
 
 def loop_case(isa: Isa) -> Case:
-    """Beyond its vectors it may take 30 cycles, and what value tables add to the SIMD unit's pipeline."""
+    """Beyond its vectors it may take 30 cycles, and what lookup tables add to the SIMD unit's pipeline."""
     body = [isa.simd(SimdSub(SimdOpcode.ABS, destination=1), read=0),
             isa.simd(SimdSub(SimdOpcode.ADD, 1, 0, 1), read=TILE),
             isa.simd(SimdSub(SimdOpcode.MAX, 1, 0), read=0, write=2 * TILE)]

@@ -33,16 +33,16 @@ from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.core import Core
 from weft.hw.memory.accumulators import AccumulatorBank, Accumulators
-from weft.hw.memory.enter import Enter
-from weft.hw.memory.leave import Leave
+from weft.hw.memory.input_rescaler import InputRescaler
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
+from weft.hw.memory.requantizer import Requantizer
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.memory.scaler import Scaler
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.schemes.once import BiasEnterer
+from weft.hw.parts.schemes.once import BiasRescaler
 from weft.hw.parts.slices import PingPong, RegisterSlice, Stage
 from weft.hw.parts.walker import Walker
 from weft.hw.simd.alu import Alu
@@ -53,9 +53,10 @@ FILE = Path(__file__).parents[1] / "docs" / "blocks.md"
 ROOMS: dict[str, tuple[type, ...]] = {
     "The machine": (Top, Core),
     "Control": (Fetch, Repeater, StepHistory, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasEnterer,
+    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasRescaler,
                        LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
-    "Memories": (LocalMemory, Accumulators, AccumulatorBank, Leave, Enter, RoundRobin, ReadStream, MoveOutUnit,
+    "Memories": (LocalMemory, Accumulators, AccumulatorBank, Requantizer, InputRescaler, RoundRobin, ReadStream,
+                 MoveOutUnit,
                  ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD": (SimdUnit, Alu),
     "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave, Stage, PingPong, RegisterSlice),
@@ -73,7 +74,7 @@ name in `hw/contract/timing.py`.
 ```
  beats --> Fetch --> Decoder --> Interlock -+-> LoadWeightUnit --+  LocalMemory <--> DramReader / DramWriter (0 and 1)
  ProgramReader --^   ConfigRegisters        +-> MatMulUnit ------+-> SystolicArray
- CsrSlave, Supervisor, Sampler              +-> SimdUnit --------+-> Accumulators (by Leave and Enter)
+ CsrSlave, Supervisor, Sampler              +-> SimdUnit --------+-> Accumulators (by Requantizer and InputRescaler)
                                             +-> MoveOutUnit, MoveInUnit
 ```
 """

@@ -38,15 +38,15 @@ BATCH = 4
 RIDGE = 1e-4
 """Keeps a number small that the machines do not tell from others."""
 
-PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, leave_tables=0)
-PACKED8 = Arch.load("pynq_int8").replace(array_size=8, leave_tables=0)
+PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, activation_tables=0)
+PACKED8 = Arch.load("pynq_int8").replace(array_size=8, activation_tables=0)
 SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED)
 FITTED: dict[str, Arch] = {
     "tiny": Arch.load("tiny"),
     "lanes2_deep": SMALL.replace(array_size=2, deep_queues=1, sampler=0, local_depth=512, accumulator_depth=256),
     "lanes2": SMALL.replace(array_size=2, dram_ports=SEPARATE, accumulator_banks=1, simd_registers_depth=0),
     "lanes3_every_step": SMALL.replace(array_size=3, mac_rounding="every_step", local_banks=1, stream_width=32),
-    "lanes3_rows": SMALL.replace(array_size=3, local_depth=512, weight_rows=2),
+    "lanes3_rows": SMALL.replace(array_size=3, local_depth=512, weight_load_rows=2),
     "lanes4": SMALL,
     "lanes4_tables": SMALL.replace(decoder_multipliers=0),
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
@@ -65,9 +65,9 @@ FITTED: dict[str, Arch] = {
     "lanes4_taps": SMALL.replace(depthwise_taps=3),
     "lanes6_packed": PACKED6,
     "lanes6_packed_taps": PACKED6.replace(depthwise_taps=3),
-    "lanes6_packed_rows": PACKED6.replace(leave_tables=8, weight_rows=2),
+    "lanes6_packed_rows": PACKED6.replace(activation_tables=8, weight_load_rows=2),
     "lanes8_packed": PACKED8,
-    "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, leave_tables=2, weight_rows=2),
+    "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, activation_tables=2, weight_load_rows=2),
     "arty": Arch.load("arty"),
     "arty_taps": Arch.load("arty").replace(depthwise_taps=3),
 }

@@ -167,10 +167,10 @@ def measured(name: str, arch: Arch) -> dict[str, Any]:
             same += case.answer is not None and np.array_equal(case.answer(wanted[0]), case.answer(made[0]))
         cycles = cycles_of(Network.load(report.model_path))
     host: dict[str, int] = {}
-    for where in report.division.places:
+    for where in report.partition.places:
         if where.where == "host":
             host[where.operator] = host.get(where.operator, 0) + 1
-    return {"network": name, "share": report.division.machine_share, "host": host, "decibels": round(worst, 1),
+    return {"network": name, "share": report.partition.machine_share, "host": host, "decibels": round(worst, 1),
             "answer": f"{same}/{asked}" if case.answer else "", "seconds": round(seconds, 1), "cycles": cycles,
             "warnings": list(report.warnings), "earlier": False}
 

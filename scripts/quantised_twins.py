@@ -1,4 +1,4 @@
-"""Networks of ../shared/models, quantised by onnxruntime, on a machine of bytes: one table.
+"""Networks of ../shared/models, quantised by onnxruntime, on an INT8 machine: one table.
 
     python scripts/quantised_twins.py [--arch pynq] [--images N] [--write] [NAME ...]
 
@@ -26,8 +26,8 @@ from network_table import CASES, Feed, class_of, samples_of
 
 from weft.cli.check.runners import RUNNERS, Sample
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.passes.division import Division
 from weft.compiler.passes.index import real_values
+from weft.compiler.passes.partition import Partition
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Samples
@@ -51,7 +51,7 @@ NAMES = ("mnist_cntk_cnn", "mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_0
          "resnet20v2_cifar", "fsrcnn_x2", "fsrcnn_x2_deconv", "mtcnn_onet_48", "ppocr_cls_48x192",
          "ppocrv4_det_96x192", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224",
          "ultraface_slim_320", "magika_tail_2048x64", "magika_v3_3_2048")
-"""Networks whose convolutions machines of bytes can take."""
+"""Networks whose convolutions INT8 machines can take."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def outputs(front: Products, parts: Mapping[int, Products], sample: Sample) -> d
     values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
               for port in graph.inputs}
     number = 0
-    for part in front[Division].parts:
+    for part in front[Partition].parts:
         if isinstance(part, Graph):
             number += 1
             values |= RUNNERS[Numbers].run(parts[number], {port.name: values[port.name].astype(np.float32)
@@ -114,12 +114,12 @@ def measure(name: str, arch: Arch, images: int) -> Row:
         equal += all(value.argmax() == made[key].argmax() for key, value in wanted.items())
     return Row(name, len(found), int((found > 0).sum()), int(found.max(initial=0)), len(samples),
                equal if CASES[name].answer is class_of else None, min(filter(None, decibels), default=None),
-               round(front[Division].machine_share, 4))
+               round(front[Partition].machine_share, 4))
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="networks; default all")] = None,
-    arch: Annotated[str, typer.Option(help="preset whose size the machine of bytes has")] = "pynq",
+    arch: Annotated[str, typer.Option(help="preset whose size the INT8 machine has")] = "pynq",
     images: Annotated[int, typer.Option(help="images of each network")] = 10,
     write: Annotated[bool, typer.Option(help="put the rows into docs/data/twins.json")] = False,
 ) -> None:

@@ -23,7 +23,7 @@ from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import random_inputs
@@ -70,7 +70,7 @@ class Family:
         placed = [run_on(products.plus({Arch: arch}), LAST, "memory") for products in parts]
         machine = {key: value for key, value in arch.to_dict().items() if key not in ("dram0_depth", "dram1_depth")}
         key = ("cycles", *machine.items(), machine_record(arch, IdealDram()).tobytes(),
-               *(products[text].text() for products in placed for text in (Layers, Layout)))
+               *(products[text].text() for products in placed for text in (Layers, MemoryPlan)))
         macs = sum(layer.macs for products in parts for layer in products[Layers])
         done = sum(own.done_macs for products in parts for own in products[Consts].layers)
         return Found(self._once(key, lambda: sum(map(_cycles, placed))), macs, done, signal_to_noise)

@@ -45,7 +45,7 @@ class Progress:
         self._live.stop()
 
     def text(self) -> str:
-        """Such as ``  412 of 3021, 1 failed, 2:05 | tb/system/test_patience.py::test_a[tiny] 14 s``."""
+        """Such as ``  412 of 3021, 1 failed, 2:05 | tb/system/test_starvation.py::test_a[tiny] 14 s``."""
         now = time.monotonic()
         minutes, seconds = divmod(int(now - self._begin), 60)
         slow = sorted(((now - begin, name) for name, begin in list(self._running.items())), reverse=True)

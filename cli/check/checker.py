@@ -25,8 +25,8 @@ from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.division import Part
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.passes.partition import Part
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
@@ -53,7 +53,7 @@ BYTE_DECIBELS = 10.0
 15 dB."""
 
 TABLE_DECIBELS = 20.0
-"""What is left at least where a value table takes the place of a function: 64 entries of straight pieces, the fewest
+"""What is left at least where a lookup table takes the place of a function: 64 entries of straight pieces, the fewest
 that random networks get, reach that."""
 
 ROUNDED_DECIBELS = 20.0
@@ -62,8 +62,8 @@ ROUNDED_DECIBELS = 20.0
 LIMITED = "limits_of_quantizers"
 """The step behind which graphs of machines of fixed point do not round any more as a quantised file says."""
 
-SETTLED = "settle_quantizers"
-"""The step behind which graphs of machines of bytes do not round any more as a quantised file says. What the machine's
+SETTLED = "propagate_quantizers"
+"""The step behind which graphs of INT8 machines do not round any more as a quantised file says. What the machine's
 integers give is compared with what came before it."""
 
 
@@ -164,7 +164,7 @@ class Checker:
             if numbers.kind is SchemeKind.AFFINE:
                 return BYTE_DECIBELS
             return -math.inf if products[Request].plain or not numbers.chooses_points else enough
-        if (self._kind, kind) == (Layout, Schedule) and numbers.order_matters:
+        if (self._kind, kind) == (MemoryPlan, Schedule) and numbers.order_matters:
             assert self._rounding is not None  # much so where sums saturate
             return enough if (self._rounding.decibels or 0) >= enough else -math.inf
         return None

@@ -33,10 +33,10 @@ from weft.compiler.layers.hir import (
     Var,
 )
 from weft.compiler.lir import Address, Space
-from weft.compiler.memory.layout import Layout
-from weft.compiler.memory.places import Place
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.places import Allocation
 from weft.compiler.quantize.numbers import LayerIntegers
-from weft.compiler.quantize.points import LayerPoints, Points
+from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
 from weft.hw.contract.arch import Arch
@@ -49,7 +49,7 @@ class Tensors:
     """Vars in memory, [tiles, pixels, lanes] each; with a ``layout`` at the places which that gives them, so that what
     overlaps there overlaps here."""
 
-    def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: Layout | None = None) -> None:
+    def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: MemoryPlan | None = None) -> None:
         self.graph, self.lanes, self.dtype, self.layout = graph, arch.array_size, dtype, layout
         self.roots: dict[str, list[np.ndarray]] = {}
         self.memories: dict[Space, np.ndarray] = {}
@@ -57,7 +57,7 @@ class Tensors:
             self.memories = {space: self._memory(places) for space, places in (
                 (Space.DRAM0, layout.dram0), (Space.DRAM1, layout.dram1), (Space.LOCAL, layout.local))}
 
-    def _memory(self, places: Mapping[str, Place]) -> np.ndarray:
+    def _memory(self, places: Mapping[str, Allocation]) -> np.ndarray:
         """As deep as these reach."""
         return np.zeros((max((place.base + place.size for place in places.values()), default=0), self.lanes),
                         self.dtype)
@@ -71,7 +71,7 @@ class Tensors:
                                 [self._placed(self.layout, name, tile, pixels) for tile in range(tiles)])
         return self.roots[name]
 
-    def _placed(self, layout: Layout, name: str, tile: int, pixels: int) -> np.ndarray:
+    def _placed(self, layout: MemoryPlan, name: str, tile: int, pixels: int) -> np.ndarray:
         space, base = (Address(Space.LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
                        layout.homes[name].address(tile, pixels))
         return self.memories[space][base:base + pixels]
@@ -161,7 +161,7 @@ class Fixed:
 
     dtype: type = np.int64
 
-    def __init__(self, arch: Arch, points: Points, integers: Sequence[LayerIntegers]) -> None:
+    def __init__(self, arch: Arch, points: FixedPointParams, integers: Sequence[LayerIntegers]) -> None:
         self.arch, self.points, self.integers = arch, points, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
@@ -171,39 +171,39 @@ class Fixed:
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
-            leaves = list(numbers.leave_shifts)
+            leaves = list(numbers.output_shifts)
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, self._leave(value, leaves.pop(0)))
+                    tensors.write(operation.output, self._requantize(value, leaves.pop(0)))
                 elif isinstance(operation, Convolution | Product | Load):
                     value = self._core(operation, tensors, numbers, own)
                 elif isinstance(operation, Add):
-                    value = self._clip(value + self._enter(tensors.read(operation.input), shifts.pop(0)))
+                    value = self._clip(value + self._rescale(tensors.read(operation.input), shifts.pop(0)))
                 elif isinstance(operation, Relu):
                     value = np.maximum(value, 0)
                 else:  # the SIMD unit: out of the accumulators and in again
                     leave, enter = ((leaves[0], leaves[0]) if numbers.gate_shift is None else
-                                    (numbers.leave_shift, numbers.enter_shift))
-                    scalars = self._simd(operation, self._leave(value, leave), tensors, numbers, own)
-                    value = self._enter(scalars, enter)
+                                    (numbers.output_shift, numbers.input_shift))
+                    scalars = self._simd(operation, self._requantize(value, leave), tensors, numbers, own)
+                    value = self._rescale(scalars, enter)
 
-    def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerPoints,
+    def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerFixedPointParams,
               own: LayerIntegers) -> np.ndarray:
         if isinstance(core, Load):
-            return self._enter(enlarged(tensors.read(core.input), core), numbers.core_shift)
+            return self._rescale(enlarged(tensors.read(core.input), core), numbers.core_shift)
         weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
         assert weights is not None
         bias = np.zeros(len(weights), np.int64) if own.bias is None else own.bias
         sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
-        return self._clip(self.arch.scheme.round_sums(sums) + self._enter(bias, numbers.core_shift)[:, None, None])
+        return self._clip(self.arch.scheme.round_sums(sums) + self._rescale(bias, numbers.core_shift)[:, None, None])
 
-    def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerPoints,
+    def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerFixedPointParams,
               own: LayerIntegers) -> np.ndarray:
         number = self.arch.number
         match operation:
             case Multiply():
-                other = self._enter(tensors.read(operation.input), numbers.add_shifts[0])
-                return np.asarray(number.multiply(value, self._leave(other, numbers.leave_shift)))
+                other = self._rescale(tensors.read(operation.input), numbers.add_shifts[0])
+                return np.asarray(number.multiply(value, self._requantize(other, numbers.output_shift)))
             case MaxPool():
                 return pool(value, operation.window, operation.size)
             case Minimum():
@@ -222,11 +222,11 @@ class Fixed:
     def _clip(self, value: np.ndarray) -> np.ndarray:
         return np.asarray(self.arch.scheme.store(value))
 
-    def _enter(self, scalars: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(self.arch.scheme.enter(scalars, shift))
+    def _rescale(self, scalars: np.ndarray, shift: int) -> np.ndarray:
+        return np.asarray(self.arch.scheme.rescale_input(scalars, shift))
 
-    def _leave(self, value: np.ndarray, shift: int) -> np.ndarray:
-        return np.asarray(self.arch.scheme.leave(value, shift)).astype(np.int64)
+    def _requantize(self, value: np.ndarray, shift: int) -> np.ndarray:
+        return np.asarray(self.arch.scheme.requantize(value, shift)).astype(np.int64)
 
 
 def enlarged(image: np.ndarray, load: Load) -> np.ndarray:

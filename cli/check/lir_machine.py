@@ -56,12 +56,12 @@ def _load_scale(operation: lir.LoadScale) -> decode.LoadScale:
     return decode.LoadScale(Walk(operation.local.offset, SCALE_VECTORS))
 
 
-def _load_leave_table(operation: lir.LoadLeaveTable) -> decode.LoadLeaveTable:
-    return decode.LoadLeaveTable(Walk(operation.local.offset, TABLE_ENTRIES), operation.table)
+def _load_activation_table(operation: lir.LoadActivationTable) -> decode.LoadActivationTable:
+    return decode.LoadActivationTable(Walk(operation.local.offset, TABLE_ENTRIES), operation.table)
 
 
 MEANING: dict[type, Callable[..., decode.DecodedInstruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-    lir.LoadLeaveTable: _load_leave_table,
+    lir.LoadActivationTable: _load_activation_table,
 }

@@ -2,7 +2,7 @@
 
 Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all of them computes what the
 compiled one computes. The reference is the float network on the same inputs, tensor by tensor; of a quantised file on a
-machine of bytes it rounds as the file says.
+INT8 machine it rounds as the file says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.index import feed
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts
@@ -87,7 +87,7 @@ def _roomy(arch: Arch) -> Arch:
 
 def _tensor(products: Products, dram0: Dram, var: Var) -> np.ndarray:
     """[channels, height, width] of scalars, also of a part."""
-    place, lanes = products[Layout].dram0[var.root], products[Arch].array_size
+    place, lanes = products[MemoryPlan].dram0[var.root], products[Arch].array_size
     channels, height, width = products[Graph].shapes[var.root][1:]
     whole = unpack(dram0.read(place.base, place.size), (-(-channels // lanes) * lanes, height, width))
     if var.part is None:

@@ -15,15 +15,15 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.variables import whole_var
-from weft.compiler.passes.division import Division
 from weft.compiler.passes.index import feed, real_values
+from weft.compiler.passes.partition import Partition
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
-from weft.compiler.quantize.points import Points
-from weft.compiler.quantize.scales import Scales
+from weft.compiler.quantize.points import FixedPointParams
+from weft.compiler.quantize.scales import AffineParams
 from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
@@ -58,7 +58,7 @@ def _run_parts(products: Products, sample: Sample) -> Results:
     graph = products[Graph]
     values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
               for port in graph.inputs}
-    for part in products[Division].parts:
+    for part in products[Partition].parts:
         if isinstance(part, Graph):
             values |= run_model(to_onnx(part), {port.tensor: values[port.name] for port in part.inputs})
         else:
@@ -86,7 +86,7 @@ def _run_consts(products: Products, sample: Sample) -> Results:
 
 
 def _run_layout(products: Products, sample: Sample) -> Results:
-    tensors = Tensors(products[Graph], products[Arch], np.int64, products[Layout])
+    tensors = Tensors(products[Graph], products[Arch], np.int64, products[MemoryPlan])
     return _run_integers(products, sample, _stored(products), tensors)
 
 
@@ -102,7 +102,7 @@ def _run_integers(products: Products, sample: Sample, integers: Sequence[LayerIn
     return _outputs(products, lambda var: _real(products, var, tensors.read(var)))
 
 
-EVALUATORS: dict[type, Callable[..., Fixed | Scaled]] = {Points: Fixed, Scales: Scaled}
+EVALUATORS: dict[type, Callable[..., Fixed | Scaled]] = {FixedPointParams: Fixed, AffineParams: Scaled}
 """Kind of numbers -> what layers compute in them."""
 
 
@@ -120,11 +120,11 @@ def _run_code(products: Products, sample: Sample) -> Results:
 
 RUNNERS: dict[type, Runner] = {
     Graph: Runner("graph on onnxruntime", False, _run_graph),
-    Division: Runner("parts on onnxruntime", False, _run_parts),
+    Partition: Runner("parts on onnxruntime", False, _run_parts),
     Layers: Runner("layers in real numbers", False, _run_real),
     Numbers: Runner("layers in integers", True, _run_numbers),
     Consts: Runner("layers, stored constants", True, _run_consts),
-    Layout: Runner("layers, placed tensors", True, _run_layout),
+    MemoryPlan: Runner("layers, placed tensors", True, _run_layout),
     Schedule: Runner("LIR on golden", True, _run_schedule),
     MachineCode: Runner("program on golden", True, _run_code),
 }
@@ -139,7 +139,7 @@ def newest(products: Products) -> type:
 # -- the machine's memories --------------------------------------------------------------------------------------------
 def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram, Dram]:
     """DRAM0 with the graph's input tensors ``inputs``, DRAM1 with the constants."""
-    arch, layout, consts = products[Arch], products[Layout], products[Consts]
+    arch, layout, consts = products[Arch], products[MemoryPlan], products[Consts]
     dram0, dram1 = Dram(arch), Dram(arch)
     dram1.write(0, consts.vectors)
     if layout.copy is not None:
@@ -151,7 +151,7 @@ def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram
 
 
 def _from_dram(products: Products, dram0: Dram, var: Var) -> np.ndarray:
-    place = products[Layout].dram0[var.name]
+    place = products[MemoryPlan].dram0[var.name]
     return unpack(dram0.read(place.base, place.size), (var.channels, var.height, var.width))
 
 

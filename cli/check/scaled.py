@@ -24,7 +24,7 @@ from weft.compiler.layers.hir import (
     Translate,
 )
 from weft.compiler.quantize.numbers import LayerIntegers
-from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales
+from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, OutputQuantization
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even, saturate
 from weft.hw.contract.schemes import Int8
@@ -37,33 +37,34 @@ BYTE, WITH_BIAS = 8, 25
 class Scaled:
     """Layers in bytes; a Temp holds accumulators [channels, height, width]."""
 
-    def __init__(self, arch: Arch, scales: Scales, integers: Sequence[LayerIntegers]) -> None:
+    def __init__(self, arch: Arch, scales: AffineParams, integers: Sequence[LayerIntegers]) -> None:
         assert isinstance(arch.scheme, Int8)
         self.width, self.numbers, self.scales, self.integers = arch.accumulator_bits, arch.scheme, scales, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """All layers, in order, on ``tensors``: bit for bit what the machine computes."""
         for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
-            value, enters = np.zeros(0, np.int64), list(numbers.enters)
-            leaves = [*numbers.leaves] if own.multipliers is None or own.bias is None else [
+            value, enters = np.zeros(0, np.int64), list(numbers.rescales)
+            leaves = [*numbers.requantizations] if own.multipliers is None or own.bias is None else [
                 leave._replace(multipliers=multipliers, biases=biases) for leave, multipliers, biases
-                in zip(numbers.leaves, own.multipliers, own.bias, strict=True)]
+                in zip(numbers.requantizations, own.multipliers, own.bias, strict=True)]
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
             positive, table = False, None
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, _translated(self._leave(value, leaves.pop(0), positive), table))
+                    tensors.write(operation.output,
+                                  _translated(self._requantize(value, leaves.pop(0), positive), table))
                     table = None
                 elif isinstance(operation, Round):
-                    scalars = _translated(self._leave(value, leaves.pop(0), positive), table)
-                    value, positive, table = self._enter(scalars, enters.pop(0)), False, None
+                    scalars = _translated(self._requantize(value, leaves.pop(0), positive), table)
+                    value, positive, table = self._rescale(scalars, enters.pop(0)), False, None
                 elif isinstance(operation, Translate):
                     table = np.array(own.tables[0])
                 elif isinstance(operation, Load):
-                    value = self._enter(enlarged(tensors.read(operation.input), operation), enters.pop(0))
+                    value = self._rescale(enlarged(tensors.read(operation.input), operation), enters.pop(0))
                 elif isinstance(operation, Add):
-                    entered = self._enter(tensors.read(operation.input), enters.pop(0))
+                    entered = self._rescale(tensors.read(operation.input), enters.pop(0))
                     value = np.asarray(saturate(value + entered, self.width))
                 elif isinstance(operation, ScaleChannels):
                     multipliers, biases = self.numbers.scales(tensors.read(operation.factors)[:, 0].T)
@@ -75,10 +76,10 @@ class Scaled:
                 else:
                     value = self._compute(operation, value, tensors, numbers, own)
 
-    def _enter(self, scalars: np.ndarray, way: Enter) -> np.ndarray:
+    def _rescale(self, scalars: np.ndarray, way: InputQuantization) -> np.ndarray:
         return np.asarray(saturate((scalars - way.zero) * way.factor, self.width))
 
-    def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerScales,
+    def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerAffineParams,
                  own: LayerIntegers) -> np.ndarray:
         match operation:
             case Convolution():
@@ -94,7 +95,7 @@ class Scaled:
         raise TypeError(f"no meaning for {operation}")
 
     @staticmethod
-    def _leave(value: np.ndarray, way: Leave, positive: bool) -> np.ndarray:
+    def _requantize(value: np.ndarray, way: OutputQuantization, positive: bool) -> np.ndarray:
         multipliers, biases = way.multipliers[:, None, None], way.biases[:, None, None]
         scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, way.shift)
         scalars = np.asarray(saturate(scaled + way.zero, BYTE))

@@ -130,13 +130,13 @@ class _Encoder:
     def _load_scale(self, operation: lir.LoadScale) -> None:
         self.instructions.append(self.isa.load_scale(operation.local.offset))
 
-    def _load_leave_table(self, operation: lir.LoadLeaveTable) -> None:
-        self.instructions.append(self.isa.load_leave_table(operation.local.offset, operation.table))
+    def _load_activation_table(self, operation: lir.LoadActivationTable) -> None:
+        self.instructions.append(self.isa.load_activation_table(operation.local.offset, operation.table))
 
     EMIT: dict[type, Callable[..., None]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadLeaveTable: _load_leave_table,
+        lir.LoadActivationTable: _load_activation_table,
     }
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.compiler.layers.hir import Layer, Load
-from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.division import Division
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.passes.partition import Partition
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.tiling.costs import traffic
@@ -33,16 +33,16 @@ class CompileReport:
     modelled_vectors: dict[str, int]
     saturated: int
     warnings: tuple[str, ...]
-    division: Division
+    partition: Partition
     files: tuple[Path, ...]
 
     @property
     def host(self) -> HostPart | None:
         """The host's last part, None where it computes nothing."""
-        return self.division.hosts[-1] if self.division.hosts else None
+        return self.partition.hosts[-1] if self.partition.hosts else None
 
 
-def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: Layout,
+def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: MemoryPlan,
                 instructions: Sequence[int], passed: Sequence[int], done: Sequence[int],
                 narrowed: bool, arch: Arch) -> tuple[dict[str, Any], ...]:
     """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``macs`` are those of the network

@@ -14,9 +14,9 @@ from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers, Lookup
-from weft.compiler.memory.layout import Layout
-from weft.compiler.passes.division import BESIDE, HOST, Division, Part
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.functions import may_be_infinite, steps_of
+from weft.compiler.passes.partition import BESIDE, HOST, Part, Partition
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
@@ -24,7 +24,7 @@ from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
@@ -38,7 +38,7 @@ from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
-"""Of a value table's largest error against the largest value that it makes."""
+"""Of a lookup table's largest error against the largest value that it makes."""
 
 FEWEST_LAYER_STEPS = 16
 """Of the data type's, that a layer's values should be worth: their root mean square."""
@@ -57,21 +57,21 @@ LEAST_SHARE = 0.5
 def write(front: Products, made: Sequence[Products], folder: Path, name: str) -> CompileReport:
     """``folder``/``name``.tmodel and what it names, from the products of the whole network (``front``) and those of all
     steps for each of the machine's parts: ``name``.tprog and .tdata, with several parts a number before the point."""
-    graph, division, arch = front[Graph], front[Division], front[Arch]
+    graph, partition, arch = front[Graph], front[Partition], front[Arch]
     names = [name if len(made) == 1 else f"{name}.{products[Part].number}" for products in made]
     models = [_program(products, folder, part) for products, part in zip(made, names, strict=True)]
     waiting = iter(models)
     network = Network(
         name=name, folder=folder, arch=arch, signature=_signature(graph),
-        parts=tuple(part if isinstance(part, HostPart) else next(waiting) for part in division.parts))
+        parts=tuple(part if isinstance(part, HostPart) else next(waiting) for part in partition.parts))
     path = network.save()
     rows = tuple(row for model in models for row in model.layers)
-    warnings = (*_share_warnings(division), *(text for products, model in zip(made, models, strict=True)
+    warnings = (*_share_warnings(partition), *(text for products, model in zip(made, models, strict=True)
                                               for text in _warnings(products, model.layers)))
     files = [(folder / model.program_file, folder / model.const_files[0].file_name) for model in models]
     return CompileReport(
         name, path, *files[0], rows, sum(len(products[MachineCode].layers) for products in made), network.macs,
-        total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), division,
+        total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), partition,
         tuple(file for pair in files for file in pair))
 
 
@@ -83,7 +83,7 @@ def check_place(folder: Path, name: str) -> None:
 
 def _program(products: Products, folder: Path, name: str) -> TModel:
     """One of the machine's parts."""
-    arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[Layout])
+    arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[MemoryPlan])
     code = products[MachineCode]
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
@@ -108,17 +108,17 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     vectors = [array_vectors([operation]) for operation in schedule.operations]
     passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
     done = [own.done_macs for own in products[Consts].layers]
-    return layer_table(layers, products[Numbers], products[Calibration], products[Layout], counts, passed, done,
+    return layer_table(layers, products[Numbers], products[Calibration], products[MemoryPlan], counts, passed, done,
                        products[Request].ranges != MINMAX, products[Arch])
 
 
-def _const_files(consts: Consts, layout: Layout, name: str) -> tuple[ConstFile, ...]:
+def _const_files(consts: Consts, layout: MemoryPlan, name: str) -> tuple[ConstFile, ...]:
     size, copy = len(consts.vectors), layout.copy
     return ConstFile(name, 0, size), *([ConstFile(name, copy.base, size, "dram0")] if copy is not None else [])
 
 
 def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]:
-    arch, layout, found = products[Arch], products[Layout], []
+    arch, layout, found = products[Arch], products[MemoryPlan], []
     for port in ports:
         place, (_, channels, height, width) = layout.dram0[port.tensor], products[Graph].shapes[port.tensor]
         found.append(Port(port.name, place.base, place.size, tuple(port.shape), (channels, height, width), None,
@@ -126,11 +126,11 @@ def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]
     return tuple(found)
 
 
-def _share_warnings(division: Division) -> list[str]:
-    share = division.machine_share
+def _share_warnings(partition: Partition) -> list[str]:
+    share = partition.machine_share
     if share >= LEAST_SHARE:
         return []
-    first = next(place for place in division.places if place.where == HOST and place.why != BESIDE)
+    first = next(place for place in partition.places if place.where == HOST and place.why != BESIDE)
     return [f"only {100 * share:.1f} % of the network's multiply-accumulates run on the machine; the first node on the "
             f"host is {first.node!r} ({first.operator}): {first.why}"]
 
@@ -159,7 +159,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
         warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
-        if layer.lookup is not None and isinstance(numbers, Points):
+        if layer.lookup is not None and isinstance(numbers, FixedPointParams):
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
             name = row["name"]
@@ -196,10 +196,10 @@ def _coarse_argument(name: str, largest: float, lookup: Lookup, calibration: Cal
 
 
 def _poor_numbers(row: dict[str, Any], held: TensorNumbers) -> list[str]:
-    """Warnings of a layer whose value table or binary point loses much of its values."""
+    """Warnings of a layer whose lookup table or binary point loses much of its values."""
     largest, error, found = max(map(abs, row["range"])), row["table_error"], []
     if error and largest and error > largest * 10 ** (-LEAST_TABLE_DECIBELS / 20):
-        found.append(f"layer {row['name']}: its value table is off by up to {error:.3g}, of values up to "
+        found.append(f"layer {row['name']}: its lookup table is off by up to {error:.3g}, of values up to "
                      f"{largest:.3g}; raise lut_depth, or calibrate with samples of a smaller range")
     steps = row["root_mean_square"] / held.step
     if isinstance(held, TensorPoint) and 0 < steps < FEWEST_LAYER_STEPS:

@@ -14,7 +14,7 @@ from weft.compiler.estimator.memories import (
 )
 from weft.compiler.estimator.state import BANKS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
 from weft.compiler.estimator.two_rows import ask_for_two_rows, step_two_rows
-from weft.hw.contract.timing import PATIENCE
+from weft.hw.contract.timing import STARVATION_LIMIT
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
 """What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
@@ -34,7 +34,7 @@ def ask(state, machine, now):
         ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
-    if machine.weight_rows == 2:
+    if machine.weight_load_rows == 2:
         ask_for_two_rows(state, machine)
 
 
@@ -56,7 +56,7 @@ def is_first(unit):
 @kernel
 def pauses(state, now):
     """Whether MatMul leaves a gap in this cycle: for those who wait for a memory, or until its bias may enter."""
-    return state.control.patience == PATIENCE or (now < state.control.enters_from and enters(state))
+    return state.control.starved == STARVATION_LIMIT or (now < state.control.enters_from and enters(state))
 
 
 @kernel
@@ -70,18 +70,18 @@ def enters(state):
 def count_patience(state, leaving):
     """Cycles in a row in which MatMul, with its request or with the sum ``leaving``, kept others waiting."""
     control, reads = state.control, state.ports[LOCAL_READS]
-    control.patience = control.patience + 1 if control.crowded and control.patience != PATIENCE else 0
-    control.crowded = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
-    if leaving != NONE and not control.crowded:
+    control.starved = control.starved + 1 if control.contended and control.starved != STARVATION_LIMIT else 0
+    control.contended = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
+    if leaving != NONE and not control.contended:
         bank = leaving >> BANK_SHIFT
-        control.crowded = shares_bank(state.ports[ACCUMULATOR_WRITES], bank, NONE) or (
+        control.contended = shares_bank(state.ports[ACCUMULATOR_WRITES], bank, NONE) or (
             leaving & ACCUMULATES != 0 and shares_bank(state.ports[ACCUMULATOR_READS], bank, NONE))
 
 
 @kernel
 def step_load_weight(state, machine, now):
     """A row a cycle; with ``zero_bias`` one of zeros more."""
-    if machine.weight_rows == 2:
+    if machine.weight_load_rows == 2:
         step_two_rows(state, machine, now)
         return
     unit = state.units[LOAD_WEIGHT]

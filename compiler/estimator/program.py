@@ -40,8 +40,8 @@ vectors its results lie behind those that are read, ``dropped``: how many at the
 ``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
-LoadLeaveTable is an operation of move_out without a memory of operand 1; its range counts as one that is written, as in
-the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes."""
+LoadActivationTable is an operation of move_out without a memory of operand 1; its range counts as one that is written,
+as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
         _taps(work, arch, register)
     work["window"] = _windows(work, register)
     work["enters"] = work["swap"]
-    if Register.ENTER_SHIFT in register:
-        work["enters"] |= _other_shifts(work, register[Register.ENTER_SHIFT])
+    if Register.INPUT_SHIFT in register:
+        work["enters"] |= _other_shifts(work, register[Register.INPUT_SHIFT])
     return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains,
                           _repeats(isa, program))
 
@@ -133,7 +133,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     """What each Configure register that shapes an operation holds at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
-               Register.ENTER_SHIFT, Register.TAP_ORIGIN, Register.TAP_DROPPED,
+               Register.INPUT_SHIFT, Register.TAP_ORIGIN, Register.TAP_DROPPED,
                Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
@@ -165,7 +165,7 @@ def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, 
     column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
     work["size"] = np.select(
         [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE,
-         opcode == Opcode.LOAD_LEAVE_TABLE, opcode == Opcode.SIMD_LOOP,
+         opcode == Opcode.LOAD_ACTIVATION_TABLE, opcode == Opcode.SIMD_LOOP,
          work["in_loop"] == 1],
         [_field(Opcode.MAT_MUL, "size", operands) + 1, _field(Opcode.DATA_MOVE, "size", operands) + 1, column,
          np.full_like(opcode, arch.lut_depth), np.full_like(opcode, SCALE_VECTORS),
@@ -209,7 +209,7 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
     mat_mul, load = opcode == Opcode.MAT_MUL, opcode == Opcode.LOAD_WEIGHT
     zeroes = _zeroes(opcode, flags) == 1
     reads_local = (((mat_mul | load) & ~zeroes) | move | (opcode == Opcode.LOAD_LUT) | (opcode == Opcode.LOAD_SCALE)
-                   | (opcode == Opcode.LOAD_LEAVE_TABLE))
+                   | (opcode == Opcode.LOAD_ACTIVATION_TABLE))
     reads, writes = (is_simd & (_flag(Opcode.SIMD, name, flags) == 1) for name in ("read", "write"))
     first = np.select([reads_local, writes], [LOCAL, ACCUMULATORS], NO_MEMORY)
     second = np.select([mat_mul | reads, move], [ACCUMULATORS, far[flags]], NO_MEMORY)
@@ -258,7 +258,7 @@ def _argument_counts() -> np.ndarray:
 
 
 def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Whether a MatMul has another enter shift than the MatMul before it. ``shift``: of every instruction."""
+    """Whether a MatMul has another input shift than the MatMul before it. ``shift``: of every instruction."""
     mat_mul = np.flatnonzero(work["unit"] == UNIT_NAMES.index("mat_mul"))
     shifts = shift[work["instruction"][mat_mul]]
     others: np.ndarray = np.zeros(len(work), bool)

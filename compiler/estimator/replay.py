@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.compiler.errors import CompileError, refuse
-from weft.compiler.estimator import array, enter, moves, reader, simd, writer
+from weft.compiler.estimator import array, moves, reader, rescale, simd, writer
 from weft.compiler.estimator.board_dram import step_memory
 from weft.compiler.estimator.interlock import STARTED, commit, decode, fetch, fetch_heads, release
 from weft.compiler.estimator.jit import entry, kernel
@@ -212,7 +212,7 @@ def ask(state, machine, now):
     array.ask(state, machine, now)
     simd.ask(state, machine, now)
     moves.ask(state, machine)
-    enter.ask(state, machine)
+    rescale.ask(state, machine)
     if machine.shared_dram:
         reader.ask(state, state.readers[0], DRAM_READ, machine)
         writer.ask(state, state.writers[0], DRAM_WRITE, machine)
@@ -235,7 +235,7 @@ def step(state, machine, now):
     """Every unit's cycle."""
     array.step_load_weight(state, machine, now)
     array.step_mat_mul(state, machine, now)
-    enter.step_gate(state, machine, now)
+    rescale.step_gate(state, machine, now)
     simd.step_simd(state, machine, now)
     moves.step_move_out(state, machine, now)
     moves.step_move_in(state, machine, now)

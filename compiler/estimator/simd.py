@@ -37,7 +37,7 @@ def clear(pipeline, now):
 @kernel
 def step_simd(state, machine, now):
     """From the pipeline back to the operations, so that each part sees the state before this cycle. Its results have
-    left it (``enter.py``)."""
+    left it (``rescale.py``)."""
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
     issues = door.valid and clear(pipeline, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])

@@ -127,7 +127,7 @@ def check_parameters(node: Named, known: Mapping[str, np.ndarray], source: str, 
 
 def _check_axis(node: onnx.NodeProto, known: Mapping[str, np.ndarray], axis: int,
                 readers: Iterable[tuple[onnx.NodeProto, int]]) -> None:
-    """Scales of weights lie on the axis of the output channels."""
+    """AffineParams of weights lie on the axis of the output channels."""
     scales, values = known.get(node.input[1]), known.get(node.input[0])
     if scales is None or values is None or scales.size == 1:
         return

@@ -64,7 +64,7 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
     ready = [name for name in node.inputs if name in builder.made and not builder.made[name].has(*closed)]
     ready.sort(key=lambda name: -builder.made[name].position)
     for name in ready:
-        layer = builder.take(name, *closed)
+        layer = builder.try_fuse(name, *closed)
         if layer is not None:
             other = next((entry for entry in node.inputs if entry != name), name)
             return layer.join(position, Add(builder.var(other), layer.temp))
@@ -76,25 +76,25 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
     both = builder.save_and_go_on(node.input(0), Relu, MaxPool, *ELEMENTWISE)
     if both is not None:
         return both.join(both.position, Relu(both.temp))
-    layer = builder.take_or_load(node.input(0), node, position, LeakyRelu, *CLOSING)
+    layer = builder.fuse_or_load(node.input(0), node, position, LeakyRelu, *CLOSING)
     return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, *ELEMENTWISE)
+    layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
 
 
 def _gate(builder: Builder, position: int, node: Node) -> Open:
-    layer = builder.take_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
+    layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
     return layer.join(position, Gate(layer.temp, node.input(0), node.attributes["offset"], node.attributes["limit"]))
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
-    layer = builder.take_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
+    layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
 
@@ -103,7 +103,7 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     window, size = window_of(node), builder.var(node.output).size
     both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
             if window.partitions(builder.var(node.input(0)).size, size) else None)
-    layer = both or builder.take_or_load(node.input(0), node, position, MaxPool, *CLOSING)
+    layer = both or builder.fuse_or_load(node.input(0), node, position, MaxPool, *CLOSING)
     pool = MaxPool(layer.temp, window, f"%{layer.temps}", size)
     return layer.join(both.position if both else position, pool, new_temp=True)
 
@@ -114,7 +114,7 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
     for name, other in (node.inputs, node.inputs[::-1]):
         layer = builder.made.get(name)
         if layer is not None and len(layer.operations) == 1 and isinstance(layer.operations[0], Load):
-            taken = builder.take(name)
+            taken = builder.try_fuse(name)
             if taken is not None:
                 return taken.join(position, Multiply(builder.var(other), taken.temp))
     left, right = node.inputs
@@ -142,7 +142,7 @@ def _no_tables(arch: Arch, node: Node) -> CompileError:
     having = [name for name, preset in alike.items() if preset.lut_count >= TABLE_KEYS["lut_count"]]
     return refuse_node(node.replace(op=node.origin or node.op), "architecture keys", ", ".join(keys),
                        ", ".join(f"{key} at least {least}" for key, least in TABLE_KEYS.items()),
-                       f"compile for {' or '.join(having)}, which have value tables, or give this machine some "
+                       f"compile for {' or '.join(having)}, which have lookup tables, or give this machine some "
                        f"({' '.join(f'--set {key}={value}' for key, value in TABLE_KEYS.items())}), or {ON_HOST}")
 
 

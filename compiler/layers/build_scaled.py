@@ -1,4 +1,4 @@
-"""Layers of a machine of bytes with scales. What leaves the accumulators is scaled and rounded to bytes; what comes in
+"""Layers of an INT8 machine with scales. What leaves the accumulators is scaled and rounded to bytes; what comes in
 again has lost its bits. So a layer goes on over a tensor only where that changes nothing:
 
 * a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
@@ -55,7 +55,7 @@ def _ends_with(layer: Open | None, *kinds: type) -> TypeGuard[Open]:
     return layer is not None and isinstance(layer.operations[-1], kinds)
 
 
-def _take(builder: Builder, name: str, *kinds: type) -> Open | None:
+def _try_fuse(builder: Builder, name: str, *kinds: type) -> Open | None:
     """Takes out the layer that makes a tensor for one reader, where it ends with one of ``kinds``."""
     layer = builder.made.get(name)
     if builder.is_shared(name) or not _ends_with(layer, *kinds) or layer.is_full:
@@ -63,31 +63,31 @@ def _take(builder: Builder, name: str, *kinds: type) -> Open | None:
     return builder.made.pop(name)
 
 
-def _take_rounded(builder: Builder, name: str, *then: type) -> Open | None:
+def _try_fuse_rounded(builder: Builder, name: str, *then: type) -> Open | None:
     """Takes out a convolution for one reader, ``then`` behind it, to go on with the bytes that it makes."""
-    taken = _take_convolution(builder, name, *then)
+    taken = _try_fuse_convolution(builder, name, *then)
     return taken and taken.join(taken.position, Round(taken.temp, builder.var(name)))
 
 
-def _take_convolution(builder: Builder, name: str, *then: type) -> Open | None:
+def _try_fuse_convolution(builder: Builder, name: str, *then: type) -> Open | None:
     """Takes out a convolution for one reader; a ReLU may come behind it, and ``then``."""
     layer = builder.made.get(name)
     if layer is None or not isinstance(layer.operations[0], Convolution):
         return None
     if not all(isinstance(operation, (Relu, *then)) for operation in layer.operations[1:]):
         return None
-    return builder.take(name)
+    return builder.try_fuse(name)
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
     """Joins a sum that is not rounded yet, or else the later of the convolutions that make its operands."""
     both = [node.inputs, node.inputs[::-1]]
     for name, other in both:
-        layer = _take(builder, name, Load, Add) if name not in builder.scales else None
+        layer = _try_fuse(builder, name, Load, Add) if name not in builder.scales else None
         if layer is not None:
             return layer.join(position, Add(builder.var(other), layer.temp))
     for name, other in sorted(both, key=lambda names: -builder.position(names[0])):
-        layer = _take_rounded(builder, name, Translate)
+        layer = _try_fuse_rounded(builder, name, Translate)
         if layer is not None:
             return layer.join(position, Add(builder.var(other), layer.temp))
     left, right = node.inputs
@@ -101,7 +101,7 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
         return conv(builder, position, node)
     if not _ends_with(builder.made.get(source), Add):
         return conv(builder, position, node)
-    layer = builder.save_and_go_on(source) or builder.take(source)
+    layer = builder.save_and_go_on(source) or builder.try_fuse(source)
     if layer is None:
         return conv(builder, position, node)
     return _join(layer, position, Scale(layer.temp, *node.inputs[1:]))
@@ -124,7 +124,8 @@ def _join(layer: Open, position: int, operation: Scale | Relu | Minimum | MaxPoo
 def _relu(builder: Builder, position: int, node: Node) -> Open:
     source = node.input(0)
     before, after = builder.scales.get(source), builder.scales.get(node.output)
-    layer = _take(builder, source, Convolution, Load, Add, Scale, ScaleChannels) if before in (None, after) else None
+    layer = _try_fuse(builder, source, Convolution, Load, Add, Scale, ScaleChannels) if before in (None,
+        after) else None
     layer = layer or Open(node.name, position, (Load(builder.var(source), "%0"),))
     return _join(layer, position, Relu(layer.temp))
 
@@ -145,15 +146,15 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     need_pool(builder, node)
     source, size = builder.var(node.input(0)), builder.var(node.output).size
     partitions = window_of(node).partitions(source.size, size)
-    layer = _take_function(builder, source.name, node.output) if partitions else None
+    layer = _try_fuse_function(builder, source.name, node.output) if partitions else None
     if layer is None and (partitions or _is_worth_more(builder, source.name)):
-        layer = _take_rounded(builder, source.name)
+        layer = _try_fuse_rounded(builder, source.name)
     layer = layer or Open(node.name, position, (Load(source, "%0"),))
     pool = MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size)
     return _join(layer, position, pool, new_temp=True)
 
 
-def _take_function(builder: Builder, name: str, output: str) -> Open | None:
+def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
     """Takes out a layer that ends with a function whose values have the scale of ``output``; what others read too is
     saved before."""
     layer = builder.made.get(name)
@@ -163,7 +164,7 @@ def _take_function(builder: Builder, name: str, output: str) -> Open | None:
         if not isinstance(layer.operations[0], Convolution):
             return None
         builder.made[name] = layer.join(layer.position, Round(layer.temp, builder.var(name)))
-    return builder.save_and_go_on(name) or builder.take(name)
+    return builder.save_and_go_on(name) or builder.try_fuse(name)
 
 
 def _is_worth_more(builder: Builder, name: str) -> bool:
@@ -184,10 +185,10 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
                           f"{arch.lut_count}, {arch.lut_depth}",
                           f"at least 1, {BYTE_TABLE_DEPTH} (a value for every byte)",
                           f"choose an architecture with lut_count 1 and lut_depth {BYTE_TABLE_DEPTH}, or with "
-                          f"leave_tables 1, or {ON_HOST}")
-    if arch.leave_tables:
+                          f"activation_tables 1, or {ON_HOST}")
+    if arch.activation_tables:
         return _translate(builder, position, node)
-    layer = _take_rounded(builder, source) or Open(node.name, position, (Load(builder.var(source), "%0"),))
+    layer = _try_fuse_rounded(builder, source) or Open(node.name, position, (Load(builder.var(source), "%0"),))
     return layer.join(position, Lookup(layer.temp, node.op, tuple(sorted(node.attributes.items())), source))
 
 
@@ -196,7 +197,7 @@ def _translate(builder: Builder, position: int, node: Node) -> Open:
     the SIMD unit's: both at once are one way in and one out."""
     source = node.input(0)
     function = node.op, tuple(sorted(node.attributes.items())), source
-    layer = _take_convolution(builder, source)
+    layer = _try_fuse_convolution(builder, source)
     if layer is None:
         layer = Open(node.name, position, (Load(builder.var(source), "%0"),))
         pooled = any(reader.op == "MaxPool" for reader in builder.consumers.get(node.output, []))

@@ -70,7 +70,7 @@ class Builder:
         _, channels, height, width = self.graph.shapes[name]
         return Var(name, channels, height, width, self.parts.get(name))
 
-    def take(self, name: str, *excluded: type) -> Open | None:
+    def try_fuse(self, name: str, *excluded: type) -> Open | None:
         """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
         layer = self.made.get(name)
         if layer is None or self.is_shared(name) or layer.is_full or layer.has(Save, *excluded):
@@ -94,8 +94,8 @@ class Builder:
         del self.made[name]
         return layer.join(layer.position, Save(layer.temp, self.var(name)))
 
-    def take_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
-        return self.take(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
+    def fuse_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
+        return self.try_fuse(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:

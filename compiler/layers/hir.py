@@ -302,17 +302,17 @@ class Layer:
 
     @property
     def function(self) -> Lookup | Translate | None:
-        """What takes a value table."""
+        """What takes a lookup table."""
         return self.lookup or self.translation
 
     @property
     def argument(self) -> Var:
-        """The Var whose numbers go into the value table, or would."""
+        """The Var whose numbers go into the lookup table, or would."""
         return self.translation.tensor if self.translation else self.loaded
 
     @property
     def value(self) -> Var:
-        """The Var that holds what comes out of the value table, or has its numbers."""
+        """The Var that holds what comes out of the lookup table, or has its numbers."""
         return self.rounding.tensor if self.translation and self.rounding else self.output
 
     @cached_property

@@ -20,8 +20,8 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Home, Place, first_fit
-from weft.compiler.memory.variables import Lifetime, odd_vectors, place_variables
+from weft.compiler.memory.places import Allocation, DramAddress, first_fit
+from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
@@ -39,21 +39,21 @@ NEARLY = 0.95
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryPlan:
     """Places in DRAM0, in DRAM1 (of Vars that are spread, which have both) and in local memory by Var name; per layer
     its shape and the tiling chosen for it. ``copy``: where DRAM0 holds all Consts too, if it does."""
 
-    dram0: Mapping[str, Place]
-    dram1: Mapping[str, Place]
-    local: Mapping[str, Place]
+    dram0: Mapping[str, Allocation]
+    dram1: Mapping[str, Allocation]
+    local: Mapping[str, Allocation]
     shapes: tuple[LayerShape, ...]
     plans: tuple[Plan, ...]
-    copy: Place | None = None
+    copy: Allocation | None = None
 
     @cached_property
-    def homes(self) -> dict[str, Home]:
+    def homes(self) -> dict[str, DramAddress]:
         """Bases in the DRAMs."""
-        return {name: Home(place.base, self.dram1[name].base if name in self.dram1 else None)
+        return {name: DramAddress(place.base, self.dram1[name].base if name in self.dram1 else None)
                 for name, place in self.dram0.items()}
 
     @cached_property
@@ -73,11 +73,11 @@ class Layout:
 
 
 class Printed(NamedTuple):
-    """What :meth:`Layout.text` says: places, and of each layer its name, its scratch in vectors and its plan."""
+    """What :meth:`MemoryPlan.text` says: places, and of each layer its name, its scratch in vectors and its plan."""
 
-    dram0: dict[str, Place]
-    dram1: dict[str, Place]
-    local: dict[str, Place]
+    dram0: dict[str, Allocation]
+    dram1: dict[str, Allocation]
+    local: dict[str, Allocation]
     copy: tuple[int, int] | None
     plans: tuple[tuple[str, int, Plan], ...]
 
@@ -88,11 +88,11 @@ _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
-    """Raises WeftError at a line that :meth:`Layout.text` does not write."""
+    """Raises WeftError at a line that :meth:`MemoryPlan.text` does not write."""
     found = Printed({}, {}, {}, None, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):
-            getattr(found, match[1])[match[2]] = Place(match[2], *map(int, match.group(3, 4, 5, 6)))
+            getattr(found, match[1])[match[2]] = Allocation(match[2], *map(int, match.group(3, 4, 5, 6)))
         elif match := _COPY.fullmatch(line):
             found = found._replace(copy=(int(match[1]), int(match[2])))
         elif match := _PLAN.fullmatch(line):
@@ -104,15 +104,15 @@ def parse(content: str) -> Printed:
     return found
 
 
-def lay_out(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Layout:
+def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> MemoryPlan:
     """Choose residents, what both DRAMs hold, and tilings. Raises CompileError when a memory is too small."""
     planner = planned(lives, layers, consts, arch)
     variables = place_variables(lives, planner.local, planner.dram1, arch)
     copy = _copy_of_consts(planner, variables.values())
-    return Layout(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+    return MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
 
 
-def planned(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
+def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
     """Residents, what both DRAMs hold, and tilings. Raises CompileError when local memory or the accumulators are too
     small."""
     planner = Planner(layers, consts, arch)
@@ -126,12 +126,12 @@ def planned(lives: Sequence[Lifetime], layers: Sequence[Layer], consts: Consts, 
     return planner
 
 
-def place_of_consts(consts: Consts, layers: Sequence[Layer]) -> Place:
+def allocation_of_consts(consts: Consts, layers: Sequence[Layer]) -> Allocation:
     """In DRAM1, all the time."""
-    return Place("%consts", 0, len(consts.vectors), -1, len(layers))
+    return Allocation("%consts", 0, len(consts.vectors), -1, len(layers))
 
 
-def _copy_of_consts(planner: Planner, placed: Iterable[Place]) -> Place | None:
+def _copy_of_consts(planner: Planner, placed: Iterable[Allocation]) -> Allocation | None:
     """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has a port and room for them."""
     if planner.arch.shared_dram:
         return None
@@ -153,10 +153,10 @@ class Planner:
     def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
         self.arch = arch
         self.search = Search()
-        self.consts = place_of_consts(consts, layers)
-        self.local: dict[str, Place] = {}
-        self.dram1: dict[str, Place] = {}
-        self.recent: list[Place] = []
+        self.consts = allocation_of_consts(consts, layers)
+        self.local: dict[str, Allocation] = {}
+        self.dram1: dict[str, Allocation] = {}
+        self.recent: list[Allocation] = []
         forms: dict[Hashable, int] = {}
         self.shapes: list[LayerShape] = []
         self.users: dict[str, list[int]] = {}
@@ -173,7 +173,7 @@ class Planner:
         self.floors = np.full(len(layers), arch.local_depth, np.int64)
         self.needs = np.array([plan.need.local_total for plan in self.plans], np.int64)
 
-    def try_resident(self, life: Lifetime) -> None:
+    def try_resident(self, life: LiveRange) -> None:
         """Accept a Var as resident when the layers of its lifetime become cheaper. Vars come in the order in which they
         are made."""
         size = life.var.vectors(self.arch.array_size)
@@ -187,11 +187,11 @@ class Planner:
         crowded = life.first + np.flatnonzero(self.needs[span] > base)
         affected = sorted({*crowded.tolist(), *self.users.get(name, ())})
         if self._accept({number: self._beside(number, name, base) for number in affected}):
-            self.local[name] = Place(name, base, size, life.first, life.last)
+            self.local[name] = Allocation(name, base, size, life.first, life.last)
             self.recent.append(self.local[name])
             self.floors[span] = np.minimum(self.floors[span], base)
 
-    def try_spread(self, life: Lifetime) -> None:
+    def try_spread(self, life: LiveRange) -> None:
         """Spread a Var over both DRAMs when the layers that use it become cheaper."""
         name, size = life.name, odd_vectors(life.var, self.arch.array_size)
         if name in self.local or not size:
@@ -201,7 +201,7 @@ class Planner:
             return
         if self._accept({number: replace(self.shapes[number], spread=self.shapes[number].spread | {name})
                          for number in self.users[name]}):
-            self.dram1[name] = Place(name, base, size, life.first, life.last)
+            self.dram1[name] = Allocation(name, base, size, life.first, life.last)
 
     def _accept(self, shapes: Mapping[int, LayerShape]) -> bool:
         """Take other shapes for some layers if these together become cheaper."""

@@ -10,7 +10,7 @@ from weft.compiler.tiling.spans import groups
 
 
 @dataclass(frozen=True)
-class Place:
+class Allocation:
     """``size`` vectors at ``base``, live from layer ``first`` to ``last``, both included."""
 
     name: str
@@ -23,14 +23,14 @@ class Place:
         """Whether it is live at any layer of first..last."""
         return self.first <= last and first <= self.last
 
-    def overlaps(self, other: Place) -> bool:
+    def overlaps(self, other: Allocation) -> bool:
         """Whether both hold the same vector at the same time."""
         return (self.meets(other.first, other.last) and self.base < other.base + other.size
                 and other.base < self.base + self.size)
 
 
 @dataclass(frozen=True)
-class Home:
+class DramAddress:
     """Where a Var lies: its channel tiles behind each other in DRAM0, from ``dram0`` on. With ``dram1`` the odd ones
     are in DRAM1, from there on, and only the even ones in DRAM0."""
 
@@ -49,7 +49,7 @@ class Home:
         return Address(Space.DRAM1, self.dram1 + before) if tile % 2 else Address(Space.DRAM0, self.dram0 + before)
 
 
-def first_fit(placed: Iterable[Place], size: int, first: int, last: int) -> int:
+def first_fit(placed: Iterable[Allocation], size: int, first: int, last: int) -> int:
     """The lowest base at which ``size`` vectors are free for all of layers first..last."""
     base = 0
     for place in sorted((place for place in placed if place.meets(first, last)), key=lambda place: place.base):

@@ -1,4 +1,4 @@
-"""Vars: lifetimes, and their places in DRAM0."""
+"""Vars: live_ranges, and their places in DRAM0."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layer, Var
-from weft.compiler.memory.places import Place, first_fit
+from weft.compiler.memory.places import Allocation, first_fit
 from weft.hw.contract.arch import Arch
 
 
 @dataclass(frozen=True)
-class Lifetime:
+class LiveRange:
     """A Var from the first layer that writes it to the last that uses it; ``fixed``: input or output of the network."""
 
     var: Var
@@ -31,18 +31,18 @@ def whole_var(graph: Graph, name: str) -> Var:
     return Var(name, channels, height, width)
 
 
-def lifetimes(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tuple[Lifetime, ...]:
+def live_ranges(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tuple[LiveRange, ...]:
     """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again; so do
     outputs, and with ``keep`` all Vars."""
     end = len(layers)
     inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
     outputs = graph.output_tensors()
-    found = {var.name: Lifetime(var, -1, end, True) for var in inputs}
+    found = {var.name: LiveRange(var, -1, end, True) for var in inputs}
     for number, layer in enumerate(layers):
         for name in {var.root: None for var in layer.inputs}:
             found[name] = replace(found[name], last=max(found[name].last, number))
         for name in {var.root: None for var in layer.outputs}:
-            life = found.get(name) or Lifetime(whole_var(graph, name), number, number, keep or name in outputs)
+            life = found.get(name) or LiveRange(whole_var(graph, name), number, number, keep or name in outputs)
             found[name] = replace(life, last=end if life.fixed else number)
     return tuple(found.values())
 
@@ -52,11 +52,11 @@ def odd_vectors(var: Var, lanes: int) -> int:
     return var.odd_tiles(lanes) * var.tile_pixels
 
 
-def place_variables(lives: Sequence[Lifetime], resident: Collection[str], spread: Collection[str],
-                    arch: Arch) -> dict[str, Place]:
+def place_variables(lives: Sequence[LiveRange], resident: Collection[str], spread: Collection[str],
+                    arch: Arch) -> dict[str, Allocation]:
     """Places in DRAM0 of all Vars that are not resident, of those that are ``spread`` for the even channel tiles.
     Raises CompileError when DRAM0 is too small."""
-    placed: dict[str, Place] = {}
+    placed: dict[str, Allocation] = {}
     for life in lives:
         if life.name in resident:
             continue
@@ -64,7 +64,7 @@ def place_variables(lives: Sequence[Lifetime], resident: Collection[str], spread
         if life.name in spread:
             size -= odd_vectors(life.var, arch.array_size)
         base = first_fit(placed.values(), size, life.first, life.last)
-        placed[life.var.name] = Place(life.var.name, base, size, life.first, life.last)
+        placed[life.var.name] = Allocation(life.var.name, base, size, life.first, life.last)
     needed = max((place.base + place.size for place in placed.values()), default=0)
     if needed > arch.dram0_depth:
         largest = max(placed.values(), key=lambda place: place.base + place.size)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Place
+from weft.compiler.memory.places import Allocation
 
 
-def verify_places(places: Iterable[Place], depth: int, memory: str) -> None:
+def verify_allocations(places: Iterable[Allocation], depth: int, memory: str) -> None:
     """Raises Fault when a place leaves the memory or two live places share a vector."""
-    known: list[Place] = []
+    known: list[Allocation] = []
     for place in places:
         if place.base < 0 or place.base + place.size > depth:
             raise Fault(f"{memory}: {place} lies outside 0..{depth - 1}")
@@ -22,7 +22,7 @@ def verify_places(places: Iterable[Place], depth: int, memory: str) -> None:
         known.append(place)
 
 
-def verify_lifetimes(layers: Sequence[Layer], places: Mapping[str, Place]) -> None:
+def verify_live_ranges(layers: Sequence[Layer], places: Mapping[str, Allocation]) -> None:
     """Raises Fault when a layer uses a Var that has no place then. ``places``: those in DRAM0 and local memory."""
     for number, layer in enumerate(layers):
         for var in (*layer.inputs, *layer.outputs):

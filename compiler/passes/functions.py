@@ -27,7 +27,7 @@ KINDS: dict[str, ValueTable] = {
     "positive": ValueTable(domain=lambda low, high: (max(low, 0.0), max(high, 0.0)))}
 
 TABLES: dict[str, ValueTable] = {}
-"""Operators of ONNX that are functions by value table; ``operators.py`` enters its rows."""
+"""Operators of ONNX that are functions by lookup table; ``operators.py`` enters its rows."""
 
 
 def value_table(op: str, attributes: Mapping[str, Any]) -> ValueTable:

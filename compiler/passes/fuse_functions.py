@@ -1,4 +1,4 @@
-"""Pass: operators that together are a function of one number become one value table.
+"""Pass: operators that together are a function of one number become one lookup table.
 
 So are activations as tools write them out: x * sigmoid(x), GELU as Div, Erf, Add, Mul or with a tanh, hard-swish as
 Add, Clip, Mul, Div, 1 / sqrt(x + epsilon). A table has one rounding and one layer instead of several.
@@ -64,7 +64,7 @@ def _fused(graph: Graph, gains: Gains) -> Graph:
 
 def has_byte_tables(arch: Arch) -> bool:
     """Of the SIMD unit, or on the way out of the accumulators."""
-    return arch.leave_tables > 0 or simd_has_byte_tables(arch)
+    return arch.activation_tables > 0 or simd_has_byte_tables(arch)
 
 
 def simd_has_byte_tables(arch: Arch) -> bool:

@@ -2,7 +2,7 @@
 
 x * clip(a x + b, 0, m) is z * clip(z + b / s, 0, m / s) with z = s x and s the root of a: s is in the weights of the
 convolution that makes x, so that the SIMD unit has two numbers to add, limit and multiply in the accumulators. Written
-out it is a convolution of one weight a channel and a layer that multiplies. Machines with value tables have the whole
+out it is a convolution of one weight a channel and a layer that multiplies. Machines with lookup tables have the whole
 function in one of these.
 
 Both factors have one point, and so every other point for the product. Where only convolutions read it, a factor between

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.frontend.graph import Node, Within
+from weft.compiler.passes.gather import exact, take
 from weft.compiler.passes.index import FILL
 from weft.compiler.passes.lower_pool import weighted
 from weft.compiler.passes.pieces import choose
 from weft.compiler.passes.rewrite import NO_WINDOW, Rewrite
-from weft.compiler.passes.take import exact, take
 
 
 @dataclass(frozen=True)

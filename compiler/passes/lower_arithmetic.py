@@ -11,10 +11,10 @@ import numpy as np
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.functions import RECIPROCAL
+from weft.compiler.passes.gather import broadcast, exact
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.lower_function import lookup, several_steps
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.take import broadcast, exact
 
 CONSTANT_PIXELS = 4096
 """Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
@@ -163,7 +163,7 @@ def _product(state: Rewrite, node: Node, operands: Operands) -> None:
 
 
 def div(state: Rewrite, node: Node) -> None:
-    """Div: by a constant, or by a tensor, whose reciprocal is a value table."""
+    """Div: by a constant, or by a tensor, whose reciprocal is a lookup table."""
     left, right = node.inputs
     if state.is_constant(right):
         value = state.constant(right).astype(np.float64)
@@ -315,7 +315,7 @@ def swish(state: Rewrite, node: Node) -> None:
 
 
 def power(state: Rewrite, node: Node) -> None:
-    """Pow with a constant exponent, a number or an array of equal ones: a value table serves all elements."""
+    """Pow with a constant exponent, a number or an array of equal ones: a lookup table serves all elements."""
     exponents, base = state.constant(node.input(1)).astype(np.float64), state.graph.shapes[node.input(0)]
     different = np.unique(exponents)
     if len(different) != 1:

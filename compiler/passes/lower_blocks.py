@@ -19,7 +19,7 @@ from weft.compiler.passes.windows import four, pair
 
 ALONE = frozenset({"Abs", "BatchNormalization", "Clip", FUNCTION, "HardSigmoid", "HardSwish", "Identity", "LeakyRelu",
                    "Neg", "Relu", "Swish"})
-"""Besides the functions by value table, what treats a tensor's elements where they lie."""
+"""Besides the functions by lookup table, what treats a tensor's elements where they lie."""
 WITH_CONSTANT = frozenset({"Add", "Div", "Mul", "PRelu", "Sub"})
 """The same, with a number for each channel."""
 

@@ -1,4 +1,4 @@
-"""Functions by value table (Sigmoid, Tanh, Exp, ...): operators of ONNX keep their names here, others are a
+"""Functions by lookup table (Sigmoid, Tanh, Exp, ...): operators of ONNX keep their names here, others are a
 ``Function`` of several steps; tables are made with the points."""
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.functions import FUNCTION, KINDS
+from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import FILL
 from weft.compiler.passes.rewrite import Rewrite
 from weft.compiler.passes.rules import Lower, Step, ValueTable
-from weft.compiler.passes.take import exact
 
 RECENT = 4
 """Nodes before a function among which its argument's maker is looked for."""
 
 
 def lookup(state: Rewrite, node: Node, table: ValueTable) -> None:
-    """Lowers a function of one number to a value table."""
+    """Lowers a function of one number to a lookup table."""
     _elementwise(state, node, table, node.op, node.attributes)
 
 

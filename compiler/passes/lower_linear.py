@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.gather import exact, image
 from weft.compiler.passes.index import default_place
 from weft.compiler.passes.lower_arithmetic import per_channel_there
 from weft.compiler.passes.lower_blocks import conv_transpose_in_blocks
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import exact, image
 from weft.compiler.passes.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
 
 

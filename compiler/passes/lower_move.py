@@ -9,6 +9,7 @@ import numpy as np
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.boxes import Walk, boxes
+from weft.compiler.passes.gather import exact, lying
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -20,7 +21,6 @@ from weft.compiler.passes.index import (
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.pieces import PIECES, choose
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import exact, lying
 
 TAIL_VECTORS = 8
 """What it costs to bring a pixel of a partly used tile into another: vectors through the array, and to and from

@@ -1,4 +1,4 @@
-"""Softmax, normalisations and reductions that need a function by value table: each handler's docstring names its
+"""Softmax, normalisations and reductions that need a function by lookup table: each handler's docstring names its
 operator. Numbers stay small: exponentials are of arguments at most 0, squares of what has no mean."""
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.boxes import Walk, boxes
+from weft.compiler.passes.gather import exact, lying
 from weft.compiler.passes.index import default_index, default_place
 from weft.compiler.passes.lower_linear import windowed
 from weft.compiler.passes.pieces import PIECES
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import exact, lying
 from weft.compiler.passes.windows import image_size, no_window_empty, per_image, two_axes, window_attributes
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import FILL
 from weft.compiler.passes.lower_move import concat
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.take import exact
 
 
 def products(state: Rewrite, node: Node) -> None:

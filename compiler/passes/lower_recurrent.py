@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_function import function
 from weft.compiler.passes.lower_product import lie
 from weft.compiler.passes.pieces import choose
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.take import exact
 
 KINDS = {"Sigmoid": "any", "Softplus": "any", "Softsign": "keeps_zero", "Tanh": "keeps_zero"}
-"""Activations by value table: what is known of each."""
+"""Activations by lookup table: what is known of each."""
 
 ACTIVATIONS = ("Relu", *KINDS)
 """Those that are honoured, all without parameters."""

@@ -12,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
+from weft.compiler.passes.gather import exact
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_pool import weighted
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.take import exact
 from weft.runtime.onnx_engine import session
 
 MOST_STEPS = 1 << 29

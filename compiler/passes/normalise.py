@@ -1,7 +1,7 @@
 """Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by value table; Product, View and Assemble (``rewrite.py``). How
+Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). How
 each operator is rewritten says its row in ``operators.py``.
 """
 
@@ -18,6 +18,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.passes.align_slices import aligned_channels
+from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import (
     FILL,
     SMALL_ENOUGH,
@@ -28,7 +29,6 @@ from weft.compiler.passes.index import (
 )
 from weft.compiler.passes.operators import ROWS
 from weft.compiler.passes.rewrite import Rewrite
-from weft.compiler.passes.take import exact
 
 OPSET = 20
 """Opset of the normalised graph."""

@@ -39,7 +39,7 @@ HOST = Operator(None)
 
 
 def _function(attributes: Mapping[str, Rule], table: ValueTable) -> Operator:
-    """Of one tensor, by value table."""
+    """Of one tensor, by lookup table."""
     return Operator(partial(lookup, table=table), attributes, table=table, elementwise=True)
 
 

@@ -13,8 +13,8 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.window import Window
 
 NEAR = 1.125
-"""Ways that take at most so many times the least cycles count as equal. Of these the smallest input is best: it leaves
-more of local memory to weights, and a max pool reads fewer rows twice."""
+"""LayerQuantization that take at most so many times the least cycles count as equal. Of these the smallest input is
+best: it leaves more of local memory to weights, and a max pool reads fewer rows twice."""
 
 SHARE = 4
 """A packed input takes at most one part in so many of DRAM0: it stays there to the end."""

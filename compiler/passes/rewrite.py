@@ -35,7 +35,7 @@ MOST_NODES = 1 << 13
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
 
-class Held(NamedTuple):
+class TensorView(NamedTuple):
     """Where a tensor of the model lies: in the canonical ``tensor``, each element at the flat position that the index
     array ``where`` (of the model's shape) says; None for the default place. At FILL it is the constant ``fill``."""
 
@@ -64,7 +64,7 @@ class Rewrite:
     lanes: int
     rounds: bool = False
     aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Rewrite:
         return tuple(self.constant(name).shape) if self.is_constant(name) else self.graph.shapes[name]
 
     def hold(self, name: str, tensor: str, index: np.ndarray | None = None, fill: float = 0.0) -> None:
-        self.held[name] = Held(tensor, index, fill)
+        self.held[name] = TensorView(tensor, index, fill)
 
     def take_as_input(self, name: str) -> None:
         """Hold a tensor in its default place, whoever makes it."""

@@ -23,7 +23,7 @@ SQUARE: tuple[Step, ...] = (("Mul", (0, 0), ()),)
 
 def filled(magnitude: float) -> float:
     """Return the largest magnitude that 16 bits hold at the binary point that ``magnitude`` has: what saturates there
-    is within the range that a value table is made for."""
+    is within the range that a lookup table is made for."""
     return float(2.0 ** math.ceil(math.log2(magnitude)) * (1 - 2.0 ** -15))
 
 
@@ -68,7 +68,7 @@ class Operator:
 
     Honoured are ``attributes`` by name, and no others. ``constants`` are the inputs that must be known when compiling,
     ``rank`` the dimensions of input 0 (None: any). ``outputs``: more than the first may be read.
-    ``table``: it is a function by value table. ``counted``: its multiply-accumulates count as the network's.
+    ``table``: it is a function by lookup table. ``counted``: its multiply-accumulates count as the network's.
 
     ``elementwise``: written canonically it keeps its name, and each element depends on the same one of its inputs.
     ``relabels``: it keeps every element, and only calls it another; an input is packed as it leaves them. ``scales``:

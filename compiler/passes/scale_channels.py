@@ -17,10 +17,10 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.functions import FUNCTION, of_steps, steps_of
 from weft.compiler.passes.fuse_functions import has_byte_tables
+from weft.compiler.passes.propagate_quantizers import only_copies
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.rewrite import NO_WINDOW
 from weft.compiler.passes.rules import Step
-from weft.compiler.passes.settle_quantizers import only_copies
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS
 

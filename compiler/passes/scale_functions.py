@@ -1,4 +1,4 @@
-"""Pass: value tables between convolutions take and give numbers that fill their range and end in a power of two.
+"""Pass: lookup tables between convolutions take and give numbers that fill their range and end in a power of two.
 
 Far from where it bends a hard swish is a line, so are SiLU and GELU. A slope of 16 bits holds a power of two exactly:
 then the line is right at any distance from its key, and the keys lie close together where the function bends. Behind a

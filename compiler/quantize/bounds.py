@@ -167,6 +167,6 @@ RULES: dict[str, Rule] = {
     "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
     "Enlarge": _chosen, "FakeQuantize": _fake_quantize, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
     "ScaleChannels": _product, "View": _chosen}
-"""By canonical operator, from the bounds of its inputs; functions by value table: :func:`_image`. Nothing is known of
+"""By canonical operator, from the bounds of its inputs; functions by lookup table: :func:`_image`. Nothing is known of
 others' results, nor of sums: in a gated unit h + z (n - h) never leaves what n and h are in, but intervals grow with
 every step."""

@@ -11,7 +11,7 @@ import numpy as np
 from weft.compiler.errors import END, refuse
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
-from weft.compiler.quantize.points import LayerPoints, Points
+from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point
@@ -21,8 +21,9 @@ SUM_HEADROOM = 1.25
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> Points:
-    """Points from ranges; with ``plain``, or where the machine's numbers have no points, the type's own everywhere.
+                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> FixedPointParams:
+    """FixedPointParams from ranges; with ``plain``, or where the machine's numbers have no points, the type's own
+    everywhere.
     ``outputs``: tensors that the user reads."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
@@ -39,11 +40,11 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return replace(points, tables=tables, table_errors=errors, means={} if fixed else calibration.means)
 
 
-def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Points:
+def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> FixedPointParams:
     point = arch.number.point
-    numbers = [LayerPoints(point, point, 2 * point, point, (point,) * len(layer.adds),
+    numbers = [LayerFixedPointParams(point, point, 2 * point, point, (point,) * len(layer.adds),
                            (point,) * len(layer.outputs)) for layer in layers]
-    return Points(dict.fromkeys(names, point), tuple(numbers), measured="")
+    return FixedPointParams(dict.fromkeys(names, point), tuple(numbers), measured="")
 
 
 def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
@@ -105,7 +106,7 @@ class _Chooser:
             return needed.get(layer.output.root, math.inf)
         return math.inf
 
-    def run(self, names: Mapping[str, None]) -> Points:
+    def run(self, names: Mapping[str, None]) -> FixedPointParams:
         needed = self._needed()
         computed = {var.root for layer in self.layers for var in layer.outputs}
         before_slope: dict[str, float] = {}
@@ -130,7 +131,7 @@ class _Chooser:
                 ranges = self.calibration.ranges
                 limited = {name for name in names if ranges[name].bounded
                            or needed.get(name, math.inf) < ranges[name].magnitude * HEADROOM}
-                return Points(self.points, numbers, limited=frozenset(limited))
+                return FixedPointParams(self.points, numbers, limited=frozenset(limited))
 
     def _insist_on_bits(self, first: Mapping[str, int]) -> None:
         """Raises CompileError where constants are so large that a tensor has no bit left beside them: it would lose one
@@ -141,7 +142,7 @@ class _Chooser:
                              f"constants that a sum of {self.accumulator_width} bits has room for beside it",
                              f"look for a constant that is too large, or {END}")
 
-    def _layer(self, layer: Layer) -> LayerPoints:
+    def _layer(self, layer: Layer) -> LayerFixedPointParams:
         if layer.multiplies:
             return self._multiply(layer)
         if layer.lookup is not None:
@@ -158,7 +159,7 @@ class _Chooser:
         if isinstance(layer.elementwise, Gate):
             gate_shift, made = self._gate(layer, layer.elementwise, accumulators)
         entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
-        return LayerPoints(weights, bias, accumulators, accumulators - entering,
+        return LayerFixedPointParams(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
                            tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
 
@@ -173,14 +174,14 @@ class _Chooser:
         self.points[output.root] = min(self.points[output.root], 2 * point - type_point)
         return accumulators - point, 2 * point - type_point
 
-    def _multiply(self, layer: Layer) -> LayerPoints:
+    def _multiply(self, layer: Layer) -> LayerFixedPointParams:
         """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
         left, right = (self.points[var.root] for var in layer.inputs)
         output, point = layer.output.root, self.arch.number.point
         self.points[output] = min(self.points[output], left + right - point)
         loss = self._losses(layer, left, right, left + right - point - self.points[output])
         leave = max(loss)
-        return LayerPoints(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
+        return LayerFixedPointParams(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
 
     def _losses(self, layer: Layer, left: int, right: int, excess: int) -> tuple[int, int]:
         """How many bits of ``excess`` each factor loses: rounding errors, relative to the factors' sizes, shall be
@@ -194,7 +195,7 @@ class _Chooser:
         bits = min(range(excess + 1), key=error)
         return bits, excess - bits
 
-    def _lookup(self, layer: Layer) -> LayerPoints:
+    def _lookup(self, layer: Layer) -> LayerFixedPointParams:
         """The table's slopes must fit at the point that takes the input's to the output's."""
         assert layer.lookup is not None
         source, output = self.points[layer.core.input.root], layer.output.root
@@ -202,7 +203,7 @@ class _Chooser:
                              self.opset)
         steepest = largest_point(float(np.abs(pieces.slopes).max()), self.width)
         self.points[output] = min(self.points[output], source - self.arch.number.point + steepest)
-        return LayerPoints(0, 0, source, 0, (), (0,))
+        return LayerFixedPointParams(0, 0, source, 0, (), (0,))
 
     def _within(self, point: int, accumulators: int) -> int:
         """A point from which the accumulators' is reached by a shift left that their width allows."""

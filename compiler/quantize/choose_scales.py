@@ -23,14 +23,14 @@ from weft.compiler.quantize.scales import (
     MOST_STEPS,
     MOST_WEIGHT,
     MULTIPLIER_WIDTH,
+    AffineParams,
     Beyond,
-    Enter,
-    LayerScales,
-    Leave,
+    InputQuantization,
+    LayerAffineParams,
+    OutputQuantization,
     RoundedAgain,
-    Scales,
-    bytes_leave,
     rounded_weights,
+    unchanged_bytes,
 )
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
@@ -62,9 +62,9 @@ COPY_STEP = 2.0 ** -8
 
 
 def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration, quantization: Quantization,
-                  accumulator_bits: int, leave_tables: int = 0) -> Scales:
+                  accumulator_bits: int, activation_tables: int = 0) -> AffineParams:
     """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw.
-    ``leave_tables`` are the machine's."""
+    ``activation_tables`` are the machine's."""
     room = min(MOST_SUM, 1 << accumulator_bits - 1)
     scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.function, calibration.ranges[layer.function.source],
@@ -75,13 +75,14 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
     made = tuple(_layer_scales(layer, graph.constants, scales, means, most, room) for layer in layers)
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
-    if leave_tables:
-        made = with_leave_tables(layers, made, tables, leave_tables)
-    return Scales(scales, made, tables)
+    if activation_tables:
+        made = with_activation_tables(layers, made, tables, activation_tables)
+    return AffineParams(scales, made, tables)
 
 
-def with_leave_tables(layers: Sequence[Layer], made: Sequence[LayerScales], tables: Mapping[str, tuple[int, ...]],
-                      count: int) -> tuple[LayerScales, ...]:
+def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffineParams],
+                           tables: Mapping[str, tuple[int, ...]],
+                      count: int) -> tuple[LayerAffineParams, ...]:
     """Gives each layer the one of ``count`` tables that its first way out takes. One that holds what a layer needs is
     not loaded again; else the layer loads the one that was needed least recently."""
     held: dict[tuple[int, ...], int] = {}  # by content, that needed least recently first
@@ -98,32 +99,32 @@ def with_leave_tables(layers: Sequence[Layer], made: Sequence[LayerScales], tabl
             else:
                 table = held.pop(next(iter(held)))
             held[content] = table
-        found.append(dataclasses.replace(own, leave_table=table, loads_table=loads))
+        found.append(dataclasses.replace(own, activation_table=table, loads_table=loads))
     return tuple(found)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
-                  means: Mapping[str, np.ndarray], most: int, room: int) -> LayerScales:
+                  means: Mapping[str, np.ndarray], most: int, room: int) -> LayerAffineParams:
     """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias.
     Weights may have up to ``most`` steps, sums go up to ``room``."""
     channels, rounding = layer.output.channels, layer.rounding
     if not isinstance(layer.core, Convolution):
         enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales, room)
-        return LayerScales(0, np.ones(channels), enters, leaves)
+        return LayerAffineParams(0, np.ones(channels), enters, leaves)
     made = scales[layer.first.root]
     zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most, room)
     if rounding is None:
         assert len(layer.outputs) == 1
-        return LayerScales(zero, own, (), (first,))
+        return LayerAffineParams(zero, own, (), (first,))
     entering = [rounding.tensor.root, *(add.input.root for add in layer.adds)]
     enters, leaves = _behind_bytes(layer, entering, constants, scales, room)
-    return LayerScales(zero, own, enters, (first, *leaves), rounded=True)
+    return LayerAffineParams(zero, own, enters, (first, *leaves), rounded=True)
 
 
 def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
                     means: Mapping[str, np.ndarray], out: TensorScale, most: int,
-                    room: int) -> tuple[int, np.ndarray, Leave]:
+                    room: int) -> tuple[int, np.ndarray, OutputQuantization]:
     """What is taken off its activations, the scales of its weights, and how its result leaves as ``out``."""
     weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
     source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
@@ -135,44 +136,46 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
     if (np.count_nonzero(flat, axis=1) == 1).all():
         own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out)
     else:
-        leaving = _leaving_with_bias(own, bias, source, out)
-    return source.zero, own, Leave(*leaving, out.zero)
+        leaving = _requantization_with_bias(own, bias, source, out)
+    return source.zero, own, OutputQuantization(*leaving, out.zero)
 
 
 def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str, np.ndarray],
-                  scales: Mapping[str, TensorScale], room: int) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+                  scales: Mapping[str, TensorScale],
+                  room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
     """How bytes of the Vars ``entering`` come into the accumulators, and how their sum leaves for each output; bytes as
     they are for a max pool and a table."""
     if layer.factors is not None:
         return _by_channel(layer, layer.factors, scales, room)
     alone = layer.translation is not None and not isinstance(layer.core, Convolution)
     if layer.pool is not None or layer.lookup is not None or alone:
-        return (Enter(0, 1),), tuple(bytes_leave(layer.output.channels) for _ in layer.saves)
+        return (InputQuantization(0, 1),), tuple(unchanged_bytes(layer.output.channels) for _ in layer.saves)
     held = [scales[root] for root in entering]
     offsets = [np.abs(bias / weights).max() for weights, bias in (_scaling(save, constants) for save in layer.saves)]
     factors, step = _factors([entry.scale for entry in held], max(offsets), room)
-    enters = tuple(Enter(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
-    return enters, tuple(_leave_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
+    enters = tuple(InputQuantization(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
+    return enters, tuple(_requantization_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
 
 
 def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
-                room: int) -> tuple[tuple[Enter, ...], tuple[Leave, ...]]:
+                room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
     """A product with a number of each channel: the ratio of the scales is the factor on entering, as large as an
     accumulator has room for on its way out. No constants: the multipliers are the tensor's."""
     source, out = scales[layer.core.input.root], scales[layer.output.root]
     ratio, nothing = source.scale * scales[factors.root].scale / out.scale, np.zeros(0, np.int64)
     most = (room - 1) // STEPS
     shift = min(max(math.floor(math.log2(most / ratio)), 0), MOST_SHIFT)
-    enter = Enter(source.zero, min(max(round(ratio * 2.0 ** shift), 1), most))
-    return (enter,), (Leave(shift, nothing, nothing, out.zero),)
+    enter = InputQuantization(source.zero, min(max(round(ratio * 2.0 ** shift), 1), most))
+    return (enter,), (OutputQuantization(shift, nothing, nothing, out.zero),)
 
 
-def _leave_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float, out: TensorScale) -> Leave:
+def _requantization_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float,
+                           out: TensorScale) -> OutputQuantization:
     """How a sum in steps of ``step`` becomes an output."""
     weights, bias = (np.broadcast_to(values, save.var.channels) for values in _scaling(save, constants))
     if save.scale is None:
-        return Leave(*_leaving(weights * step / out.scale), np.zeros(len(bias), np.int64), out.zero)
-    return Leave(*_leaving_with_bias(weights, bias, TensorScale(step, 0), out), out.zero)
+        return OutputQuantization(*_requantization(weights * step / out.scale), np.zeros(len(bias), np.int64), out.zero)
+    return OutputQuantization(*_requantization_with_bias(weights, bias, TensorScale(step, 0), out), out.zero)
 
 
 def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -183,7 +186,7 @@ def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarr
     return weights, bias
 
 
-def _leaving(ratios: np.ndarray) -> tuple[int, np.ndarray]:
+def _requantization(ratios: np.ndarray) -> tuple[int, np.ndarray]:
     """Steps of the output in one of the accumulators, by channel -> the shift, and multipliers / 2**shift."""
     largest = float(ratios.max())
     shift = min(max(MULTIPLIER_WIDTH - 1 - math.floor(math.log2(largest)), 0), MOST_SHIFT)
@@ -193,10 +196,10 @@ def _leaving(ratios: np.ndarray) -> tuple[int, np.ndarray]:
     return shift, np.minimum(multipliers, (1 << MULTIPLIER_WIDTH) - 1)
 
 
-def _leaving_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorScale,
+def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorScale,
                        out: TensorScale) -> tuple[int, np.ndarray, np.ndarray]:
     """Of a convolution whose weights have the scales ``own``: the shift, multipliers, biases."""
-    shift, multipliers = _leaving(source.scale * own / out.scale)
+    shift, multipliers = _requantization(source.scale * own / out.scale)
     multipliers = np.maximum(multipliers, 1)
     # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
     biases = np.rint(bias / out.scale * 2.0 ** shift / multipliers).astype(np.int64)
@@ -215,9 +218,9 @@ def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, sourc
     reals = numbers.astype(np.float32) * np.float32(source.scale) * factors[:, None].astype(np.float32)
     wanted = out.quantize(reals + bias[:, None].astype(np.float32)) - out.zero
     counts = np.where(numbers == 0, len(numbers), 1)
-    best, fewest = (own, _leaving_with_bias(own, bias, source, out)), len(factors) * counts.sum()
+    best, fewest = (own, _requantization_with_bias(own, bias, source, out)), len(factors) * counts.sum()
     for scales in (own, *(np.abs(factors) / steps for steps in range(1, MOST_WEIGHT + 1))):
-        shift, multipliers, nearest = _leaving_with_bias(scales, bias, source, out)
+        shift, multipliers, nearest = _requantization_with_bias(scales, bias, source, out)
         biases = nearest + NEIGHBOURS
         sums = np.rint(factors / scales).astype(np.int64)[:, None] * numbers + biases[..., None]
         made = np.clip(round_half_even(sums * multipliers[:, None], shift), LOWEST - out.zero, HIGHEST - out.zero)
@@ -309,7 +312,7 @@ def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
     return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None
 
 
-def _with_loss(layer: Layer, own: LayerScales, constants: Mapping[str, np.ndarray]) -> LayerScales:
+def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.ndarray]) -> LayerAffineParams:
     if not isinstance(layer.core, Convolution):
         return own
     weights = constants[layer.core.weights].astype(np.float64)
@@ -341,7 +344,7 @@ def _table(layer: str, lookup: Lookup | Translate, seen: Range, source: TensorSc
     if domain is not None:
         values = np.where(np.isnan(values), function(np.clip(arguments, *domain(seen.low, seen.high))), values)
     if np.isnan(values).any():
-        raise refuse(f"node {layer!r}, a function by value table, range of its input",
+        raise refuse(f"node {layer!r}, a function by lookup table, range of its input",
                      f"{arguments.min():.6g}..{arguments.max():.6g}", "a range in which it is a number",
                      "calibrate with inputs that keep it there")
     return tuple(output.quantize(values).tolist())

@@ -63,7 +63,7 @@ def by_error(histogram: Histogram) -> Range2:
 METHODS: dict[str, Callable[[Histogram], Range2]] = {"percentile": by_percentile, "error": by_error}
 MINMAX = "minmax"
 RANGES = (MINMAX, *METHODS)
-"""Ways to find a range: what was seen, and two that are narrower."""
+"""LayerQuantization to find a range: what was seen, and two that are narrower."""
 
 
 def known_ranges(name: str) -> str:

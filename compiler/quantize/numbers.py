@@ -17,7 +17,7 @@ from weft.runtime.scales import TensorNumbers
 
 
 @dataclass(frozen=True)
-class Ways:
+class LayerQuantization:
     """The settings of a layer's operations: MatMuls; on its way in a load core's Var, or what is rounded; the other
     Vars, in order; each output on its way out; the SIMD unit for each output, and its operands on their way in; what is
     rounded on its way out. ``load_table``: the table on the way out that the layer loads, 0 for none."""
@@ -25,7 +25,7 @@ class Ways:
     mat_mul: Settings
     core: Settings
     adds: tuple[Settings, ...]
-    leaves: tuple[Settings, ...]
+    requantizations: tuple[Settings, ...]
     simd: tuple[Settings, ...]
     operand: Settings
     rounding: Settings = NO_SETTINGS
@@ -51,7 +51,7 @@ class LayerIntegers:
 
 class Numbers(ABC):
     """``vars``: of every Var that has memory; ``layers``: in order; ``limited``: Vars that saturate on purpose, for
-    what reads them is constant beyond; ``table_errors``: the largest error of value tables, by the tensor made;
+    what reads them is constant beyond; ``table_errors``: the largest error of lookup tables, by the tensor made;
     ``measured``: what of them comes from calibration, in words, empty for nothing."""
 
     vars: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Numbers(ABC):
         """How a Var with memory holds real numbers."""
 
     @abstractmethod
-    def ways(self, number: int) -> Ways:
+    def ways(self, number: int) -> LayerQuantization:
         """Those of layer ``number``."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load
 from weft.compiler.lir import Settings
-from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
+from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
 from weft.runtime.scales import TensorPoint
@@ -47,41 +47,41 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
 
 
 @dataclass(frozen=True)
-class LayerPoints:
-    """Points and shifts of one layer. ``core_shift`` is the enter shift of the bias row, or of a load core;
-    ``leave_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave."""
+class LayerFixedPointParams:
+    """FixedPointParams and shifts of one layer. ``core_shift`` is the input shift of the bias row, or of a load core;
+    ``output_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave."""
 
     weights: int
     bias: int
     accumulators: int
     core_shift: int
     add_shifts: tuple[int, ...]
-    leave_shifts: tuple[int, ...]
+    output_shifts: tuple[int, ...]
     gate_shift: int | None = None
 
     @property
-    def leave_shift(self) -> int:
+    def output_shift(self) -> int:
         """Of what the SIMD unit reads on the way to the first output."""
-        return self.leave_shifts[0] if self.gate_shift is None else self.gate_shift
+        return self.output_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
-    def enter_shift(self) -> int:
+    def input_shift(self) -> int:
         """Of what the SIMD unit writes: a gate's product, shifted as its factors were, might not fit."""
-        return self.leave_shifts[0] if self.gate_shift is None else 0
+        return self.output_shifts[0] if self.gate_shift is None else 0
 
     @property
-    def ways(self) -> Ways:
-        core = Settings.of(enter_shift=self.core_shift)
-        both = (Settings.of(enter_shift=self.enter_shift, leave_shift=self.leave_shift),
-                *(Settings.of(enter_shift=shift, leave_shift=shift) for shift in self.leave_shifts[1:]))
-        return Ways(mat_mul=core, core=core, simd=both, operand=Settings.of(enter_shift=self.leave_shift),
-                    adds=tuple(Settings.of(enter_shift=shift) for shift in self.add_shifts),
-                    leaves=tuple(Settings.of(leave_shift=shift) for shift in self.leave_shifts))
+    def ways(self) -> LayerQuantization:
+        core = Settings.of(input_shift=self.core_shift)
+        both = (Settings.of(input_shift=self.input_shift, output_shift=self.output_shift),
+                *(Settings.of(input_shift=shift, output_shift=shift) for shift in self.output_shifts[1:]))
+        return LayerQuantization(mat_mul=core, core=core, simd=both, operand=Settings.of(input_shift=self.output_shift),
+                    adds=tuple(Settings.of(input_shift=shift) for shift in self.add_shifts),
+                    requantizations=tuple(Settings.of(output_shift=shift) for shift in self.output_shifts))
 
 
 @dataclass(frozen=True)
-class Points(Numbers):
-    """``vars``: tensor -> point; ``layers``: in order; ``tables``: value tables by the tensor they make.
+class FixedPointParams(Numbers):
+    """``vars``: tensor -> point; ``layers``: in order; ``tables``: lookup tables by the tensor they make.
 
     ``table_errors``: the largest error of their straight pieces in the range seen. ``limited``: tensors that saturate
     on purpose, for the functions that read them are constant beyond. ``means`` of what convolutions read, by channel:
@@ -89,7 +89,7 @@ class Points(Numbers):
     """
 
     vars: Mapping[str, int]
-    layers: tuple[LayerPoints, ...]
+    layers: tuple[LayerFixedPointParams, ...]
     tables: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     table_errors: Mapping[str, float] = field(default_factory=dict)
     limited: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class Points(Numbers):
     def tensor(self, root: str, arch: Arch) -> TensorPoint:
         return TensorPoint(arch.number, self.vars[root])
 
-    def ways(self, number: int) -> Ways:
+    def ways(self, number: int) -> LayerQuantization:
         return self.layers[number].ways
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
@@ -126,7 +126,7 @@ class Points(Numbers):
             return tuple(int(arch.number.quantize(np.array(value))) for value in (fraction, 2.0 ** exponent))
         if isinstance(operation, Gate):
             chosen, values = self.layers[number], np.array((operation.offset, operation.limit))
-            return tuple(map(int, arch.number.quantize(values, chosen.accumulators - chosen.leave_shift)))
+            return tuple(map(int, arch.number.quantize(values, chosen.accumulators - chosen.output_shift)))
         return int(arch.number.quantize(np.array(operation.value), self.vars[layer.outputs[0].root])),
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Points(Numbers):
                            "weights": None if isinstance(layer.core, Load) else chosen.weights,
                            "accumulators": chosen.accumulators, "output": self.vars[layer.output.root]},
                 "shifts": {"core": chosen.core_shift, "adds": list(chosen.add_shifts),
-                           "leave": list(chosen.leave_shifts)}}
+                           "leave": list(chosen.output_shifts)}}
 
     def text(self) -> str:
         lines = [f"var {name}: {point}" for name, point in self.vars.items()]

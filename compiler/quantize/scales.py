@@ -1,4 +1,4 @@
-"""Scales: what the points are to fixed point, for a machine of eight-bit numbers.
+"""AffineParams: what the points are to fixed point, for a machine of eight-bit numbers.
 
 A Var holds bytes (``TensorScale``). A layer's accumulators hold whole numbers of a scale of their own for each channel;
 they leave as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + zero``, saturated.
@@ -15,7 +15,7 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
-from weft.compiler.quantize.numbers import LayerIntegers, Numbers, Ways
+from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
 from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
@@ -31,14 +31,14 @@ MULTIPLIER_WIDTH = 17
 """Bits of a multiplier or a factor, unsigned."""
 
 
-class Enter(NamedTuple):
+class InputQuantization(NamedTuple):
     """What moves into the accumulators is (byte - ``zero``) * ``factor``."""
 
     zero: int
     factor: int
 
 
-class Leave(NamedTuple):
+class OutputQuantization(NamedTuple):
     """How results leave the accumulators: ``shift`` in 0..42; ``multipliers``, int64 in 0..2**17 - 1, and ``biases``,
     int64 that fit 32 signed bits, of each channel; the ``zero`` of what is made."""
 
@@ -49,7 +49,7 @@ class Leave(NamedTuple):
 
     @property
     def way(self) -> Settings:
-        return Settings.of(leave_shift=self.shift, leave_zero=self.zero)
+        return Settings.of(output_shift=self.shift, output_zero_point=self.zero)
 
     def text(self) -> str:
         return (f"  leaves: shift {self.shift} zero {self.zero}\n    multipliers {self.multipliers.tolist()}\n"
@@ -86,48 +86,49 @@ class Beyond(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LayerScales:
+class LayerAffineParams:
     """Numbers of one layer.
 
     ``activation_zero``: what MatMul takes off every activation. ``weight_scales``: reals, of each output channel; of a
     layer without weights all 1. ``enters``: of a load core or of what is rounded, then of every Add, in order.
     ``leaves``: of what is ``rounded``, if anything is, then of every output. A max pool and a lookup take bytes as they
-    are and leave them so (:func:`bytes_leave`): factor 1, zero 0. ``again``: what of a quantised file's weights is not
-    exact, ``beyond``: what is added by further weights; None for nothing. ``leave_table``: of the first of ``leaves``,
-    0 for none; None where the machine has no tables there. ``loads_table``: it does not hold the layer's yet.
+    are and leave them so (:func:`unchanged_bytes`): factor 1, zero 0. ``again``: what of a quantised file's weights is
+    not exact, ``beyond``: what is added by further weights; None for nothing. ``activation_table``: of the first of
+    ``leaves``, 0 for none; None where the machine has no tables there. ``loads_table``: it does not hold the layer's
+    yet.
     """
 
     activation_zero: int
     weight_scales: np.ndarray
-    enters: tuple[Enter, ...]
-    leaves: tuple[Leave, ...]
+    rescales: tuple[InputQuantization, ...]
+    requantizations: tuple[OutputQuantization, ...]
     rounded: bool = False
     again: RoundedAgain | None = None
     beyond: Beyond | None = None
-    leave_table: int | None = None
+    activation_table: int | None = None
     loads_table: bool = False
 
     @property
-    def ways(self) -> Ways:
-        enters = [Settings.of(enter_zero=enter.zero, enter_factor=enter.factor) for enter in self.enters]
-        leaves = [leave.way for leave in self.leaves]
-        if self.leave_table is not None:
-            leaves = [Settings((*way, (Register.LEAVE_TABLE, self.leave_table if number == 0 else 0)))
+    def ways(self) -> LayerQuantization:
+        enters = [Settings.of(input_zero_point=enter.zero, input_multiplier=enter.factor) for enter in self.rescales]
+        leaves = [leave.way for leave in self.requantizations]
+        if self.activation_table is not None:
+            leaves = [Settings((*way, (Register.ACTIVATION_TABLE, self.activation_table if number == 0 else 0)))
                       for number, way in enumerate(leaves)]
         saved = tuple(leaves[self.rounded:])
-        return Ways(mat_mul=Settings.of(activation_zero=self.activation_zero),
-                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]), leaves=saved,
+        return LayerQuantization(mat_mul=Settings.of(activation_zero=self.activation_zero),
+                    core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]), requantizations=saved,
                     simd=(NO_SETTINGS,) * len(saved), operand=NO_SETTINGS, rounding=leaves[0],
-                    load_table=(self.leave_table or 0) * self.loads_table)
+                    load_table=(self.activation_table or 0) * self.loads_table)
 
     def weights(self, values: np.ndarray) -> np.ndarray:
         """A layer's weights [out, ...] in steps."""
         return rounded_weights(values, self.weight_scales)
 
 
-def bytes_leave(channels: int) -> Leave:
+def unchanged_bytes(channels: int) -> OutputQuantization:
     """Bytes as they are."""
-    return Leave(0, np.ones(channels, np.int64), np.zeros(channels, np.int64), 0)
+    return OutputQuantization(0, np.ones(channels, np.int64), np.zeros(channels, np.int64), 0)
 
 
 def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -147,12 +148,12 @@ def weight_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Scales(Numbers):
+class AffineParams(Numbers):
     """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
     every byte from -128 to 127. ``limited``: Vars of the scale of the network's file."""
 
     vars: Mapping[str, TensorScale]
-    layers: tuple[LayerScales, ...]
+    layers: tuple[LayerAffineParams, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     limited: frozenset[str] = frozenset()
     measured: str = "scales"
@@ -170,7 +171,7 @@ class Scales(Numbers):
     def tensor(self, root: str, arch: Arch) -> TensorScale:
         return self.vars[root]
 
-    def ways(self, number: int) -> Ways:
+    def ways(self, number: int) -> LayerQuantization:
         return self.layers[number].ways
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
@@ -180,12 +181,13 @@ class Scales(Numbers):
         tables = (tuple(range(LOWEST, HIGHEST + 1)), *values) if layer.lookup else values
         if layer.factors is not None:
             return LayerIntegers(weights, None)
-        return LayerIntegers(weights, np.stack([leave.biases for leave in own.leaves]), layer.core.group, tables=tables,
-                             multipliers=np.stack([leave.multipliers for leave in own.leaves]))
+        return LayerIntegers(weights, np.stack([leave.biases for leave in own.requantizations]), layer.core.group,
+                             tables=tables,
+                             multipliers=np.stack([leave.multipliers for leave in own.requantizations]))
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
         own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
-        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.leaves[-1].shift}
+        return {"scales": {"input": list(source), "output": list(output)}, "shift": own.requantizations[-1].shift}
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
         told = [(layer.name, own.again and own.again.text(), own.beyond and own.beyond.text())
@@ -195,7 +197,7 @@ class Scales(Numbers):
     def text(self) -> str:
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
         for number, layer in enumerate(self.layers):
-            enters = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.enters)
+            enters = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.rescales)
             lines.append(f"layer {number}: activation_zero {layer.activation_zero} enters {enters or 'none'}")
-            lines += [leave.text() for leave in layer.leaves]
+            lines += [leave.text() for leave in layer.requantizations]
         return "\n".join(lines) + "\n"

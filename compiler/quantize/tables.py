@@ -1,4 +1,4 @@
-"""Value tables: a function as straight pieces around evenly spaced keys.
+"""Lookup tables: a function as straight pieces around evenly spaced keys.
 
 ``Lookup`` gives the distance to the nearest key, the value there and the slope there; the result is value + distance *
 slope. The pieces run through the middle between the function and its chord, which halves the largest error. The keys
@@ -133,7 +133,7 @@ def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTabl
     arguments = [_arguments(*span) for span in (inside, wide)]
     wanted = [function(entry) for entry in arguments]
     if not np.isfinite(wanted[0]).all():
-        raise refuse(f"node {layer!r}, a function by value table, range of its input", f"{inside[0]:.6g}.."
+        raise refuse(f"node {layer!r}, a function by lookup table, range of its input", f"{inside[0]:.6g}.."
                      f"{inside[1]:.6g}", "a range in which it is finite", "calibrate with inputs that keep it there")
     largest = float(np.abs(wanted[0]).max()) or 1.0
     slope_point = math.floor(math.log2(number.maximum / largest / MOST_HEADROOM)) - point + number.point

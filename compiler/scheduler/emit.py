@@ -11,9 +11,9 @@ from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, rows
 from weft.compiler.lir import Address, Settings, Space
-from weft.compiler.memory.places import Home
+from weft.compiler.memory.places import DramAddress
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
-from weft.compiler.quantize.numbers import Ways
+from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
@@ -53,7 +53,7 @@ class LayerEmitter:
     """One layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name;
     ``copy``: where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, ways: Ways, homes: Mapping[str, Home],
+    def __init__(self, shape: LayerShape, plan: Plan, ways: LayerQuantization, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
@@ -88,10 +88,10 @@ class LayerEmitter:
         for tiles in groups(step.region.tiles[1], finished_together(step.core.pixels), step.region.tiles[0]):
             yield from self._make(prepared, tiles)
             if self.layer.rounding is None:
-                yield from self._leave(prepared, tiles)
+                yield from self._move_out(prepared, tiles)
                 continue
             yield from before
-            before = self._leave(prepared, tiles)
+            before = self._move_out(prepared, tiles)
         yield from before
         if step.complete and step.last:
             self.free.release(self.result)
@@ -125,7 +125,7 @@ class LayerEmitter:
         elif not self.loader.preloads:
             yield from self._add(prepared, result, core, overwrite=False)
 
-    def _leave(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
+    def _move_out(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
         """What the SIMD unit does to finished results, and their saves."""
         step = prepared.step
         if not step.complete:
@@ -161,12 +161,12 @@ class LayerEmitter:
         next ones leave."""
         view, space = View(prepared.rounded, result.box), Space.ACCUMULATORS
 
-        def leave(box: Box) -> Operations:
+        def move_out(box: Box) -> Operations:
             for piece in pieces(box):
                 yield from move(True, piece, view, result, space, self.arch, self.ways.rounding,
                                 relu=self.layer.rounds_relu)
 
-        yield from self._scaled(prepared, result.box, 0, leave)
+        yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
             yield from move(False, piece, view, result, space, self.arch, self.ways.core)
             yield from self._add(prepared, result, piece, overwrite=False)
@@ -272,24 +272,25 @@ class LayerEmitter:
         resident = var.root in self.residents
         view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
 
-        def leave(box: Box) -> Operations:
+        def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:
-                yield from move(True, piece, view, result, Space.ACCUMULATORS, self.arch, self.ways.leaves[number],
+                yield from move(True, piece, view, result, Space.ACCUMULATORS, self.arch,
+                                self.ways.requantizations[number],
                                 relu=save.relu)
 
-        yield from self._scaled(prepared, result.box, rounds + number, leave)
+        yield from self._scaled(prepared, result.box, rounds + number, move_out)
         if not resident:
             yield from transfer(False, result.box, view, var, self.homes[var.root], self.arch)
 
     @staticmethod
-    def _scaled(prepared: Prepared, box: Box, way: int, leave: Callable[[Box], Operations]) -> Operations:
+    def _scaled(prepared: Prepared, box: Box, way: int, move_out: Callable[[Box], Operations]) -> Operations:
         """What takes a ``box`` out on the layer's way number ``way``; tiles that share their scales leave together,
         behind what loads them."""
         for scales, group in itertools.groupby(range(*box.tiles), prepared.scales.get):
             tiles = [*group]
             if scales is not None:
                 yield lir.LoadScale(Address(Space.LOCAL, scales + way * SCALE_VECTORS))
-            yield from leave(box.of((tiles[0], tiles[-1] + 1)))
+            yield from move_out(box.of((tiles[0], tiles[-1] + 1)))
 
 
 def by_pieces(view: View) -> Iterator[View]:

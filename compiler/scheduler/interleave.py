@@ -138,14 +138,14 @@ class _Rows:
         read = self._range(entry.local, SCALE_VECTORS, 1)
         return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
-    def _load_leave_table(self, entry: lir.LoadLeaveTable) -> Row:
+    def _load_activation_table(self, entry: lir.LoadActivationTable) -> Row:
         read = self._range(entry.local, TABLE_ENTRIES, 1)
         return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadLeaveTable: _load_leave_table,
+        lir.LoadActivationTable: _load_activation_table,
     }
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import Address, Space
-from weft.compiler.memory.places import Home
-from weft.compiler.quantize.numbers import Ways
+from weft.compiler.memory.places import DramAddress
+from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import transfer, whole
 from weft.compiler.scheduler.pool import Pool
@@ -67,7 +67,7 @@ class Loader:
     """Of one layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name; ``pool`` is
     the local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, Home], residents: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress], residents: Mapping[str, int],
                  pool: Pool, copy: int | None) -> None:
         self.source = WeightSource(copy)
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
@@ -78,8 +78,8 @@ class Loader:
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
-    def operands(self, base: int, ways: Ways) -> Iterator[lir.Operation]:
-        """The SIMD unit's constants: value tables, or operands to accumulators from ``base`` on; or the table that the
+    def operands(self, base: int, ways: LayerQuantization) -> Iterator[lir.Operation]:
+        """The SIMD unit's constants: lookup tables, or operands to accumulators from ``base`` on; or the table that the
         layer's results leave by."""
         consts = self.shape.consts
         key = Key(OPERAND, None)
@@ -89,7 +89,7 @@ class Loader:
             yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, ways.operand)
         if ways.load_table:
             yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), TABLE_ENTRIES)
-            yield lir.LoadLeaveTable(near, ways.load_table)
+            yield lir.LoadActivationTable(near, ways.load_table)
         depth = self.arch.lut_depth
         for number in range(consts.tables if self.layer.lookup is not None else 0):
             table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)

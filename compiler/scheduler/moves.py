@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
-from weft.compiler.memory.places import Home
+from weft.compiler.memory.places import DramAddress
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
 from weft.runtime.window import Size
@@ -25,7 +25,7 @@ def _tiles_at(var: Var, tiles: tuple[int, int], base: int) -> View:
     return View(base, box) if part is None else View(base + part.offset, box, (part.pixels, part.pitch, part.step))
 
 
-def transfer(to_local: bool, box: Box, local: View, var: Var, home: Home, arch: Arch) -> Iterator[lir.DataMove]:
+def transfer(to_local: bool, box: Box, local: View, var: Var, home: DramAddress, arch: Arch) -> Iterator[lir.DataMove]:
     """``box`` of a Var between local memory and the DRAMs, where its root lies at ``home``. Tile by tile where both
     DRAMs hold some: a move's whole range of local memory counts, so that moves of every second tile would wait for
     each other."""

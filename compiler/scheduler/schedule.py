@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
@@ -30,7 +30,7 @@ class Schedule:
         return lir.program_text(self.operations)
 
 
-def schedule(numbers: Numbers, layout: Layout, arch: Arch) -> Schedule:
+def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
     """Layer after layer."""
     operations: list[lir.Operation] = []
     counts: list[int] = []

@@ -146,7 +146,7 @@ def _parts_of_windows(shape: LayerShape) -> list[Grain]:
 
 
 GRAINS: tuple[Callable[[LayerShape], list[Grain]], ...] = (_whole_rows, _parts_of_rows, _parts_of_windows)
-"""Ways to cut pixels; a finer one is tried where nothing of those before it fits."""
+"""LayerQuantization to cut pixels; a finer one is tried where nothing of those before it fits."""
 
 
 def _groups(shape: LayerShape, split_taps: bool) -> Iterator[tuple[int, int, int]]:

@@ -142,7 +142,7 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
              (moved.dram0_read + read, moved.dram0_write + written,
               moved.dram1_read + read + moved.consts, moved.dram1_write + written))
     reads, *others = (vectors * beats for vectors in ports)
-    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_leaving(shape, tilings)]
+    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_requantization(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
@@ -165,7 +165,7 @@ def _latencies(shape: LayerShape, tilings: Tilings) -> Any:
     return tilings.regions * weight_sets(shape, tilings) * (EXPECTED.read_latency + INPUT_OVERHEAD_CYCLES)
 
 
-def _leaving(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
+def _requantization(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     """Cycles in which results leave, where each region's tiles leave by multipliers of their own, and in which what is
     rounded comes in again, with residuals; else nothing: then results leave no slower than they are made."""
     if not shape.scale_total:

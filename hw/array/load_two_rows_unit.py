@@ -27,7 +27,7 @@ def order_layout(arch: Arch) -> data.StructLayout:
 
 
 class LoadTwoRowsUnit(wiring.Component):
-    """As :class:`LoadWeightUnit`, where ``weight_rows`` is 2. ``lower_read``, ``lower_weight``: the same of the
+    """As :class:`LoadWeightUnit`, where ``weight_load_rows`` is 2. ``lower_read``, ``lower_weight``: the same of the
     column's lower part, which shifts whenever the upper one does. ``through``, with ``shift``: what enters the lower
     part falls out of the upper one.
 

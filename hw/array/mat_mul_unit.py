@@ -8,7 +8,13 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.tap_order import TapOrder
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, PATIENCE, array_latency, bias_interval
+from weft.hw.contract.timing import (
+    ACCUMULATE_DATA_LATENCY,
+    LOCAL_READ_LATENCY,
+    STARVATION_LIMIT,
+    array_latency,
+    bias_interval,
+)
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.operations import TAP_FIELDS, mat_mul_layout, register_fields, shift_width, turns_layout
 from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
@@ -23,24 +29,24 @@ class MatMulUnit(wiring.Component):
     load is done; an operation that swaps waits for those before it, and may follow in the next cycle.
 
     One vector a cycle, operation after operation without a gap, as long as those that enter the bias anew (with
-    swapped weights, or with another enter shift than the operation before) lie bias_interval cycles apart. Nothing
+    swapped weights, or with another input shift than the operation before) lie bias_interval cycles apart. Nothing
     behind the local memory ever waits: every vector reaches the array LOCAL_READ_LATENCY cycles after its request, its
     sum the accumulators array_latency later.
     A depthwise result goes through the array when the last vector that it needs has come: so the results of an
     operation lie up to depthwise_taps - 1 vectors behind those that are requested, and at its end as many follow for
     which nothing is (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation.
-    ``crowded``: a memory served this unit and kept somebody else waiting; after PATIENCE such cycles in a row no vector
-    is requested for one cycle.
+    ``contended``: a memory served this unit and kept somebody else waiting; after STARVATION_LIMIT such cycles in a row
+    no vector is requested for one cycle.
     """
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
-            "loaded": In(1), "crowded": In(1),
+            "loaded": In(1), "contended": In(1),
             "local_read": Out(local_read_port(arch)),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
-            "enter_bias": Out(1), "enter_shift": Out(shift_width(arch)),
+            "rescale_bias": Out(1), "input_shift": Out(shift_width(arch)),
             **({"depthwise": Out(1), "taps": Out(arch.depthwise_taps)} if arch.depthwise_taps else {}),
             "result": In(sum_layout(arch)), "result_coming": In(1),
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
@@ -55,10 +61,10 @@ class MatMulUnit(wiring.Component):
         first = at.first & ~order.follows if order else at.first
         unread = operation.zeroes | order.follows if order else operation.zeroes
         entering, enters = Signal(range(bias_interval(arch))), first & operation.enters  # cycles until another may
-        pause = self._pause(m) | (enters & (entering != 0)) | self._weights_missing(m, first, operation)
-        goes = (unread | request.ready) & ~pause
+        bubble = self._bubble(m) | (enters & (entering != 0)) | self._weights_missing(m, first, operation)
+        goes = (unread | request.ready) & ~bubble
         m.d.comb += [
-            request.valid.eq(addresses.valid & ~unread & ~pause),
+            request.valid.eq(addresses.valid & ~unread & ~bubble),
             request.payload.eq(at.local),
             addresses.ready.eq(goes & ~order.more if order else goes),
         ]
@@ -69,11 +75,11 @@ class MatMulUnit(wiring.Component):
                                     **({"written": 1} if order else {})})
         of_taps = {"depthwise": 1, "taps": arch.depthwise_taps} if order else {}
         head = data.StructLayout({
-            "target": target, "swap": 1, "enter_bias": 1, "enter_shift": shift_width(arch),
+            "target": target, "swap": 1, "rescale_bias": 1, "input_shift": shift_width(arch),
             **{name: register_fields(arch, "mat_mul")[name] for name in self._activation_fields()}, **of_taps})
         place, last = (order.result.address, at.last & ~order.more) if order else (at.accumulator, at.last)
         fields = Cat(place, operation.accumulate, last, *([order.result.written] if order else []), self.swapped,
-                     enters, operation.enter_shift,
+                     enters, operation.input_shift,
                      *(Mux(operation.zeroes, 0, operation[name]) for name in self._activation_fields()),
                      *([order.depthwise, order.result.taps] if order else []))
         if order:
@@ -91,8 +97,8 @@ class MatMulUnit(wiring.Component):
         return first & operation.swap & (operation.loads != loads)
 
     def _activation_fields(self) -> list[str]:
-        """What an operation says of its activations, besides the enter shift of biases; of zeroes it does not count."""
-        return [name for name in register_fields(self._arch, "mat_mul") if name not in ("enter_shift", *TAP_FIELDS)]
+        """What an operation says of its activations, besides the input shift of biases; of zeroes it does not count."""
+        return [name for name in register_fields(self._arch, "mat_mul") if name not in ("input_shift", *TAP_FIELDS)]
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
@@ -101,20 +107,20 @@ class MatMulUnit(wiring.Component):
         given, newest_shift = self.operation.payload, Signal(shift_width(self._arch))
         m.d.comb += [
             walker.i.valid.eq(self.operation.valid), self.operation.ready.eq(walker.i.ready),
-            walker.i.payload.as_value().eq(Cat(given, given.swap | (given.enter_shift != newest_shift))),
+            walker.i.payload.as_value().eq(Cat(given, given.swap | (given.input_shift != newest_shift))),
         ]
         with m.If(walker.i.valid & walker.i.ready):
-            m.d.sync += newest_shift.eq(given.enter_shift)
+            m.d.sync += newest_shift.eq(given.input_shift)
         return walker
 
-    def _pause(self, m: Module) -> Value:
+    def _bubble(self, m: Module) -> Value:
         """Whether to leave a gap in this cycle."""
-        request, crowded, patience = self.local_read.request, Signal(), Signal(range(PATIENCE + 1))
-        pause = patience[-1]
-        m.d.sync += crowded.eq(self.crowded)
+        request, contended, starved = self.local_read.request, Signal(), Signal(range(STARVATION_LIMIT + 1))
+        bubble = starved[-1]
+        m.d.sync += contended.eq(self.contended)
         with m.If(~request.valid | request.ready):  # what was offered stays until it is taken
-            m.d.sync += patience.eq(Mux(crowded & ~pause, patience + 1, 0))
-        return pause
+            m.d.sync += starved.eq(Mux(contended & ~bubble, starved + 1, 0))
+        return bubble
 
     def _feed(self, m: Module, arrived, arriving) -> None:
         """Into the array."""
@@ -124,8 +130,8 @@ class MatMulUnit(wiring.Component):
             *(activation.eq(numbers.activation(scalar, arriving))
               for activation, scalar in zip(self.activation, row, strict=True)),
             self.activation_valid.eq(arrived),
-            self.swap.eq(arrived & arriving.swap), self.enter_bias.eq(arrived & arriving.enter_bias),
-            self.enter_shift.eq(arriving.enter_shift),
+            self.swap.eq(arrived & arriving.swap), self.rescale_bias.eq(arrived & arriving.rescale_bias),
+            self.input_shift.eq(arriving.input_shift),
         ]
         if self._arch.depthwise_taps:
             m.d.comb += [self.depthwise.eq(arriving.depthwise), self.taps.eq(arriving.taps)]

@@ -31,10 +31,10 @@ class SystolicArray(wiring.Component):
       down, and the last row's is lost. Fewer than array_size + 1 shifts keep the rest.
     * ``swap``, with ``activation_valid``: this vector is the first that uses what the shadow column holds after all
       shifts of earlier cycles. The shadow column stays as it is.
-    * With ``weight_rows`` 2 the column has two parts, the upper one of ``timing.upper_places``. ``shift`` without
+    * With ``weight_load_rows`` 2 the column has two parts, the upper one of ``timing.upper_places``. ``shift`` without
       ``through`` shifts ``lower_weight`` into the first place of the lower part, and the upper one's last is lost.
 
-    * ``enter_bias``, with ``activation_valid``: from this vector on the bias counts as ``enter_shift`` enters it. It
+    * ``rescale_bias``, with ``activation_valid``: from this vector on the bias counts as ``input_shift`` enters it. It
       comes with each swap, and ``timing.bias_interval`` cycles behind the one before at the earliest.
 
     * ``depthwise``, with ``activation_valid``, on machines with ``depthwise_taps``: each column meets its own lanes of
@@ -50,9 +50,9 @@ class SystolicArray(wiring.Component):
         self.latency = array_latency(arch)
         super().__init__({
             "activation": In(activation_layout(arch)), "activation_valid": In(1), "swap": In(1),
-            "enter_bias": In(1), "enter_shift": In(unsigned(shift_width(arch))),
+            "rescale_bias": In(1), "input_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
-            **({"through": In(1), "lower_weight": In(vector_layout(arch))} if arch.weight_rows == 2 else {}),
+            **({"through": In(1), "lower_weight": In(vector_layout(arch))} if arch.weight_load_rows == 2 else {}),
             **({"depthwise": In(1), "taps": In(arch.depthwise_taps)} if arch.depthwise_taps else {}),
             "result": Out(sum_layout(arch)), "result_coming": Out(1),
         })
@@ -70,7 +70,7 @@ class SystolicArray(wiring.Component):
             m, self.activation_valid, self.latency - ACCUMULATE_DATA_LATENCY, name="valid_wave", reset=True))
 
         # Where the column of weights has two parts, from this row on it is the lower one.
-        cut = upper_places(self._arch) - 1 if self._arch.weight_rows == 2 else size
+        cut = upper_places(self._arch) - 1 if self._arch.weight_load_rows == 2 else size
         if cut < size:
             throughs = DelayLine(m, self.through, cut + groups - 1, name="through_wave")
         streams = TapStreams(m, self._arch, self) if self._arch.depthwise_taps else None
@@ -110,7 +110,7 @@ class SystolicArray(wiring.Component):
                       for total in taken_apart(m, self._arch, column[-1].partial_sum_o, str(j))]
         else:
             totals = circuits(self._arch).add_biases(
-                m, biases, self.enter_bias & self.activation_valid, self.enter_shift, columns)
+                m, biases, self.rescale_bias & self.activation_valid, self.input_shift, columns)
         for j, total in enumerate(totals):
             m.d.comb += self.result[j].eq(delayed(m, total, groups - 1 - j // each, name=f"deskew_{j}").as_signed())
         return m
@@ -138,13 +138,13 @@ class SystolicArrayReference:
         places = upper_places(self._arch)
         self.shadow = np.vstack([weight, self.shadow[:places - 1], lower_weight, self.shadow[places:-1]])
 
-    def compute(self, activation: np.ndarray, enter_shift: int, *, swap: bool = False,
+    def compute(self, activation: np.ndarray, input_shift: int, *, swap: bool = False,
                 taps: int | None = None) -> np.ndarray:
         """The sums of one vector; depthwise with these ``taps``, a bit each, if any are given."""
         if swap:
             self.active = self.shadow
         numbers = self._arch.scheme
-        bias = numbers.enter_bias(self.active[0], enter_shift)
+        bias = numbers.rescale_bias(self.active[0], input_shift)
         self.last = np.vstack([self.last, activation])[1:] if len(self.last) else self.last
         if taps is None:
             return numbers.mac(activation[None], self.active[1:], bias)[0]

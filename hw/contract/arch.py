@@ -112,10 +112,11 @@ class Arch:
     decoder_multipliers: int = key(
         "0 makes the decoder's two products, rows x pitch, of look-up tables: two DSP blocks less",
         _TIMING, _SAME, default=1, integers=(0, 1))
-    leave_tables: int = key("tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves them out",
-                            _CONSTANTS, _REFUSED, default=0, integers=(0, 8), since=2)
-    weight_rows: int = key("2 lets LoadWeight take two rows a cycle where they replace the whole column",
-                           _PROGRAM, _SAME, default=1, integers=(1, 2), since=2)
+    activation_tables: int = key("tables of 256 bytes for DataMoves out of the accumulators, with `INT8`; 0 leaves "
+                                 "them out", _CONSTANTS, _REFUSED, default=0, integers=(0, 8), since=2,
+                                 former="leave_tables")
+    weight_load_rows: int = key("2 lets LoadWeight take two rows a cycle where they replace the whole column",
+                                _PROGRAM, _SAME, default=1, integers=(1, 2), since=2, former="weight_rows")
     repeat_depth: int = key("instructions that a Repeat reaches back over; 0 leaves it out",
                             _PROGRAM, _REFUSED, default=0, integers=(0, 1 << 12), power_of_two=True, since=2)
     depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 0 "
@@ -151,7 +152,7 @@ class Arch:
         self._check_windows_fit()
         self._check_cores()
         self._check_packing()
-        self._check_leave_tables()
+        self._check_activation_tables()
         self._check_taps()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
@@ -212,17 +213,17 @@ class Arch:
                             "an even array_size: two columns share a block",
                             f"set array_size to {self.array_size + 1} or dsp_packing to {NO_PACKING}")
 
-    def _check_leave_tables(self) -> None:
-        if not self.leave_tables:
+    def _check_activation_tables(self) -> None:
+        if not self.activation_tables:
             return
         if self.scheme.kind is not SchemeKind.AFFINE:
-            raise ArchError("leave_tables", f"{self.leave_tables}, with data_type {self.data_type}",
+            raise ArchError("activation_tables", f"{self.activation_tables}, with data_type {self.data_type}",
                             "a data_type whose scalars are bytes: INT8",
-                            "set data_type to INT8 or leave_tables to 0")
+                            "set data_type to INT8 or activation_tables to 0")
         if self.local_depth < TABLE_ENTRIES:
-            raise ArchError("leave_tables", f"{self.leave_tables}, with local_depth {self.local_depth}",
+            raise ArchError("activation_tables", f"{self.activation_tables}, with local_depth {self.local_depth}",
                             f"a local_depth of {TABLE_ENTRIES} or more: a table is loaded from there",
-                            f"set local_depth to {TABLE_ENTRIES} or leave_tables to 0")
+                            f"set local_depth to {TABLE_ENTRIES} or activation_tables to 0")
 
     def _check_taps(self) -> None:
         if not self.depthwise_taps:
@@ -251,7 +252,7 @@ class Arch:
     @property
     def parameter_loads(self) -> dict[Opcode, int]:
         """The instructions with which the move-out unit loads what it requantizes by -> vectors that each reads."""
-        tables = {Opcode.LOAD_LEAVE_TABLE: TABLE_ENTRIES} if self.leave_tables else {}
+        tables = {Opcode.LOAD_ACTIVATION_TABLE: TABLE_ENTRIES} if self.activation_tables else {}
         return {**self.scheme.parameter_loads, **tables}
 
     @property

@@ -25,12 +25,12 @@ class Opcode(enum.IntEnum):
     LOAD_LUT = 5
     SIMD_LOOP = 6
     LOAD_SCALE = 7
-    LOAD_LEAVE_TABLE = 8
+    LOAD_ACTIVATION_TABLE = 8
     REPEAT = 9
     CONFIGURE = 15
 
 
-PARAMETER_LOADS = frozenset({Opcode.LOAD_SCALE, Opcode.LOAD_LEAVE_TABLE})
+PARAMETER_LOADS = frozenset({Opcode.LOAD_SCALE, Opcode.LOAD_ACTIVATION_TABLE})
 """Instructions that load what the move-out unit requantizes by. ``Arch.parameter_loads``: those of a machine."""
 
 
@@ -123,7 +123,7 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
     Opcode.LOAD_LUT: InstructionSpec("LoadLUT", (), (Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.SIMD_LOOP: InstructionSpec("SIMDLoop", (), (Field("iterations", 0, Kind.SIZE), Field("body", 1, Kind.SIZE))),
     Opcode.LOAD_SCALE: InstructionSpec("LoadScale", (), (Field("local", 0, Kind.ADDRESS),)),
-    Opcode.LOAD_LEAVE_TABLE: InstructionSpec("LoadLeaveTable", (), (
+    Opcode.LOAD_ACTIVATION_TABLE: InstructionSpec("LoadActivationTable", (), (
         Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.REPEAT: InstructionSpec("Repeat", (), (Field("distance", 0, Kind.SIZE), Field("count", 1, Kind.SIZE))),
     Opcode.CONFIGURE: InstructionSpec("Configure", (), (

@@ -63,7 +63,7 @@ class Isa:
 
     def _parameter_width(self) -> int:
         """Return the bits that registers of quantization parameters ask of a Configure, whose value is operand 1."""
-        return max(spec.width for spec in self.arch.scheme.registers(self.arch.leave_tables).values())
+        return max(spec.width for spec in self.arch.scheme.registers(self.arch.activation_tables).values())
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -175,10 +175,11 @@ class Isa:
         """Multipliers and biases of the DataMoves out of the accumulators behind it: ``SCALE_VECTORS`` vectors."""
         return Instruction(Opcode.LOAD_SCALE, 0, self._address("LoadScale local", 0, local, local_stride))
 
-    def load_leave_table(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
-        """Table 1..leave_tables, the number that LEAVE_TABLE takes: ``TABLE_ENTRIES`` vectors."""
-        return Instruction(Opcode.LOAD_LEAVE_TABLE, 0, self._address("LoadLeaveTable local", 0, local, local_stride),
-                           self._fit("LoadLeaveTable table", table, self.operand_widths[1]))
+    def load_activation_table(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
+        """Table 1..activation_tables, the number that ACTIVATION_TABLE takes: ``TABLE_ENTRIES`` vectors."""
+        return Instruction(Opcode.LOAD_ACTIVATION_TABLE, 0,
+                           self._address("LoadActivationTable local", 0, local, local_stride),
+                           self._fit("LoadActivationTable table", table, self.operand_widths[1]))
 
     def simd_loop(self, iterations: int, body: int) -> Instruction:
         return Instruction(Opcode.SIMD_LOOP, 0, self._size("SIMDLoop iterations", 0, iterations),

@@ -68,12 +68,12 @@ def round_half_even(value: Integers, shift: int) -> Integers:
     return (value + ((1 << (shift - 1)) - 1) + ((value >> shift) & 1)) >> shift
 
 
-def leave(value: Integers, shift: int, width: int) -> Integers:
+def requantize(value: Integers, shift: int, width: int) -> Integers:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits, saturate."""
     return saturate(round_half_even(value, shift), width)
 
 
-def enter(value: Integers, shift: int, accumulator_width: int) -> Integers:
+def rescale_input(value: Integers, shift: int, accumulator_width: int) -> Integers:
     """Scalar -> accumulator: shift left, saturate at the accumulator's width."""
     if isinstance(value, np.ndarray):
         value = value.astype(integer_dtype(accumulator_width + shift))

@@ -35,7 +35,7 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
         **(_taps() if arch.depthwise_taps else {}),
-        **arch.scheme.registers(arch.leave_tables),
+        **arch.scheme.registers(arch.activation_tables),
     }
 
 
@@ -52,6 +52,6 @@ def _taps() -> dict[Register, RegisterSpec]:
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
     """Return whether Configure must refuse the value. Some number schemes fix the two shifts."""
-    if arch.scheme.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+    if arch.scheme.fixed_shift is not None and register in (Register.INPUT_SHIFT, Register.OUTPUT_SHIFT):
         return value != arch.number.point
     return value > register_table(arch)[register].maximum

@@ -17,10 +17,10 @@ with older writes, and with the newest."""
 ACCUMULATE_DATA_LATENCY = 3
 """From a write or a sum taken by the accumulators to its row."""
 
-ENTER_LATENCY = 1
+INPUT_RESCALE_LATENCY = 1
 """From a unit's request to write scalars into the accumulators taken to the write offered to them."""
 
-PATIENCE = 16
+STARVATION_LIMIT = 16
 """Cycles in a row in which MatMul, which both memories serve first, keeps others waiting before it leaves a gap of one.
 A power of two, more than any walk that goes round the banks comes to."""
 
@@ -52,7 +52,7 @@ use, and no more than 0.5 % with 16. 32 take as much distributed RAM as 16 on Xi
 
 def load_weight_cycles(arch: Arch, rows: int) -> int:
     """What LoadWeight takes for some ``rows``, its row of zeros among them."""
-    return upper_places(arch) if arch.weight_rows == 2 and rows == arch.array_size + 1 else rows
+    return upper_places(arch) if arch.weight_load_rows == 2 and rows == arch.array_size + 1 else rows
 
 
 def array_latency(arch: Arch) -> int:
@@ -67,7 +67,7 @@ def product_latency(arch: Arch) -> int:
 
 
 def bias_interval(arch: Arch) -> int:
-    """From a vector that enters the bias anew (swapped weights, or another enter shift) to the next one that may: one
+    """From a vector that enters the bias anew (swapped weights, or another input shift) to the next one that may: one
     unit enters column after column. 1 where scalars need no entering."""
     return arch.scheme.bias_interval(arch.array_size)
 
@@ -94,13 +94,13 @@ unit's queue wishes in the cycle in which one is taken, and has the next one a c
 ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + ROUND_LATENCY
 """From an accumulator read request taken to its row, rounded off."""
 
-LEAVE_TABLE_LATENCY = 2
+ACTIVATION_TABLE_LATENCY = 2
 """Bytes looked up on their way out: the block RAM and its output register."""
 
 
 def move_out_latency(arch: Arch) -> int:
     """From a move-out's accumulator read request taken to its row of scalars."""
-    lookup = LEAVE_TABLE_LATENCY if arch.leave_tables else 0
+    lookup = ACTIVATION_TABLE_LATENCY if arch.activation_tables else 0
     return ACCUMULATOR_READ_LATENCY + arch.scheme.requantize_latency + lookup
 
 

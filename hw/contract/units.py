@@ -121,7 +121,7 @@ UNIT_OF_FLOW = {
 """Of a machine with separate DRAM ports."""
 UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
-    Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out", Opcode.LOAD_LEAVE_TABLE: "move_out",
+    Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out", Opcode.LOAD_ACTIVATION_TABLE: "move_out",
 }
 """Of every machine; ``Isa.opcodes`` says which of them one has."""
 LOADS_PARAMETERS = ("move_out", Memory.LOCAL, False)

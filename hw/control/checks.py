@@ -121,7 +121,7 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
     number, value = view.field(Opcode.CONFIGURE, "register"), view.field(Opcode.CONFIGURE, "value")
     fault = Const(0, 1)
     for register, spec in isa.registers.items():
-        if arch.scheme.fixed_shift is not None and register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+        if arch.scheme.fixed_shift is not None and register in (Register.INPUT_SHIFT, Register.OUTPUT_SHIFT):
             bad = value != arch.scheme.fixed_shift
         elif spec.maximum >= (1 << len(value)) - 1:
             continue
@@ -134,9 +134,10 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
 
 def _table_fault(arch: Arch, view: InstructionView):
     fault = view.opcode_is(Opcode.LOAD_LUT) & (view.field(Opcode.LOAD_LUT, "table") > arch.lut_count)
-    if arch.leave_tables:
-        table = view.field(Opcode.LOAD_LEAVE_TABLE, "table")
-        fault = fault | (view.opcode_is(Opcode.LOAD_LEAVE_TABLE) & ((table == 0) | (table > arch.leave_tables)))
+    if arch.activation_tables:
+        table = view.field(Opcode.LOAD_ACTIVATION_TABLE, "table")
+        fault = fault | (view.opcode_is(Opcode.LOAD_ACTIVATION_TABLE)
+                         & ((table == 0) | (table > arch.activation_tables)))
     return fault
 
 

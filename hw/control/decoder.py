@@ -233,9 +233,10 @@ class Decoder(wiring.Component):
         """What the Configure registers say about quantization parameters, and which of them are loaded."""
         held = {field: getattr(registers, register.name.lower())
                 for field, register in field_registers(self._arch).items()}
-        if Opcode.LOAD_LEAVE_TABLE in self._arch.parameter_loads:  # the table that is loaded, or looked up in
-            loads, table = view.opcode_is(Opcode.LOAD_LEAVE_TABLE), view.field(Opcode.LOAD_LEAVE_TABLE, "table")
-            held["leave_table"] = Mux(loads, table, held["leave_table"])
+        if Opcode.LOAD_ACTIVATION_TABLE in self._arch.parameter_loads:  # the table that is loaded, or looked up in
+            loads, table = view.opcode_is(Opcode.LOAD_ACTIVATION_TABLE), view.field(Opcode.LOAD_ACTIVATION_TABLE,
+                "table")
+            held["activation_table"] = Mux(loads, table, held["activation_table"])
         return [*(issue[LOAD_FIELDS[opcode]].eq(view.opcode_is(opcode)) for opcode in self._arch.parameter_loads),
                 *(issue[field].eq(value) for field, value in held.items())]
 

@@ -40,7 +40,7 @@ class Interlock(wiring.Component):
     ``windows``: the decoder's, which every operation of a DRAM unit is given: they stand still until ``idle``.
 
     ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
-    one. ``blamed`` (of ``dram_units``, one-hot): ``blamed_program_counter`` is that of its oldest outstanding one,
+    one. ``faulting`` (of ``dram_units``, one-hot): ``faulting_program_counter`` is that of its oldest outstanding one,
     ``blamed_dram1`` (on a shared port) whether that is in DRAM1.
     Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from i taken to the unit's stream valid when nothing conflicts and
     no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next. With register
@@ -54,7 +54,7 @@ class Interlock(wiring.Component):
             "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in unit_names(arch)},
-            "blamed": In(len(dram_units(arch))), "blamed_program_counter": Out(32),
+            "faulting": In(len(dram_units(arch))), "faulting_program_counter": Out(32),
             **({"blamed_dram1": Out(1)} if arch.shared_dram else {}),
         })
 
@@ -164,7 +164,7 @@ class Interlock(wiring.Component):
             place = Cat(place, self.i.payload.dram1)
         m.submodules.program_counters = memory = Memory(shape=len(place), depth=len(units) * depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        m.d.comb += self.blamed_program_counter.eq(read.data)
+        m.d.comb += self.faulting_program_counter.eq(read.data)
         if self._arch.shared_dram:
             m.d.comb += self.blamed_dram1.eq(read.data[-1])
         m.d.sync += [write.data.eq(place), write.en.eq(0)]
@@ -172,5 +172,5 @@ class Interlock(wiring.Component):
             tracker = trackers[name]
             with m.If(tracker.push):  # written a cycle later: nobody is to blame before its unit has it
                 m.d.sync += [write.en.eq(1), write.addr.eq(index * depth + tracker.newest)]
-            with m.If(self.blamed[index]):
+            with m.If(self.faulting[index]):
                 m.d.comb += read.addr.eq(index * depth + tracker.event.place)

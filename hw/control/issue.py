@@ -45,7 +45,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "in_loop": 1, "loop_last": 1,
         "size_m1": unsigned(size_width(arch)), "rows_m1": unsigned(arch.local_address_width),
         "flags": 4, "swap": 1, "turns": turns_layout(arch),
-        "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
+        "input_shift": shift_width(arch), "output_shift": shift_width(arch),
         "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {}),
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
@@ -75,7 +75,7 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
     if not simd:
         others = (*others, *load_fields(arch), *register_fields(arch))
-    fields = dict.fromkeys(("size_m1", "flags", "enter_shift", "leave_shift", *others))
+    fields = dict.fromkeys(("size_m1", "flags", "input_shift", "output_shift", *others))
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 
 
@@ -141,7 +141,7 @@ def _simd(operation, queued) -> list:
         operation.read_address.eq(queued.operand1.base), operation.read_stride_log2.eq(queued.operand1.stride_log2),
         *(operation[name].eq(sub[index * width:(index + 1) * width]) for index, name in enumerate(SUB_REGISTERS)),
         operation.opcode.eq(sub[len(SUB_REGISTERS) * width:]),
-        operation.enter_shift.eq(queued.enter_shift), operation.leave_shift.eq(queued.leave_shift),
+        operation.input_shift.eq(queued.input_shift), operation.output_shift.eq(queued.output_shift),
         operation.iterations_m1.eq(queued.size_m1), operation.body_m1.eq(queued.body_m1),
         operation.table.eq(queued.table),
         operation.local_base.eq(queued.operand0.base), operation.local_stride_log2.eq(queued.operand0.stride_log2),

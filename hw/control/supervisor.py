@@ -29,7 +29,7 @@ def bus_causes(arch: Arch) -> dict[str, tuple[Cause, ...]]:
 
 class Supervisor(wiring.Component):
     """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses from the buses, with
-    ``blamed_program_counter`` for the one that counts, ``blamed`` (one-hot), and on a shared port ``blamed_dram1``:
+    ``faulting_program_counter`` for the one that counts, ``faulting`` (one-hot), and on a shared port ``blamed_dram1``:
     whether that is an operation in DRAM1; ``fetching``, ``decoding``, ``executing``: levels, work is there;
     ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction came in or left the decoder, an operation
     was done, a vector was read or written; ``start``: a new program begins; ``abort``: stop as after an error, to be
@@ -46,7 +46,7 @@ class Supervisor(wiring.Component):
         super().__init__({
             "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in self._causes},
-            "blamed": Out(len(self._causes)), "blamed_program_counter": In(32),
+            "faulting": Out(len(self._causes)), "faulting_program_counter": In(32),
             **({"blamed_dram1": In(1)} if arch.shared_dram else {}),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
@@ -74,16 +74,16 @@ class Supervisor(wiring.Component):
         errors = Cat(*(getattr(self, f"{name}_error") for name in self._causes))
         of_dram = Cat(*(getattr(self, f"{name}_error") for name in self._causes if name != "program"))
         decoded_first = self.fault & ~of_dram.any()
-        m.d.comb += self.blamed.eq(lowest_set(errors))
+        m.d.comb += self.faulting.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)
         with m.If(~self.stop):
             for index, causes in enumerate(self._causes.values()):
-                with m.If(self.blamed[index]):
+                with m.If(self.faulting[index]):
                     cause = causes[0] if len(causes) == 1 else Mux(self.blamed_dram1, causes[1], causes[0])
                     m.d.sync += self.cause.eq(cause)
-            with m.If(self.blamed.any()):
-                m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.blamed_program_counter)]
+            with m.If(self.faulting.any()):
+                m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.faulting_program_counter)]
             with m.If(decoded_first):
                 m.d.sync += [self.stop.eq(1), self.cause.eq(self.fault_cause),
                              self.error_program_counter.eq(self.fault_program_counter)]

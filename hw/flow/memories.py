@@ -46,7 +46,7 @@ def rams(arch: Arch) -> Iterator[Ram]:
     yield Ram("local", arch.local_banks, -(-arch.local_depth // arch.local_banks), arch.array_size * arch.number.width)
     yield Ram("accumulators", arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
               arch.array_size * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
-    yield Ram("move_out", arch.array_size * bool(arch.leave_tables), arch.leave_tables * TABLE_ENTRIES,
+    yield Ram("move_out", arch.array_size * bool(arch.activation_tables), arch.activation_tables * TABLE_ENTRIES,
               arch.number.width)
     yield Ram("simd", arch.array_size * arch.lut_count, arch.lut_depth, arch.number.width)
 

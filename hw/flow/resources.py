@@ -63,7 +63,7 @@ def _points(arch: Arch) -> bool:
 
 def _two_rows(arch: Arch) -> bool:
     """Whether two rows of weights are loaded a cycle."""
-    return arch.weight_rows == 2
+    return arch.weight_load_rows == 2
 
 
 def _gearbox(arch: Arch) -> float:
@@ -164,8 +164,8 @@ TERMS: dict[str, Terms] = {
     "has taps": lambda arch: bool(arch.depthwise_taps),
     "vector, taps": lambda arch: _vector(arch) * arch.depthwise_taps * arch.tap_rows,
     "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
-    "has leave tables": lambda arch: bool(arch.leave_tables),
-    "lanes, leave tables": lambda arch: arch.array_size * bool(arch.leave_tables),
+    "has activation tables": lambda arch: bool(arch.activation_tables),
+    "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
 }
 """What a block's size can depend on, in terms of the architecture."""
 
@@ -174,7 +174,8 @@ BLOCKS: dict[str, Sequence[str]] = {
     "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues",
               "vector, two rows", "vector, taps", "vector, lanes, taps", "has taps"),
     "csr": ("one",),
-    "decoder": ("one", "far address", "products", "has scales", "has leave tables", "products in tables", "has taps"),
+    "decoder": ("one", "far address", "products", "has scales", "has activation tables", "products in tables",
+                "has taps"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "enter": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
@@ -188,7 +189,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales", "has taps"),
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
-                 "has leave tables", "lanes, leave tables"),
+                 "has activation tables", "lanes, activation tables"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",

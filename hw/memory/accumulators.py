@@ -35,7 +35,7 @@ class Accumulators(wiring.Component):
     A write replaces a row by sat(value), an accumulate by sat(row + value). In its bank an accumulate needs the read
     and the write port, a write the write port, a read the read port. ``mat_mul`` goes first, then writers take turns.
     A reader and an accumulating writer that want the same read port alternate.
-    ``crowded``: a sum kept another client waiting in this cycle. The data of a write follow its request
+    ``contended``: a sum kept another client waiting in this cycle. The data of a write follow its request
     ACCUMULATE_DATA_LATENCY cycles later, when its bank has read the row that they may be added to.
     Whatever is taken sees everything taken in an earlier cycle, even one cycle earlier at the same address. Reads are
     answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
@@ -47,7 +47,7 @@ class Accumulators(wiring.Component):
             "mat_mul": In(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
             **{name: In(accumulator_read_port(arch)) for name in readers},
             **{name: In(accumulator_write_port(arch)) for name in writers},
-            "crowded": Out(1),
+            "contended": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -68,7 +68,7 @@ class Accumulators(wiring.Component):
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             self._answer(m, name, port, [grant[index] for grant in grants], banks)
         sums = self.mat_mul.request
-        m.d.comb += self.crowded.eq(sums.valid & Cat(
+        m.d.comb += self.contended.eq(sums.valid & Cat(
             *(port.request.valid & interleave.same_bank(port.request.payload.address, sums.payload.address)
               for port in writers),
             *(port.request.valid & interleave.same_bank(port.request.payload, sums.payload.address)

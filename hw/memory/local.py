@@ -21,7 +21,7 @@ class LocalMemory(wiring.Component):
 
     Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
     ``first`` never waits, nor does the writer ``first_writer``: if it took turns, a client at half its pace would meet
-    it in bank after bank and slow it down to half. ``crowded`` tells the reader that it kept another one waiting in
+    it in bank after bank and slow it down to half. ``contended`` tells the reader that it kept another one waiting in
     this cycle; it must leave a gap later. Writers wait for the first one as long as its operation may stay in a bank.
 
     A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later
@@ -36,7 +36,7 @@ class LocalMemory(wiring.Component):
         super().__init__({
             **{name: In(local_read_port(arch)) for name in readers},
             **{name: In(local_write_port(arch)) for name in writers},
-            **({} if first is None else {"crowded": Out(1)}),
+            **({} if first is None else {"contended": Out(1)}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -67,7 +67,7 @@ class LocalMemory(wiring.Component):
             respond(m, port, valid, bank, outputs)
         if first is not None:
             asked = readers[first].request
-            m.d.comb += self.crowded.eq(asked.valid & Cat(
+            m.d.comb += self.contended.eq(asked.valid & Cat(
                 port.request.valid & interleave.same_bank(port.request.payload, asked.payload)
                 for index, port in enumerate(readers) if index != first).any())
         return m

@@ -10,7 +10,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.operations import move_in_layout, register_fields, shift_width
-from weft.hw.parts.ports import EnterPort, local_read_port
+from weft.hw.parts.ports import InputRescalerPort, local_read_port
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
@@ -27,14 +27,14 @@ class MoveInUnit(wiring.Component):
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(move_in_layout(arch))), "done": Out(1),
-            "local_read": Out(local_read_port(arch)), "accumulator_write": Out(EnterPort(arch)),
+            "local_read": Out(local_read_port(arch)), "accumulator_write": Out(InputRescalerPort(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         arch, layout = self._arch, move_in_layout(self._arch)
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,
-                                 "enter_shift": shift_width(arch), **register_fields(arch, "move_in")})
+                                 "input_shift": shift_width(arch), **register_fields(arch, "move_in")})
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))
         m.submodules.rows = rows = ReadStream(local_read_port(arch), tag, LOCAL_READ_LATENCY)
         connect(m, wiring.flipped(self.operation), walker.i)

@@ -10,7 +10,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ROUNDED_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.parts.operations import move_out_layout
-from weft.hw.parts.ports import LeavePort, ReadPort, local_write_port, vector_layout
+from weft.hw.parts.ports import ReadPort, RequantizerPort, local_write_port, vector_layout
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.parts.walker import Walker
 
@@ -27,7 +27,7 @@ class MoveOutUnit(wiring.Component):
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(move_out_layout(arch))), "done": Out(1),
-            "accumulator_read": Out(LeavePort(arch)), "local_write": Out(local_write_port(arch)),
+            "accumulator_read": Out(RequantizerPort(arch)), "local_write": Out(local_write_port(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -46,7 +46,7 @@ class MoveOutUnit(wiring.Component):
             rows.i.payload.tag.last.eq(at.last),
             read.request.valid.eq(rows.port.request.valid), rows.port.request.ready.eq(read.request.ready),
             read.request.payload.address.eq(rows.port.request.payload),
-            *(read.request.payload[name].eq(at.operation[name]) for name in ("leave_shift", "relu")),
+            *(read.request.payload[name].eq(at.operation[name]) for name in ("output_shift", "relu")),
             rows.port.response.valid.eq(read.response.valid), rows.port.response.payload.eq(read.response.payload),
             self.done.eq(write_rows(m, arch, rows.o, self.local_write)),
         ]

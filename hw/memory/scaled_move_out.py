@@ -1,4 +1,4 @@
-"""DataMove from the accumulators to local memory where numbers have scales, LoadScale and LoadLeaveTable."""
+"""DataMove from the accumulators to local memory where numbers have scales, LoadScale and LoadActivationTable."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from amaranth.lib.wiring import In, Out, connect
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, move_out_latency
 from weft.hw.contract.units import depths
-from weft.hw.memory.leave_tables import LeaveTables
+from weft.hw.memory.activation_tables import ActivationTables
 from weft.hw.memory.move_out import write_rows
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.scaler import Scaler
 from weft.hw.parts.delay import DelayLine, delayed
 from weft.hw.parts.operations import move_out_layout
-from weft.hw.parts.ports import ReadPort, leave_port, local_read_port, local_write_port, vector_layout
+from weft.hw.parts.ports import ReadPort, local_read_port, local_write_port, requantizer_port, vector_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
@@ -31,7 +31,7 @@ class ScaledMoveOutUnit(wiring.Component):
         self._arch = arch
         super().__init__({
             "operation": In(stream.Signature(move_out_layout(arch))), "done": Out(1), "busy": Out(1),
-            "accumulator_read": Out(leave_port(arch, "move_out")), "local_read": Out(local_read_port(arch)),
+            "accumulator_read": Out(requantizer_port(arch, "move_out")), "local_read": Out(local_read_port(arch)),
             "local_write": Out(local_write_port(arch)),
         })
 
@@ -51,7 +51,7 @@ class ScaledMoveOutUnit(wiring.Component):
         at, read, scale = addresses.payload, self.accumulator_read, self.local_read
         written, moving = Signal(), Signal(range(depths(arch, "move_out").outstanding + 1))
         loads = at.operation.load_scale
-        if arch.leave_tables:
+        if arch.activation_tables:
             loads = loads | at.operation.load_table
         drained = self._drained(m, moving)
         requested = addresses.valid & addresses.ready & at.last
@@ -66,7 +66,7 @@ class ScaledMoveOutUnit(wiring.Component):
             rows.port.response.valid.eq(delayed(
                 m, read.response.valid, latency - ACCUMULATOR_READ_LATENCY, name="scaled", reset=True)),
             rows.port.response.payload.eq(
-                self._look_up(m, scaler, at.operation) if arch.leave_tables else scaler.scalars),
+                self._look_up(m, scaler, at.operation) if arch.activation_tables else scaler.scalars),
             written.eq(write_rows(m, arch, rows.o, self.local_write)), self.done.eq(written | (requested & loads)),
         ]
         m.d.sync += moving.eq(moving + (requested & ~loads) - written)  # operations that are not all written
@@ -86,26 +86,28 @@ class ScaledMoveOutUnit(wiring.Component):
     def _scale(self, m: Module, scaler: Scaler, operation) -> None:
         """What an operation says comes with its rows."""
         late = {name: delayed(m, operation[name], ACCUMULATOR_READ_LATENCY, name=name)
-                for name in ("scale_shift", "leave_zero", "relu")}
+                for name in ("scale_shift", "output_zero_point", "relu")}
         m.d.comb += [
             scaler.row.eq(self.accumulator_read.response.payload), scaler.relu.eq(late["relu"]),
-            scaler.shift.eq(late["scale_shift"]), scaler.zero.eq(late["leave_zero"]),
+            scaler.shift.eq(late["scale_shift"]), scaler.zero.eq(late["output_zero_point"]),
             scaler.take.eq(self._loaded(m, operation.load_scale)), scaler.scale.eq(self.local_read.response.payload),
         ]
 
     def _loaded(self, m: Module, kind: Value) -> Value:
         """Whether a vector of this kind of load is there."""
         response = self.local_read.response.valid
-        return response & delayed(m, kind, LOCAL_READ_LATENCY, name="kind") if self._arch.leave_tables else response
+        return response & delayed(m, kind, LOCAL_READ_LATENCY,
+                                  name="kind") if self._arch.activation_tables else response
 
     def _look_up(self, m: Module, scaler: Scaler, operation) -> Value:
         """Scalars as their operation's table says; its number comes with them, or with the vectors of a load."""
-        m.submodules.tables = tables = LeaveTables(self._arch)
+        m.submodules.tables = tables = ActivationTables(self._arch)
         row = ACCUMULATOR_READ_LATENCY + self._arch.scheme.requantize_latency
         m.d.comb += [
-            tables.scalars.eq(scaler.scalars), tables.table.eq(delayed(m, operation.leave_table, row, name="table")),
+            tables.scalars.eq(scaler.scalars),
+            tables.table.eq(delayed(m, operation.activation_table, row, name="table")),
             tables.load.eq(self._loaded(m, operation.load_table)),
-            tables.load_table.eq(delayed(m, operation.leave_table, LOCAL_READ_LATENCY, name="load_table")),
+            tables.load_table.eq(delayed(m, operation.activation_table, LOCAL_READ_LATENCY, name="load_table")),
             tables.vector.eq(self.local_read.response.payload),
         ]
         return tables.looked_up

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import (
     BIAS_WIDTH,
-    MOST_LEAVE_SHIFT,
+    MOST_OUTPUT_SHIFT,
     MULTIPLIER_BYTES,
     MULTIPLIER_WIDTH,
     SCALE_LATENCY,
@@ -41,7 +41,7 @@ class Scaler(wiring.Component):
         fields = register_fields(arch)
         super().__init__({
             "row": In(accumulator_layout(arch)), "scalars": Out(vector_layout(arch)),
-            "shift": In(fields["scale_shift"]), "zero": In(fields["leave_zero"]), "relu": In(1),
+            "shift": In(fields["scale_shift"]), "zero": In(fields["output_zero_point"]), "relu": In(1),
             "take": In(1), "scale": In(vector_layout(arch)),
         })
 
@@ -51,7 +51,7 @@ class Scaler(wiring.Component):
         zero_of = DelayLine(m, self.zero, CLIPPED, name="zero_line")
         shifts = DelayLine(m, self.shift, CUT, name="shift_line")
         relus = DelayLine(m, self.relu, ROUNDED, name="relu_line")
-        reached = Signal(MOST_LEAVE_SHIFT + 1, reset_less=True)
+        reached = Signal(MOST_OUTPUT_SHIFT + 1, reset_less=True)
         m.d.sync += reached.eq(fixed_point.reached(shifts.tap(PASSED - 1), len(reached)))
         for lane in range(self._arch.array_size):
             product = self._product(m, lane)

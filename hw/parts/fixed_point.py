@@ -55,11 +55,12 @@ def _end(sign: Value, width: int) -> Value:
 
 # -- leaving the accumulators, in two steps ----------------------------------------------------------------------------
 FINE_BITS = 3
-"""Bits of a leave shift that its second step takes; the first takes those above."""
+"""Bits of an output shift that its second step takes; the first takes those above."""
 
 
 def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
-    """First step of :func:`leave`: the coarse shift, for :func:`round_off`. To be registered, as the step after it.
+    """First step of :func:`requantize`: the coarse shift, for :func:`round_off`. To be registered, as the step after
+    it.
     ``from_shift``: ``reached(shift, len(value))``.
 
     Bits shifted out, at both ends, are asked of the value before the shift, so that few bits have to be shifted.
@@ -76,8 +77,8 @@ def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
 
 
 def round_off(cut_value: Value, shift: Value, width: int) -> Value:
-    """Second step of :func:`leave`: the fine shift, for :func:`add_up`: what remains, saturated, above the bit that has
-    to be added to it, HALF_EVEN. Zero for zero."""
+    """Second step of :func:`requantize`: the fine shift, for :func:`add_up`: what remains, saturated, above the bit
+    that has to be added to it, HALF_EVEN. Zero for zero."""
     window, sticky, over, sign = cut_value[:-3], cut_value[-3], cut_value[-2], cut_value[-1]
     shifted = (window >> shift[:FINE_BITS])[:width + 1]
     kept, half = shifted[1:], shifted[0]
@@ -85,8 +86,9 @@ def round_off(cut_value: Value, shift: Value, width: int) -> Value:
 
 
 def add_up(kept: Value) -> Value:
-    """Last step of :func:`leave`, in the cycle of the second one: the value above bit 0 plus that bit, saturated. For a
-    register, which is set where the largest scalar would rise: that costs no table, as a choice for each bit would."""
+    """Last step of :func:`requantize`, in the cycle of the second one: the value above bit 0 plus that bit, saturated.
+    For a register, which is set where the largest scalar would rise: that costs no table, as a choice for each bit
+    would."""
     value = kept[1:]
     total = (value + kept[0])[:len(value)]
     rises = total[-1] & ~value[-1]
@@ -94,7 +96,7 @@ def add_up(kept: Value) -> Value:
                total[-1] & value[-1]).as_signed()
 
 
-def leave(value: Value, shift: Value, width: int) -> Value:
+def requantize(value: Value, shift: Value, width: int) -> Value:
     """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
     value, shift = Value.cast(value), Value.cast(shift)
     return add_up(round_off(cut(value, shift, reached(shift, len(value)), width), shift, width))
@@ -113,8 +115,8 @@ def fitting(shift: Value, width: int, accumulator_width: int) -> Value:
 
 
 def turn(value: Value, shift: Value, fits: Value) -> Value:
-    """First step of :func:`enter`: asks whether a bit falls off the top that is not the sign, and rotates by the lowest
-    two bits of ``shift``. ``fits``: :func:`fitting`. To be registered, for :func:`place`.
+    """First step of :func:`rescale_input`: asks whether a bit falls off the top that is not the sign, and rotates by
+    the lowest two bits of ``shift``. ``fits``: :func:`fitting`. To be registered, for :func:`place`.
 
     The scalar is rotated, not shifted: within a power of two of bits, as many as it needs.
     """
@@ -126,7 +128,7 @@ def turn(value: Value, shift: Value, fits: Value) -> Value:
 
 
 def place(turned: Value, shift: Value, from_shift: Value) -> Value:
-    """Second step of :func:`enter`: rotates to the end, puts zeros below and the sign above, saturates.
+    """Second step of :func:`rescale_input`: rotates to the end, puts zeros below and the sign above, saturates.
     ``from_shift``: ``reached(shift, accumulator_width)``."""
     accumulator_width = len(from_shift)
     ring, over, sign = turned[:-2], turned[-2], turned[-1]
@@ -139,7 +141,7 @@ def place(turned: Value, shift: Value, from_shift: Value) -> Value:
     return Mux(over, _end(sign, accumulator_width), value).as_signed()
 
 
-def enter(value: Value, shift: Value, accumulator_width: int) -> Value:
+def rescale_input(value: Value, shift: Value, accumulator_width: int) -> Value:
     """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``."""
     value, shift = Value.cast(value), Value.cast(shift)
     turned = turn(value, shift, fitting(shift, len(value), accumulator_width))

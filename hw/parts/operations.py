@@ -20,9 +20,9 @@ CACHE_WIDTH = 4
 
 
 def shift_width(arch: Arch) -> int:
-    """Return the bits of an enter or leave shift, 0 where the number scheme has none."""
+    """Return the bits of an input or output shift, 0 where the number scheme has none."""
     table = register_table(arch)
-    return table[Register.ENTER_SHIFT].width if Register.ENTER_SHIFT in table else 0
+    return table[Register.INPUT_SHIFT].width if Register.INPUT_SHIFT in table else 0
 
 
 TAP_FIELDS = {"tap_origin": Register.TAP_ORIGIN, "tap_dropped": Register.TAP_DROPPED}
@@ -43,7 +43,7 @@ def register_fields(arch: Arch, *units: str) -> dict[str, object]:
     return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
 
 
-LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_LEAVE_TABLE: "load_table"}
+LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_ACTIVATION_TABLE: "load_table"}
 """The fields of a move-out's operation that tell that it loads quantization parameters, and which."""
 
 
@@ -104,7 +104,7 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
     :func:`turns_layout`."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "zeroes": 1, "swap": 1, "enter_shift": shift_width(arch),
+        "accumulate": 1, "zeroes": 1, "swap": 1, "input_shift": shift_width(arch),
         "loads": turns_layout(arch)["loads"].shape,
         **register_fields(arch, "mat_mul"),
     })
@@ -112,10 +112,10 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
 
 def move_out_layout(arch: Arch) -> data.StructLayout:
     """Accumulators to local memory. ``load_scale``: read each lane's scales from local memory instead; ``load_table``:
-    read table ``leave_table``."""
+    read table ``activation_table``."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "relu": 1, "leave_shift": shift_width(arch),
+        "relu": 1, "output_shift": shift_width(arch),
         **load_fields(arch), **register_fields(arch, "move_out"),
     })
 
@@ -124,7 +124,7 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
     """Local memory to accumulators."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "enter_shift": shift_width(arch), **register_fields(arch, "move_in"),
+        "accumulate": 1, "input_shift": shift_width(arch), **register_fields(arch, "move_in"),
     })
 
 
@@ -171,7 +171,7 @@ def simd_layout(arch: Arch) -> data.StructLayout:
         "left": unsigned(isa.simd_register_width),
         "right": unsigned(isa.simd_register_width),
         "destination": unsigned(isa.simd_register_width),
-        "enter_shift": shift_width(arch), "leave_shift": shift_width(arch),
+        "input_shift": shift_width(arch), "output_shift": shift_width(arch),
         "iterations_m1": unsigned(arch.accumulator_address_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),

@@ -71,25 +71,25 @@ class AccumulatePort(wiring.Signature):
         })
 
 
-class LeavePort(wiring.Signature):
-    """A unit's reads of the accumulators. ``request``: address, leave shift, and ``relu``: negative scalars leave as
+class RequantizerPort(wiring.Signature):
+    """A unit's reads of the accumulators. ``request``: address, output shift, and ``relu``: negative scalars leave as
     zero; ``response``: the row of scalars, ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout(
-                {"address": arch.accumulator_address_width, "leave_shift": shift_width(arch), "relu": 1}))),
+                {"address": arch.accumulator_address_width, "output_shift": shift_width(arch), "relu": 1}))),
             "response": In(stream.Signature(vector_layout(arch), always_ready=True)),
         })
 
 
-def leave_port(arch: Arch, unit: str) -> LeavePort | ReadPort:
+def requantizer_port(arch: Arch, unit: str) -> RequantizerPort | ReadPort:
     """Return the port by which a unit reads the accumulators. A move-out unit that requantizes itself takes rows as
     they are."""
-    return accumulator_read_port(arch) if arch.scheme.per_lane and unit == "move_out" else LeavePort(arch)
+    return accumulator_read_port(arch) if arch.scheme.per_lane and unit == "move_out" else RequantizerPort(arch)
 
 
-class EnterPort(wiring.Signature):
+class InputRescalerPort(wiring.Signature):
     """A unit's writes to the accumulators. ``request``: address, scalars, how they enter, whether to ``accumulate``,
     and ``last``, the unit's own mark. Later, in order, ``written`` pulses when the accumulators took a request, with
     its mark ``written_last``."""
@@ -98,7 +98,7 @@ class EnterPort(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
                 "address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
-                "enter_shift": shift_width(arch), **register_fields(arch, "move_in"),
+                "input_shift": shift_width(arch), **register_fields(arch, "move_in"),
                 "data": vector_layout(arch)}))),
             "written": In(1), "written_last": In(1),
         })

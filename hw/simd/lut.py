@@ -18,7 +18,7 @@ from weft.hw.parts.ports import local_read_port, vector_layout
 
 
 def values_layout(arch: Arch) -> data.ArrayLayout:
-    """What a lookup finds: a vector for each value table, table 1 first."""
+    """What a lookup finds: a vector for each lookup table, table 1 first."""
     return data.ArrayLayout(vector_layout(arch), arch.lut_count)
 
 

@@ -42,5 +42,5 @@ def micro_layout(arch: Arch) -> data.StructLayout:
         "opcode": unsigned(5), "left": unsigned(register), "right": unsigned(register),
         "destination": unsigned(register), "left_source": Source, "right_source": Source,
         "left_slot": unsigned(slot), "right_slot": unsigned(slot), "slot": unsigned(slot),
-        "enter_shift": unsigned(shift_width(arch)), "leave_shift": unsigned(shift_width(arch)),
+        "input_shift": unsigned(shift_width(arch)), "output_shift": unsigned(shift_width(arch)),
     })

@@ -95,8 +95,8 @@ class SimdOperation:
     hold: bool = False
     read_stride_log2: int = 0
     write_stride_log2: int = 0
-    enter_shift: int = 0
-    leave_shift: int = 0
+    input_shift: int = 0
+    output_shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -143,11 +143,11 @@ class SimdReference:
         registers[0] = 0
         if operation.read is not None:
             address = operation.read + (0 if operation.hold else iteration << operation.read_stride_log2)
-            registers[0] = numbers.leave(self.accumulators[address], operation.leave_shift)
+            registers[0] = numbers.requantize(self.accumulators[address], operation.output_shift)
         result = self._result(operation)
         if operation.write is not None:
             address = operation.write + (iteration << operation.write_stride_log2)
-            value = numbers.enter(result, operation.enter_shift)
+            value = numbers.rescale_input(result, operation.input_shift)
             if operation.accumulate:
                 value = numbers.accumulate(self.accumulators[address], value)
             self.accumulators[address] = value

@@ -147,7 +147,7 @@ class Sequencer(wiring.Component):
         m.d.sync += [
             o.done.eq(1), o.read_address.eq(i.read_address), o.write_address.eq(i.write_address),
             o.slot.eq(0), o.left_slot.eq(0), o.right_slot.eq(0),
-            o.enter_shift.eq(i.enter_shift), o.leave_shift.eq(i.leave_shift),
+            o.input_shift.eq(i.input_shift), o.output_shift.eq(i.output_shift),
         ]
 
     # -- loops -----------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Sequencer(wiring.Component):
 
     def _capture(self, m: Module) -> None:
         i, new, body = self.i.payload, self._new, self._body_write.data
-        # What a Lookup writes: its destination and as many registers behind it as there are value tables.
+        # What a Lookup writes: its destination and as many registers behind it as there are lookup tables.
         spread = (1 << (self._arch.lut_count + 1)) - 1 if self._tables else 1
         span = Mux(i.opcode == Op.LOOKUP, spread, 1)
         m.d.comb += [
@@ -224,7 +224,7 @@ class Sequencer(wiring.Component):
         ]
         m.d.sync += [
             self._written.eq(self._written | (span << i.destination)[:len(self._written)]),
-            self._micro.enter_shift.eq(i.enter_shift), self._micro.leave_shift.eq(i.leave_shift),
+            self._micro.input_shift.eq(i.input_shift), self._micro.output_shift.eq(i.output_shift),
         ]
 
     def _blocks(self, m: Module) -> None:

@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.register_table import register_table
-from weft.hw.contract.timing import ENTER_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
+from weft.hw.contract.timing import INPUT_RESCALE_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
 from weft.hw.parts.operations import field_registers, simd_layout
-from weft.hw.parts.ports import EnterPort, LeavePort, local_read_port
+from weft.hw.parts.ports import InputRescalerPort, RequantizerPort, local_read_port
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
 from weft.hw.simd.issue import Issue
@@ -41,12 +41,12 @@ class SimdUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         self.register_latency = register_latency(arch)
-        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 1 + ENTER_LATENCY  # one in the queue
+        after_issue = ROUNDED_READ_LATENCY + execute_latency(arch) + 1 + INPUT_RESCALE_LATENCY  # one in the queue
         self.memory_latency = after_issue + 1
         self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
             "operation": In(stream.Signature(simd_layout(arch))), "done": Out(1),
-            "accumulator_read": Out(LeavePort(arch)), "accumulator_write": Out(EnterPort(arch)),
+            "accumulator_read": Out(RequantizerPort(arch)), "accumulator_write": Out(InputRescalerPort(arch)),
         }
         if arch.lut_count:
             members["local_read"] = Out(local_read_port(arch))
@@ -75,7 +75,7 @@ class SimdUnit(wiring.Component):
         m.d.comb += [
             read.request.valid.eq(issue.request.valid), issue.request.ready.eq(read.request.ready),
             read.request.payload.address.eq(issue.request.payload),
-            read.request.payload.leave_shift.eq(issue.o.leave_shift), read.request.payload.relu.eq(0),
+            read.request.payload.output_shift.eq(issue.o.output_shift), read.request.payload.relu.eq(0),
             registers.input.eq(read.response.payload),
         ]
         result = self._execute(m, registers, stages[ROUNDED_READ_LATENCY - 1], stages[ROUNDED_READ_LATENCY], stages[-1])
@@ -134,7 +134,7 @@ class SimdUnit(wiring.Component):
         leaves = passing.o.valid & passing.o.ready
         m.d.comb += [
             queued.request.address.eq(micro.write_address), queued.request.data.eq(result),
-            *(queued.request[name].eq(micro[name]) for name in ("accumulate", "enter_shift")),
+            *(queued.request[name].eq(micro[name]) for name in ("accumulate", "input_shift")),
             queued.kind.write.eq(micro.write), queued.kind.done.eq(micro.done),
             queue.w_data.eq(queued), queue.w_en.eq(valid),  # Issue never lets more in than fit
             head.eq(queue.r_data), enter.request.payload.eq(head.request), passing.i.payload.eq(head.kind),

@@ -20,7 +20,7 @@ from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, written
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
-from weft.runtime.turn import Turn
+from weft.runtime.fair_lock import FairLock
 
 RESET_SECONDS = 1.0
 COMMANDS = 5
@@ -122,7 +122,7 @@ class RegisterMachine:
                  seconds: float = PROGRAM_SECONDS) -> None:
         """Raises WeftError where the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
-        self.turn = Turn()
+        self.fair_lock = FairLock()
         self.isa = Isa(arch)
         self.registers = Registers(bridge, memory_map.registers)
         check_machine(self.registers, arch, self.name)

@@ -10,7 +10,7 @@ from weft.golden.decode import (
     DataMove,
     Decoder,
     Depthwise,
-    LoadLeaveTable,
+    LoadActivationTable,
     LoadLut,
     LoadScale,
     LoadWeight,
@@ -84,16 +84,16 @@ class DecodeReference:
     def _shifts(self) -> Fields:
         """What the registers say about numbers."""
         if self.arch.data_type == "INT8":
-            places = {"activation_zero": 0x1A, "enter_zero": 0x1B, "enter_factor": 0x1C, "scale_shift": 0x19,
-                      "leave_zero": 0x1D}
-            if self.arch.leave_tables:
-                places["leave_table"] = 0x1E
+            places = {"activation_zero": 0x1A, "input_zero_point": 0x1B, "input_multiplier": 0x1C, "scale_shift": 0x19,
+                      "output_zero_point": 0x1D}
+            if self.arch.activation_tables:
+                places["activation_table"] = 0x1E
             values = {name: self.registers[Register(number)] for name, number in places.items()}
             values |= self._taps()
             return {name: value - 256 if name.endswith("zero") and value > 127 else value
                     for name, value in values.items()}
-        return {"enter_shift": self.registers[Register.ENTER_SHIFT],
-                "leave_shift": self.registers[Register.LEAVE_SHIFT], **self._taps()}
+        return {"input_shift": self.registers[Register.INPUT_SHIFT],
+                "output_shift": self.registers[Register.OUTPUT_SHIFT], **self._taps()}
 
     def _taps(self) -> Fields:
         if not self.arch.depthwise_taps:
@@ -168,8 +168,8 @@ class DecodeReference:
     def _LoadScale(self, operation: LoadScale) -> Fields:
         return {"unit": "move_out", "load_scale": 1, "local0": 1, **self._walk(0, operation.local), "size_m1": 6}
 
-    def _LoadLeaveTable(self, operation: LoadLeaveTable) -> Fields:
-        return {"unit": "move_out", "load_table": 1, "load_scale": 0, "leave_table": operation.table, "local0": 1,
+    def _LoadActivationTable(self, operation: LoadActivationTable) -> Fields:
+        return {"unit": "move_out", "load_table": 1, "load_scale": 0, "activation_table": operation.table, "local0": 1,
                 **self._walk(0, operation.local), "size_m1": 255}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:

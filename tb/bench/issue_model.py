@@ -162,7 +162,7 @@ class Units(Model):
         self.behind_dram = [name for name in layouts if name.startswith("dram")]
         self.changes: list[tuple[str, int, int]] = []
         """(Unit, change of queued, change of outstanding) at the end of the cycle."""
-        self.blamed: int | None = None
+        self.faulting: int | None = None
         """Which of the units behind a DRAM port is asked for its program counter."""
 
     @property
@@ -182,14 +182,14 @@ class Units(Model):
             if ends:
                 running.popleft()[0].done = ports.cycle
                 self.changes.append((name, 0, -1))
-        self.blamed = next((index for index, name in enumerate(self.behind_dram) if ports[f"{name}_done"]), None)
+        self.faulting = next((index for index, name in enumerate(self.behind_dram) if ports[f"{name}_done"]), None)
         ports["windows"] = WINDOWS[0] | WINDOWS[1] << window_width(self.arch)
-        ports["blamed"] = 0 if self.blamed is None else 1 << self.blamed
+        ports["faulting"] = 0 if self.faulting is None else 1 << self.faulting
 
     def watch(self, ports: Ports) -> None:
         assert ports["idle"] == (not any(self.outstanding.values()))
-        if self.blamed is not None:
-            self._program_counter(ports, self.behind_dram[self.blamed])
+        if self.faulting is not None:
+            self._program_counter(ports, self.behind_dram[self.faulting])
         for name in self.layouts:
             if not ports[f"{name}.valid"]:
                 continue
@@ -227,6 +227,6 @@ class Units(Model):
 
     def _program_counter(self, ports: Ports, name: str) -> None:
         done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
-        assert ports["blamed_program_counter"] == done.fields["program_counter"]
+        assert ports["faulting_program_counter"] == done.fields["program_counter"]
         if "dram1" in done.fields:
             assert ports["blamed_dram1"] == done.fields["dram1"]

@@ -11,8 +11,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.memory.accumulators import Accumulators
-from weft.hw.memory.enter import Enter
-from weft.hw.memory.leave import Leave
+from weft.hw.memory.input_rescaler import InputRescaler
+from weft.hw.memory.requantizer import Requantizer
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.ports import accumulator_layout, accumulator_read_port, accumulator_write_port, sum_layout
 
@@ -29,7 +29,7 @@ class OnAccumulators(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.unit = unit = self.unit
-        gates = {"accumulator_read": Leave, "accumulator_write": Enter}
+        gates = {"accumulator_read": Requantizer, "accumulator_write": InputRescaler}
         for name, member in unit.signature.members.items():
             inner, outer = getattr(unit, name), getattr(self, name)
             if name in gates:
@@ -57,7 +57,7 @@ class RowsAtOnce(wiring.Component):
         self._writers = {"mat_mul": sum_layout(arch), **{name: accumulator_layout(arch) for name in writers}}
         super().__init__({
             **{name: In(port(row)) for name, row in self._writers.items()},
-            **{name: In(accumulator_read_port(arch)) for name in readers}, "crowded": Out(1),
+            **{name: In(accumulator_read_port(arch)) for name in readers}, "contended": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -73,7 +73,7 @@ class RowsAtOnce(wiring.Component):
                     taken.payload.accumulate.eq(given.payload.accumulate),
                     port.data.as_value().eq(delayed(m, given.payload.data, late, name=f"{name}_row")),
                 ]
-            elif name == "crowded":
+            elif name == "contended":
                 m.d.comb += outer.eq(port)
             else:
                 connect(m, flipped(outer), port)

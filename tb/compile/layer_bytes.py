@@ -19,14 +19,14 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Save
-from weft.compiler.passes.division import Part
 from weft.compiler.passes.index import feed
+from weft.compiler.passes.partition import Part
+from weft.compiler.passes.propagate_quantizers import KEEPS_SCALE
 from weft.compiler.passes.quantization import Quantization
-from weft.compiler.passes.settle_quantizers import KEEPS_SCALE
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.scales import Enter, LayerScales, Scales, bytes_leave
+from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, unchanged_bytes
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.runtime.onnx_engine import runner
@@ -87,9 +87,9 @@ def with_numbers(path: Path, arch: Arch, samples: Mapping[str, np.ndarray], rang
     return watch
 
 
-def scales_of(products: Products) -> Scales:
+def scales_of(products: Products) -> AffineParams:
     scales = products[Numbers]
-    assert isinstance(scales, Scales)
+    assert isinstance(scales, AffineParams)
     return scales
 
 
@@ -99,7 +99,7 @@ def run_layer(products: Products, number: int, tensors: Tensors) -> None:
     _run(products, layer, scales.layers[number], scales.tables.get(layer.output.name), tensors)
 
 
-def _run(products: Products, layer: Layer, numbers: LayerScales, table: tuple[int, ...] | None,
+def _run(products: Products, layer: Layer, numbers: LayerAffineParams, table: tuple[int, ...] | None,
          tensors: Tensors) -> None:
     alone = replace(scales_of(products), layers=(numbers,), tables={layer.output.name: table} if table else {})
     own = alone.integers(0, layer, products[Graph].constants, products[Arch])
@@ -154,17 +154,17 @@ def differences(products: Products, rounding: Graph, sample: Mapping[str, np.nda
     return found
 
 
-def _where_rounded(layer: Layer, numbers: LayerScales,
-                   expected: Mapping[str, np.ndarray]) -> list[tuple[Layer, LayerScales]]:
+def _where_rounded(layer: Layer, numbers: LayerAffineParams,
+                   expected: Mapping[str, np.ndarray]) -> list[tuple[Layer, LayerAffineParams]]:
     """A layer as several where the file rounds within it: each operator of the file gets equal inputs."""
     looked_up = layer.translation
     if looked_up is not None and isinstance(layer.core, Convolution) and looked_up.tensor.name in expected:
         place, channels = layer.operations.index(looked_up), layer.output.channels
         before = Layer(layer.name, (*layer.operations[:place], Save(looked_up.target, looked_up.tensor)))
         behind = Layer(layer.name, (Load(looked_up.tensor, looked_up.target), *layer.operations[place:]))
-        rest = replace(numbers, enters=(Enter(0, 1), *numbers.enters),
-                       leaves=(bytes_leave(channels), *numbers.leaves[1:]))
-        return [(before, replace(numbers, enters=(), leaves=numbers.leaves[:1], rounded=False)),
+        rest = replace(numbers, rescales=(InputQuantization(0, 1), *numbers.rescales),
+                       requantizations=(unchanged_bytes(channels), *numbers.requantizations[1:]))
+        return [(before, replace(numbers, rescales=(), requantizations=numbers.requantizations[:1], rounded=False)),
                 *_where_rounded(behind, rest, expected)]
     if layer.rounding is None or layer.rounding.tensor.name not in expected:
         return [(layer, numbers)]
@@ -173,8 +173,11 @@ def _where_rounded(layer: Layer, numbers: LayerScales,
     saved = int(layer.operations[place + 1] == before.operations[-1])  # for others too: none reads what it makes
     behind = Layer(layer.name, (Load(tensor, target), *layer.operations[place + 1 + saved:]))
     loaded = int(isinstance(layer.core, Load))
-    return [(before, replace(numbers, enters=numbers.enters[:loaded], leaves=numbers.leaves[:1], rounded=False)),
-            (behind, replace(numbers, enters=numbers.enters[loaded:], leaves=numbers.leaves[1 + saved:],
+    return [(before,
+             replace(numbers, rescales=numbers.rescales[:loaded], requantizations=numbers.requantizations[:1],
+                     rounded=False)),
+            (behind,
+             replace(numbers, rescales=numbers.rescales[loaded:], requantizations=numbers.requantizations[1 + saved:],
                              rounded=False))]
 
 
@@ -218,7 +221,7 @@ def _with_held_weights(graph: Graph, products: Products) -> Graph:
     return graph.with_nodes(graph.nodes, constants)
 
 
-def _made(products: Products, layer: Layer, numbers: LayerScales, table: tuple[int, ...] | None,
+def _made(products: Products, layer: Layer, numbers: LayerAffineParams, table: tuple[int, ...] | None,
           expected: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a layer that reads what is expected."""
     tensors = Tensors(products[Graph], products[Arch], np.int64)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ARCH = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 21, dram1_depth=1 << 20, local_depth=8192,
             accumulator_depth=2048, simd_registers_depth=4, stride0_depth=8, stride1_depth=8, lut_count=2,
             lut_depth=256)
-"""The machine of the table: 8 lanes, 16 bits, a value table."""
+"""The machine of the table: 8 lanes, 16 bits, a lookup table."""
 
 TOLERANCE = 0.0025
 """Largest error allowed, relative to the largest magnitude of the output. A state of a recurrent cell is a sum of

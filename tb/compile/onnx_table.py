@@ -26,7 +26,7 @@ HEAD = f"""# Operators
 Made by `scripts/operators_table.py`; `make test-onnx` runs the cases and checks that this page is what comes out.
 
 The cases are all of the ONNX backend's node tests that compute on float32 tensors, one node each. They are compiled
-for {ARCH.array_size} lanes of {ARCH.data_type} with value tables of {ARCH.lut_depth} entries,
+for {ARCH.array_size} lanes of {ARCH.data_type} with lookup tables of {ARCH.lut_depth} entries,
 calibrated with the case's own input. *passed*: the golden machine's output is within {TOLERANCE} of its largest
 magnitude. *on host*: the compiler refuses the node, and says why; within a network `--host-fallback` gives it to
 onnxruntime, and the ONNX backend (`weft.backend`) runs a model of which nothing is left for the machine there alone.

@@ -24,7 +24,7 @@ def test_compile_and_run(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "net.onnx", *network(maker))
     samples = maker.random.standard_normal((3, 3, 8, 8)).astype(np.float32)
     report = weft.compile(path, BASE, tmp_path, calibrate={"x": samples})
-    assert not report.warnings and report.division.machine_share == 1
+    assert not report.warnings and report.partition.machine_share == 1
     session = weft.Session(report.model_path, device="golden")
     assert [(tensor.name, tensor.type, tensor.shape) for tensor in session.get_inputs()] == [
         ("x", "float32", (1, 3, 8, 8))]

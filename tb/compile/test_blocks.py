@@ -188,7 +188,7 @@ def test_the_host_computes_a_power_by_other_exponents(exponents: np.ndarray, rea
     maker.node("Pow", maker.node("Relu", maker.conv("x", 4, 4, (1, 1))), maker.constant(exponents))
     path, given = maker.save(tmp_path / "model.onnx"), maker.random.standard_normal((2, 4, 5, 6)).astype(np.float32)
     report = compile_model(path, ARCH, tmp_path, calibration={"x": given}, host_fallback=True)
-    place, = (place for place in report.division.places if place.operator == "Pow")
+    place, = (place for place in report.partition.places if place.operator == "Pow")
     assert place.where == "host" and reason in place.why, place.why
     found, = Session(Network.load(report.model_path)).run({"x": given[:1]}).outputs.values()
     exact, = run_float(path, {"x": given[:1]}).values()

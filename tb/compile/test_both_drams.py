@@ -16,8 +16,8 @@ from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layers, Part, Var
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.layout import Layout
-from weft.compiler.memory.places import Home
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.places import DramAddress
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.moves import transfer
@@ -63,19 +63,19 @@ def moves(state: Products, space: Space, to_local: bool | None = None) -> list[l
 
 # -- places ------------------------------------------------------------------------------------------------------------
 def test_even_tiles_lie_in_one_and_odd_ones_in_the_other() -> None:
-    home = Home(100, 1000)
+    home = DramAddress(100, 1000)
     assert [home.address(tile, 10) for tile in range(5)] == [
         Address(Space.DRAM0, 100), Address(Space.DRAM1, 1000), Address(Space.DRAM0, 110), Address(Space.DRAM1, 1010),
         Address(Space.DRAM0, 120)]
-    assert [Home(100).address(tile, 10) for tile in range(3)] == [Address(Space.DRAM0, 100 + 10 * tile)
+    assert [DramAddress(100).address(tile, 10) for tile in range(3)] == [Address(Space.DRAM0, 100 + 10 * tile)
                                                                   for tile in range(3)]
-    assert home.runs((1, 4)) == [(1, 2), (2, 3), (3, 4)] and Home(100).runs((1, 4)) == [(1, 4)]
+    assert home.runs((1, 4)) == [(1, 2), (2, 3), (3, 4)] and DramAddress(100).runs((1, 4)) == [(1, 4)]
 
 
 def test_what_is_moved_between_local_memory_and_both() -> None:
     """Tile by tile: a part of a tensor that begins at its second tile, every second pixel of four rows of two."""
     var = Var("part", 6, 4, 1, Part("whole", tile=1, offset=1, pitch=2, step=2, pixels=8))
-    box, home = Box((0, 2), (1, 3), (0, 1)), Home(100, 1000)
+    box, home = Box((0, 2), (1, 3), (0, 1)), DramAddress(100, 1000)
     found = [*transfer(True, box, View(50, box), var, home, ARCH)]
     assert [move.far for move in found] == [Address(Space.DRAM1, 1003), Address(Space.DRAM0, 111)]
     assert [move.local.offset for move in found] == [50, 52]
@@ -84,13 +84,13 @@ def test_what_is_moved_between_local_memory_and_both() -> None:
 
 def test_only_what_is_neither_input_nor_output_nor_of_one_tile(tmp_path: Path) -> None:
     state = compiled(tmp_path)
-    layout, consts = state[Layout], len(state[Consts].vectors)
+    layout, consts = state[MemoryPlan], len(state[Consts].vectors)
     roots = {var.root: var for layer in state[Layers] for var in (*layer.inputs, *layer.outputs)}
     ends = {"x", state[Layers][-1].output.root}
     assert layout.dram1 and not {*layout.dram1} & {*ends, *layout.local}
     for name, place in layout.dram1.items():
         assert place.base >= consts
-        tiles = state[Layout].dram0[name].size + place.size
+        tiles = state[MemoryPlan].dram0[name].size + place.size
         pixels = roots[name].tile_pixels
         assert (tiles // pixels) // 2 * pixels == place.size
 
@@ -98,7 +98,7 @@ def test_only_what_is_neither_input_nor_output_nor_of_one_tile(tmp_path: Path) -
 @pytest.mark.parametrize("changes", [{"dram_ports": "shared"}, {"dram1_depth": 1200}], ids=["one port", "no room"])
 def test_not_where_it_would_not_help(changes: dict[str, Any], tmp_path: Path) -> None:
     state = compiled(tmp_path, **changes)
-    assert not state[Layout].dram1 and not moves(state, Space.DRAM1, to_local=False)
+    assert not state[MemoryPlan].dram1 and not moves(state, Space.DRAM1, to_local=False)
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_the_model_of_costs_knows_what_goes_where(tmp_path: Path) -> None:
             if operation.far.space is Space.DRAM1 and operation.far.offset < consts:
                 what = "consts"
             found[number][what] += operation.size * operation.rows
-    layout = state[Layout]
+    layout = state[MemoryPlan]
     for counted, shape, plan in zip(found, layout.shapes, layout.plans, strict=True):
         assert {key: value for key, value in traffic(shape, plan.tiling)._asdict().items() if value} == {
             "array": traffic(shape, plan.tiling).array, **counted}
@@ -161,7 +161,7 @@ def test_results_that_leave_tile_after_tile_keep_one_dram_busy(tmp_path: Path) -
     tiles at a time leave at once."""
     maker = ModelMaker((1, 3, 12, 12))
     maker.conv(maker.conv("x", 3, 9, (1, 1)), 9, 3, (1, 1))
-    shape = after_all_steps(maker.save(tmp_path / "two.onnx"), ARCH, np.ones((1, 3, 12, 12)))[Layout].shapes[0]
+    shape = after_all_steps(maker.save(tmp_path / "two.onnx"), ARCH, np.ones((1, 3, 12, 12)))[MemoryPlan].shapes[0]
     root = shape.layer.output.root
     first = Tiling(Grain(2, 12), 1, 1, 1, 2, 2, outputs_outer=True)
 
@@ -177,7 +177,7 @@ def test_results_that_leave_tile_after_tile_keep_one_dram_busy(tmp_path: Path) -
 def test_a_constant_that_is_overwritten_is_a_fault(tmp_path: Path) -> None:
     state = compiled(tmp_path)
     operations, consts = [*state[Schedule].operations], len(state[Consts].vectors)
-    written = [state[Layout].dram0["x"]]
+    written = [state[MemoryPlan].dram0["x"]]
     verify(operations, ARCH, written, consts)
     number = next(number for number, move in enumerate(operations)
                   if isinstance(move, lir.DataMove) and move.far.space is Space.DRAM1 and not move.to_local)
@@ -193,7 +193,7 @@ def test_tiles_that_nothing_wrote_are_a_fault(tmp_path: Path) -> None:
     operations = [move for move in state[Schedule].operations
                   if not (isinstance(move, lir.DataMove) and move.far.space is Space.DRAM1 and not move.to_local)]
     with pytest.raises(Fault, match="reads a vector that nothing wrote"):
-        verify(operations, ARCH, [state[Layout].dram0["x"]], len(state[Consts].vectors))
+        verify(operations, ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
 
 
 class Spoilt(Local):

@@ -20,14 +20,14 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.parameters import Parameters
 from weft.compiler.passes import fold
-from weft.compiler.passes.division import Division
+from weft.compiler.passes.partition import Partition
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Step
 from weft.compiler.quantize.consts import Consts
-from weft.compiler.quantize.points import Points
+from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.runtime.errors import Mismatch
@@ -161,8 +161,8 @@ def nudge_weights(graph: Graph) -> Graph:
     return graph.replace(constants=constants)
 
 
-def nudge_what_is_left(division: Division) -> Division:
-    return dataclasses.replace(division, parts=tuple(map(nudge_weights, division.graphs)))
+def nudge_what_is_left(partition: Partition) -> Partition:
+    return dataclasses.replace(partition, parts=tuple(map(nudge_weights, partition.graphs)))
 
 
 def forget_relu(layers: Layers) -> Layers:
@@ -171,10 +171,10 @@ def forget_relu(layers: Layers) -> Layers:
     return Layers((dataclasses.replace(first, operations=kept), *rest))
 
 
-def shift_too_far(points: Points) -> Points:
+def shift_too_far(points: FixedPointParams) -> FixedPointParams:
     first, *rest = points.layers
     return dataclasses.replace(points, layers=(
-        dataclasses.replace(first, leave_shifts=(first.leave_shift + 1,)), *rest))
+        dataclasses.replace(first, output_shifts=(first.output_shift + 1,)), *rest))
 
 
 def spoil_a_vector(consts: Consts) -> Consts:
@@ -183,7 +183,7 @@ def spoil_a_vector(consts: Consts) -> Consts:
     return dataclasses.replace(consts, vectors=vectors)
 
 
-def place_on_each_other(layout: Layout) -> Layout:
+def place_on_each_other(layout: MemoryPlan) -> MemoryPlan:
     local = {name: dataclasses.replace(place, base=0) for name, place in layout.local.items()}
     assert len(local) > 1
     return dataclasses.replace(layout, local=local)

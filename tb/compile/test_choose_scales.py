@@ -1,4 +1,5 @@
-"""Scales: layers of bytes are compared with onnxruntime, which gets equal inputs and does not fuse what files round."""
+"""AffineParams: layers of bytes are compared with onnxruntime, which gets equal inputs and does not fuse what files
+round."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import LoadScale
 from weft.compiler.pipeline import compile_model, run_steps
-from weft.compiler.quantize.choose_scales import _factors, _leaving, weight_scales
+from weft.compiler.quantize.choose_scales import _factors, _requantization, weight_scales
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
 from weft.compiler.quantize.scales import rounded_weights
 from weft.compiler.quantize.var_scales import tensor_scale
@@ -72,7 +73,7 @@ def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
     tensors.write(layer.core.input, bytes_read)
     run_layer(products, len(products[Layers]) - 1, tensors)
     mean = bytes_read.reshape(8, 4, 2, 4, 2).mean((2, 4))
-    assert numbers.activation_zero == numbers.leaves[0].zero and (mean % 1 == 0.5).sum() > 10
+    assert numbers.activation_zero == numbers.requantizations[0].zero and (mean % 1 == 0.5).sum() > 10
     even = np.rint(mean - numbers.activation_zero) + numbers.activation_zero
     assert np.array_equal(tensors.read(layer.output), even)
 
@@ -179,7 +180,7 @@ def test_sums_that_the_output_holds_fit_the_accumulators() -> None:
 
 def test_multipliers_are_as_large_as_they_may_be() -> None:
     for largest in (1e-6, 0.3, 0.9999999, 1.0, 37.0):
-        shift, multipliers = _leaving(np.array([largest, largest / 3]))
+        shift, multipliers = _requantization(np.array([largest, largest / 3]))
         assert 1 << 16 <= multipliers[0] < 1 << 17 and 0 <= shift <= 42
         assert np.allclose(multipliers / 2.0 ** shift, [largest, largest / 3], rtol=1e-4)
 

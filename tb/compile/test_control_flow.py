@@ -70,7 +70,7 @@ def check(path: Path, samples: dict[str, np.ndarray], host: set[str], fixed: dic
           least: float = 50) -> Graph:
     """Every output on the machine and the host, against onnxruntime; ``host``: operators there."""
     report = compile_model(path, BASE, path.parent, calibration=samples, host_fallback=True, fixed=fixed)
-    assert {place.operator for place in report.division.places if place.where == "host"} == host
+    assert {place.operator for place in report.partition.places if place.where == "host"} == host
     found = Session(Network.load(report.model_path)).run(samples).outputs
     kinds = {value.name: helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
              for value in onnx.load(path).graph.input}

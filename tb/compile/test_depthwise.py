@@ -31,7 +31,7 @@ MACHINES = {
     "lanes4_no_strides": DEEP.replace(array_size=4, stride0_depth=1, stride1_depth=1),
     "lanes4_every_step": DEEP.replace(array_size=4, mac_rounding="every_step"),
     "bytes6": DEEP.replace(data_type="INT8", array_size=6, local_depth=400, accumulator_depth=40),
-    "bytes8_packed": DEEP.replace(data_type="INT8", dsp_packing="DSP48E2", weight_rows=2),
+    "bytes8_packed": DEEP.replace(data_type="INT8", dsp_packing="DSP48E2", weight_load_rows=2),
 }
 
 

@@ -11,7 +11,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import DataMove, Simd, SimdLoop, Space
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
@@ -191,7 +191,7 @@ def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
     samples = maker.random.standard_normal((2, channels[0], size, size))
     state = after_all_steps(path, arch, samples)
     loads = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
-    copy = state[Layout].copy
+    copy = state[MemoryPlan].copy
     assert copy is not None
     found = {move.size for move in loads if move.far.space is Space.DRAM0 and move.far.offset >= copy.base}
     assert sizes <= found and any(move.far.space is Space.DRAM1 for move in loads)

@@ -82,7 +82,7 @@ def quantised(name: str, folder: Path, **options: Any) -> tuple[Path, Path, dict
 def run(path: Path, arch: Arch, samples: dict[str, np.ndarray]) -> tuple[np.ndarray, set[str]]:
     """The outputs, and operators of the host."""
     report = compile_model(path, arch, path.parent, calibration=samples, host_fallback=True)
-    hosts = {place.operator for place in report.division.places if place.where == "host"}
+    hosts = {place.operator for place in report.partition.places if place.where == "host"}
     return Session(Network.load(report.model_path)).run(samples).outputs["y"], hosts
 
 
@@ -111,7 +111,7 @@ def test_the_network_of_real_numbers_runs_on_the_machine(name: str, kind: QuantT
 def test_bytes_with_calibration(tmp_path: Path) -> None:
     """An INT8 machine finds static scales."""
     _, dynamic, samples = quantised("convolutions", tmp_path)
-    found, hosts = run(dynamic, BASE.replace(data_type="INT8", leave_tables=8), samples)
+    found, hosts = run(dynamic, BASE.replace(data_type="INT8", activation_tables=8), samples)
     assert not hosts and signal_to_noise(wanted(dynamic, samples, False), found) >= 20
 
 

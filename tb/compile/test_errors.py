@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "scales": (lambda maker: maker.node("Resize", "x", "", maker.constant(np.array([1, 1, 0.7, 1], np.float32)),
                                         mode="linear", coordinate_transformation_mode="align_corners"),
                ["node 'resize0', operator Resize, scales with align_corners", "whole sizes from [1, 6, 9, 8]"]),
-    "value tables": (lambda maker: maker.node("Sigmoid", "x"),
+    "lookup tables": (lambda maker: maker.node("Sigmoid", "x"),
                      ["node 'sigmoid0', operator Sigmoid, architecture keys: found lut_count 0, lut_depth 64, "
                       "simd_registers_depth 1", "lut_count at least 2", "simd_registers_depth at least 3",
                       "compile for ultra96 or zcu104"]),
@@ -98,7 +98,7 @@ def test_unsupported(name: str, tmp_path: Path) -> None:
 
 
 def test_a_constant_that_leaves_no_bit_for_its_tensor(tmp_path: Path) -> None:
-    """Points would fall without end, until a power of two is no number any more."""
+    """FixedPointParams would fall without end, until a power of two is no number any more."""
     path = made(tmp_path, lambda maker: maker.node("LeakyRelu", "x", alpha=1e9))
     assert "binary point of tensor 'x': found no bit left beside the constants" in refusal(path)
 

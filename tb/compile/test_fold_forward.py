@@ -79,7 +79,8 @@ def test_positive_scales_cost_nothing(pad: int, tmp_path: Path) -> None:
 
 
 def test_odd_channels(tmp_path: Path) -> None:
-    """Scales of nearly nothing, nothing, and shifts that the sum never reaches: constants, and no large offset."""
+    """AffineParams of nearly nothing, nothing, and shifts that the sum never reaches: constants, and no large
+    offset."""
     scales, shifts = numbers(2)
     scales[0][:3], shifts[0][:3] = (0.001, 0, 0), (0.7, 0.9, -0.9)
     shifts[0][3:5] = 500, -500

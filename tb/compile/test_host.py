@@ -81,7 +81,7 @@ def test_parts_run_in_order(network: Callable[[ModelMaker], None], tmp_path: Pat
     found = Network.load(report.model_path)
     assert "".join("h" if isinstance(part, HostPart) else "m" for part in found.parts) == order
     assert tuple(operator for part in found.hosts for operator in part.operators) == operators
-    assert report.division.machine_share == 1
+    assert report.partition.machine_share == 1
     made, = Session(found).run({"x": samples}).outputs.values()
     assert made.dtype == np.float32
     for sample, value in zip(samples, made, strict=True):
@@ -96,10 +96,10 @@ def test_a_join_in_front_of_the_host_is_its_own(tmp_path: Path) -> None:
     made = maker.conv(both, 5, 4, (1, 1))
     boxes = maker.node("Concat", made, maker.conv(both, 5, 3, (1, 1)), axis=1)
     path = maker.save(tmp_path / "model.onnx", boxes, maker.node("Cos", made))
-    places = compile_model(path, BASE, tmp_path, host_fallback=True).division.places
+    places = compile_model(path, BASE, tmp_path, host_fallback=True).partition.places
     assert [place.where for place in places if place.operator == "Concat"] == ["machine", "host"]
     assert len({place.part for place in places}) == 2
-    without = compile_model(path, BASE, tmp_path, host_fallback=True, outputs=(boxes,)).division
+    without = compile_model(path, BASE, tmp_path, host_fallback=True, outputs=(boxes,)).partition
     assert not without.hosts, "no part of its own for it"
 
 
@@ -226,5 +226,5 @@ def test_lists_of_several_heads_are_joined_on_the_host(tmp_path: Path) -> None:
     samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
     path = maker.save(tmp_path / "model.onnx")
     report = compile_model(path, arch, tmp_path, calibration={"x": samples}, host_fallback=True)
-    assert [place.operator for place in report.division.places if place.where == "host"] == ["Concat", "Softmax"]
-    assert report.division.machine_share == 1
+    assert [place.operator for place in report.partition.places if place.where == "host"] == ["Concat", "Softmax"]
+    assert report.partition.machine_share == 1

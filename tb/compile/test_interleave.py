@@ -27,8 +27,8 @@ from weft.tb.compile.run_model import BASE, ModelMaker
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)
 DEPTHS = {Space.DRAM0: 32, Space.DRAM1: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
-ENTER, BOTH = lir.Settings.of(enter_shift=3), lir.Settings.of(enter_shift=2, leave_shift=2)
-MOVED = {False: lir.Settings.of(enter_shift=2), True: lir.Settings.of(leave_shift=2)}
+ENTER, BOTH = lir.Settings.of(input_shift=3), lir.Settings.of(input_shift=2, output_shift=2)
+MOVED = {False: lir.Settings.of(input_shift=2), True: lir.Settings.of(output_shift=2)}
 """By whether vectors go to local memory."""
 
 
@@ -109,11 +109,12 @@ def test_random_programs_mean_the_same(seed: int) -> None:
 
 
 def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
-    """On a machine of bytes: what LoadScale has not read yet is not overwritten, and moves out keep their scales."""
+    """On an INT8 machine: what LoadScale has not read yet is not overwritten, and moves out keep their scales."""
     local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
     arch = ARCH.replace(data_type="INT8", accumulator_width=None)
     fill = lir.DataMove(True, local, Address(Space.DRAM1, 0), 7)
-    leave = lir.DataMove(True, Address(Space.LOCAL, 8), accumulators, 2, lir.Settings.of(leave_shift=1, leave_zero=0))
+    leave = lir.DataMove(True, Address(Space.LOCAL, 8), accumulators, 2,
+                         lir.Settings.of(output_shift=1, output_zero_point=0))
     order = interleave([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave], arch)
     assert list(order) == [0, 1, 2, 3, 4, 5] or list(order) == [0, 1, 3, 2, 4, 5]
 

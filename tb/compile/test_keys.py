@@ -26,7 +26,7 @@ OTHERS = {
     "local_depth": 2048, "accumulator_depth": 512, "thread_queue_depth": 2, "simd_loop_depth": 4, "local_banks": 2,
     "accumulator_banks": 1, "axi_max_burst": 8, "axi_address_width": 40, "stream_width": 128, "sample_block_size": 64,
     "register_slices": 1, "dram_ports": SHARED, "deep_queues": 1, "sampler": 0, "dsp_packing": "DSP48E1",
-    "decoder_multipliers": 0, "weight_rows": 2, "repeat_depth": 64, "cores": 2, "memory_ports": 2,
+    "decoder_multipliers": 0, "weight_load_rows": 2, "repeat_depth": 64, "cores": 2, "memory_ports": 2,
 }
 """Another value for each key that does not reach the constants."""
 SYSTEM = {"dram_ports": SHARED, "stream_width": 128, "axi_data_width": 128}
@@ -76,8 +76,9 @@ def test_a_key_reaches_no_further_than_its_row_says(base: Arch, name: str,
 def test_the_hash_has_each_key_on_which_the_meaning_of_programs_depends(name: str) -> None:
     reach = {"data_type": "FP16BP9", "array_size": 7, "dram0_depth": 4096, "dram1_depth": 4096, "lut_count": 1,
              "simd_registers_depth": 4, "stride0_depth": 2, "stride1_depth": 2, "mac_rounding": "every_step",
-             "accumulator_width": 40, "lut_depth": 32, "leave_tables": 2, "axi_data_width": 64, "depthwise_taps": 3}
-    base = BYTES.replace(leave_tables=0) if name in ("leave_tables", "dsp_packing") else FIXED
+             "accumulator_width": 40, "lut_depth": 32, "activation_tables": 2, "axi_data_width": 64,
+             "depthwise_taps": 3}
+    base = BYTES.replace(activation_tables=0) if name in ("activation_tables", "dsp_packing") else FIXED
     base = base.replace(simd_registers_depth=3, **NEEDS.get(name, {}))
     value = {**OTHERS, **reach, "number_of_threads": 1}[name]
     same = arch_hash(base) == arch_hash(base.replace(**{name: value}))

@@ -13,7 +13,7 @@ from weft.compiler.backend.encode import MachineCode, assemble, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import Address, Space
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
@@ -42,12 +42,12 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
 
 
 def check(state: Products, operations: list[lir.Operation]) -> None:
-    verify(operations, ARCH, [state[Layout].dram0["x"]], len(state[Consts].vectors))
+    verify(operations, ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
 
 
 def test_text_comes_back(state: Products) -> None:
     operations = list(state[Schedule].operations)
-    of_bytes = {lir.LoadScale, lir.LoadLeaveTable}
+    of_bytes = {lir.LoadScale, lir.LoadActivationTable}
     assert {type(operation) for operation in operations} == {*lir.OPERATIONS.values()} - of_bytes
     assert lir.parse_program(lir.program_text(operations)) == operations
 
@@ -105,7 +105,7 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "settings missing": (replaced(lir.DataMove, lambda move: move.far.space is ACCUMULATORS, settings=lir.NO_SETTINGS),
                          "sets nothing; what is moved (in|out) sets"),
     "settings too many": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0,
-                                   settings=lir.Settings.of(leave_shift=3)), "sets LEAVE_SHIFT; .* sets nothing"),
+                                   settings=lir.Settings.of(output_shift=3)), "sets OUTPUT_SHIFT; .* sets nothing"),
     "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0, relu=True), "relu goes"),
     "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
     "loop too long": (replaced(lir.SimdLoop, anything, body=ARCH.simd_loop_depth + 1), "a body of"),

@@ -73,7 +73,7 @@ def checked(path: Path, folder: Path, arch: Arch, calibration: dict[str, np.ndar
     network = Network.load(report.model_path)
     _, found = estimated(Session(network), IdealDram(), no_progress)
     assert found["macs"] == network.macs == sum(row["macs"] for row in found["layers"]) == sum(
-        place.macs for place in report.division.places if place.where == "machine")
+        place.macs for place in report.partition.places if place.where == "machine")
     assert 0 < found["done_macs"] <= found["macs"] and found["utilization"] <= 1
     for model in network.machines:
         for row in model.layers:

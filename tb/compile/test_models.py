@@ -68,7 +68,7 @@ def test_network_answers_like_float(name: str, arch_name: str, count: int, tmp_p
     network, path = NETWORKS[name], shared(f"models/{name}.onnx")
     samples = np.load(path.with_suffix(".npz"))[network.samples]
     arch = arch_of(arch_name)
-    ends = (network.logits,) if arch.lut_count else ()  # a machine with value tables would go on to the Softmax
+    ends = (network.logits,) if arch.lut_count else ()  # a machine with lookup tables would go on to the Softmax
     report = compile_model(path, arch, tmp_path, calibration={network.input: samples}, host_fallback=True, outputs=ends)
     assert not report.warnings
     model = TModel.load(report.model_path)

@@ -1,4 +1,4 @@
-"""Operators that move elements, arithmetic of tensors, value tables: on arrays whose lanes do and do not divide."""
+"""Operators that move elements, arithmetic of tensors, lookup tables: on arrays whose lanes do and do not divide."""
 
 from __future__ import annotations
 

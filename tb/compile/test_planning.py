@@ -9,8 +9,8 @@ import pytest
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import Layout, Planner, planned
-from weft.compiler.memory.variables import lifetimes
+from weft.compiler.memory.layout import MemoryPlan, Planner, planned
+from weft.compiler.memory.variables import live_ranges
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.tiling.search import Search
@@ -37,7 +37,7 @@ def chain(tmp_path: Path, count: int, arch: Arch = BASE) -> Products:
 
 def planner_of(state: Products) -> Planner:
     layers = state[Layers]
-    return planned(lifetimes(state[Graph], layers), layers, state[Consts], state[Arch])
+    return planned(live_ranges(state[Graph], layers), layers, state[Consts], state[Arch])
 
 
 def test_plans_grow_with_the_layers(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_plans_grow_with_the_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [BASE.local_depth, 700, 400])
 def test_every_plan_is_the_cheapest_beside_the_residents(tmp_path: Path, depth: int) -> None:
     """A layer that was not planned again would get the same plan, whatever lies beside it."""
-    layout = chain(tmp_path, 8, BASE.replace(local_depth=depth))[Layout]
+    layout = chain(tmp_path, 8, BASE.replace(local_depth=depth))[MemoryPlan]
     assert layout.residents
     for number, (shape, plan) in enumerate(zip(layout.shapes, layout.plans, strict=True)):
         beside = [place.base for place in layout.local.values() if place.meets(number, number)]

@@ -22,7 +22,7 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.settle_quantizers import settle_quantizers
+from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.pipeline import compile_model
 from weft.runtime.manifest import TModel
 from weft.runtime.network import Network
@@ -62,7 +62,7 @@ def test_read_as_what_it_means(kind: str, twins: dict[str, tuple[Path, np.ndarra
 def test_every_rounding_becomes_the_scale_of_a_tensor(kind: str, twins: dict[str, tuple[Path, np.ndarray]]) -> None:
     path, _ = twins[kind]
     canonical = fold_channelwise(normalise(read_model(path), BASE.array_size))
-    graph, quantization = settle_quantizers(canonical)
+    graph, quantization = propagate_quantizers(canonical)
     assert FAKE_QUANTIZE not in {node.op for node in graph.nodes}
     saved = {node.output for node in graph.nodes if node.op in ("Add", "Sigmoid", "MaxPool", "Assemble")}
     relus = {node.output for node in graph.nodes if node.op == "Relu"}
@@ -227,7 +227,7 @@ def two_opsets(maker: Maker) -> None:
 
 
 def old_opset(maker: Maker) -> None:
-    """Scales per channel came with opset 13."""
+    """AffineParams per channel came with opset 13."""
     maker.opset = 10
 
 

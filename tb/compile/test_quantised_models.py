@@ -1,4 +1,4 @@
-"""Quantised networks on a machine of bytes: every layer gives the bytes that onnxruntime gives of the same inputs, and
+"""Quantised networks on an INT8 machine: every layer gives the bytes that onnxruntime gives of the same inputs, and
 the whole answers as it does."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_a_published_network(name: str, images: int, tmp_path: Path) -> None:
     report = compile_model(path, ARCH, tmp_path, watch=watch.after, host_fallback=True)
     watch.checker.insist()
     session = Session(Network.load(report.model_path))
-    assert [part.passes for part in report.division.hosts] in ([], [()])  # Softmax alone
+    assert [part.passes for part in report.partition.hosts] in ([], [()])  # Softmax alone
     differences = []
     for sample in samples[:images]:
         differences.append(watch.differences({"input": sample}))

@@ -18,16 +18,22 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Relu, Var
 from weft.compiler.layers.verifier import verify_layers
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.pipeline import STEPS
 from weft.compiler.products import Products
-from weft.compiler.quantize.choose_scales import with_leave_tables
+from weft.compiler.quantize.choose_scales import with_activation_tables
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.scales import Enter, LayerScales, Leave, Scales, bytes_leave
+from weft.compiler.quantize.scales import (
+    AffineParams,
+    InputQuantization,
+    LayerAffineParams,
+    OutputQuantization,
+    unchanged_bytes,
+)
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -39,9 +45,9 @@ ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_
 ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,
                                                   simd_registers_depth=3, simd_loop_depth=0),
          "3 lanes": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, accumulator_width=24),
-         "tables on the way out": ROOMY.replace(leave_tables=8),
+         "tables on the way out": ROOMY.replace(activation_tables=8),
          "one table, none of SIMD": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, lut_count=0,
-                                                  lut_depth=8, leave_tables=1)}
+                                                  lut_depth=8, activation_tables=1)}
 TABLES = ARCHS["tables on the way out"]
 AFTER_NUMBERS = STEPS[[step.name for step in STEPS].index("consts"):]
 SHAPE = (1, 12, 9, 8)
@@ -137,7 +143,7 @@ class RandomScales:
     """Legal numbers without a meaning; results spread over their bytes. What a max pool reads and makes has one
     zero."""
 
-    def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int, leave_tables: int) -> None:
+    def __init__(self, layers: Sequence[Layer], graph: Graph, seed: int, activation_tables: int) -> None:
         self.random = np.random.default_rng(seed)
         roots = dict.fromkeys(var.root for layer in layers for var in layer.vars)
         zeros = {root: self.integer(-128, 128) for root in roots}
@@ -150,41 +156,41 @@ class RandomScales:
             assert not layer.pool or self.vars[layer.output.root] == self.vars[pooled(layer).root]
         self.tables: dict[str, tuple[int, ...]] = {}
         made = tuple(map(self._layer, layers))
-        if leave_tables:
-            made = with_leave_tables(layers, made, self.tables, leave_tables)
-        self.scales = Scales(self.vars, made, self.tables)
+        if activation_tables:
+            made = with_activation_tables(layers, made, self.tables, activation_tables)
+        self.scales = AffineParams(self.vars, made, self.tables)
 
     def integer(self, low: int, end: int) -> int:
         return int(self.random.integers(low, end))
 
-    def _layer(self, layer: Layer) -> LayerScales:
+    def _layer(self, layer: Layer) -> LayerAffineParams:
         channels, source = layer.output.channels, self.vars[layer.core.input.root]
         if layer.function:
             table = self.random.integers(-128, 128, 256)
             table[self.vars[layer.argument.root].zero + 128] = self.vars[layer.value.root].zero
             self.tables[layer.output.name] = tuple(table.tolist())
         factor = self.integer(1, 1 << 12) if layer.adds else 1
-        enters = tuple(Enter(self.vars[var.root].zero, factor)
+        enters = tuple(InputQuantization(self.vars[var.root].zero, factor)
                        for var in (layer.loaded, *(add.input for add in layer.adds)))
         saves = [self._leave(save.var, 150.0 * factor, biased=save.scale is not None) for save in layer.saves]
         if layer.factors is not None:
             nothing = np.zeros(0, np.int64)
-            enters = (Enter(self.vars[layer.core.input.root].zero, self.integer(1 << 12, 1 << 16)),)
-            saves = [Leave(20, nothing, nothing, self.vars[layer.output.root].zero)]
+            enters = (InputQuantization(self.vars[layer.core.input.root].zero, self.integer(1 << 12, 1 << 16)),)
+            saves = [OutputQuantization(20, nothing, nothing, self.vars[layer.output.root].zero)]
         if layer.pool or layer.lookup or (layer.translation and isinstance(layer.core, Load)):
-            enters, saves = (Enter(0, 1),), [bytes_leave(channels)] * len(layer.saves)
+            enters, saves = (InputQuantization(0, 1),), [unchanged_bytes(channels)] * len(layer.saves)
         if not isinstance(layer.core, Convolution):
-            return LayerScales(0, np.ones(channels), enters, tuple(saves))
+            return LayerAffineParams(0, np.ones(channels), enters, tuple(saves))
         values = self.graph.constants[layer.core.weights]
         weights = np.abs(values).reshape(channels, -1).max(1) / 127 + 1e-9
         first = self._leave(layer.first, 7500 * values[0].size ** 0.5, biased=layer.output.root not in self.factors)
-        return LayerScales(source.zero, weights, enters if layer.rounding else (),
+        return LayerAffineParams(source.zero, weights, enters if layer.rounding else (),
                            (first, *saves) if layer.rounding else (first,), layer.rounding is not None)
 
-    def _leave(self, var: Var, spread: float, *, biased: bool = True) -> Leave:
+    def _leave(self, var: Var, spread: float, *, biased: bool = True) -> OutputQuantization:
         """Of accumulators that go as far as ``spread``."""
         biases = self.random.integers(-int(spread), int(spread) + 1, var.channels)
-        return Leave(17 + int(np.log2(spread / 100)), self.random.integers(1 << 15, 1 << 17, var.channels),
+        return OutputQuantization(17 + int(np.log2(spread / 100)), self.random.integers(1 << 15, 1 << 17, var.channels),
                      biases * biased, self.vars[var.root].zero)
 
 
@@ -203,7 +209,7 @@ def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, se
     layers = build_layers(graph, arch)
     verify_layers(layers, [port.tensor for port in graph.inputs])
     products = Products({Request: Request(path), Arch: arch, Graph: graph, Layers: layers,
-                         Numbers: RandomScales(layers, graph, seed, arch.leave_tables).scales})
+                         Numbers: RandomScales(layers, graph, seed, arch.activation_tables).scales})
     for step in AFTER_NUMBERS:
         products = step.run(products)
     return products
@@ -216,7 +222,8 @@ def test_the_machine_computes_what_layers_mean(network: Callable[[ModelMaker], N
                                                tmp_path: Path) -> None:
     products = compiled(network, ARCHS[name], tmp_path)
     sample = {"x": np.random.default_rng(2).normal(0, 1, SHAPE).astype(np.float32)}
-    wanted, *found = (RUNNERS[kind].run(products, sample) for kind in (Numbers, Consts, Layout, Schedule, MachineCode))
+    wanted, *found = (RUNNERS[kind].run(products, sample) for kind in (Numbers, Consts, MemoryPlan, Schedule,
+                                                                       MachineCode))
     for made in found:
         assert made.keys() == wanted.keys()
         for key, value in wanted.items():
@@ -252,20 +259,20 @@ def test_a_table_is_loaded_once_where_there_is_room_for_all(tmp_path: Path) -> N
     """Two layers may share one; where there is one place, each loads its own unless the one before has left it."""
     content = {"a": (1,) * 256, "b": (2,) * 256, "c": (1,) * 256}
     layers = [layer for layer in compiled(translated, TABLES, tmp_path)[Layers] if layer.translation][:3]
-    own = LayerScales(0, np.ones(1), (), (bytes_leave(1),))
+    own = LayerAffineParams(0, np.ones(1), (), (unchanged_bytes(1),))
     for count, wanted in ((1, [(1, True), (1, True), (1, True)]), (2, [(1, True), (2, True), (1, False)])):
         tables = dict(zip([layer.output.name for layer in layers], content.values(), strict=True))
-        found = with_leave_tables(layers, [own] * 3, tables, count)
-        assert [(each.leave_table, each.loads_table) for each in found] == wanted
-    assert found[0].ways.leaves[0][-1] == (Register.LEAVE_TABLE, 1)
+        found = with_activation_tables(layers, [own] * 3, tables, count)
+        assert [(each.activation_table, each.loads_table) for each in found] == wanted
+    assert found[0].ways.requantizations[0][-1] == (Register.ACTIVATION_TABLE, 1)
 
 
 def test_nothing_leaves_by_a_table_that_is_not_loaded(tmp_path: Path) -> None:
     products = compiled(functions, TABLES, tmp_path)
-    operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadLeaveTable)]
+    operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadActivationTable)]
     assert len(operations) < len(products[Schedule].operations)
     with pytest.raises(Exception, match="by a table that nothing loaded"):
-        steps.check_schedule(products[Graph], products[Consts], products[Layout],
+        steps.check_schedule(products[Graph], products[Consts], products[MemoryPlan],
                              Schedule(tuple(operations), np.zeros(len(operations), int)), TABLES)
 
 
@@ -336,7 +343,7 @@ def test_a_table_has_a_value_for_every_byte(tmp_path: Path) -> None:
 
 
 def test_text_comes_back(tmp_path: Path) -> None:
-    for arch, without in ((ROOMY, {lir.LoadLeaveTable}), (TABLES, {lir.LoadLut, lir.Simd, lir.SimdLoop})):
+    for arch, without in ((ROOMY, {lir.LoadActivationTable}), (TABLES, {lir.LoadLut, lir.Simd, lir.SimdLoop})):
         operations = compiled(functions, arch, tmp_path)[Schedule].operations
         assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()} - without
         assert lir.parse_program(lir.program_text(operations)) == [*operations]
@@ -347,5 +354,5 @@ def test_nothing_leaves_before_its_scale(tmp_path: Path) -> None:
     products = compiled(convolutions, ROOMY, tmp_path)
     operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadScale)]
     with pytest.raises(Exception, match="before a LoadScale"):
-        steps.check_schedule(products[Graph], products[Consts], products[Layout],
+        steps.check_schedule(products[Graph], products[Consts], products[MemoryPlan],
                              Schedule(tuple(operations), np.zeros(len(operations), int)), ROOMY)

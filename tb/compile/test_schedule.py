@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.schedule import Schedule
@@ -54,7 +54,7 @@ def test_tiles_outlast_the_load_of_the_next_weights(tmp_path: Path) -> None:
     maker = ModelMaker((1, 128, 8, 8))
     maker.node("Relu", maker.conv("x", 128, 128, (3, 3), pads=(1, 1, 1, 1)))
     state = compiled(maker, tmp_path, Arch.load("zcu104"))
-    assert all(plan.tiling.grain.rows * plan.tiling.grain.columns >= 32 + 2 for plan in state[Layout].plans)
+    assert all(plan.tiling.grain.rows * plan.tiling.grain.columns >= 32 + 2 for plan in state[MemoryPlan].plans)
 
 
 def test_a_network_follows_the_array(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_body_written_out_reads_and_writes_what_its_loop_does(depth: int) -> N
     def at(offset: int) -> Address:
         return Address(Space.ACCUMULATORS, offset)
 
-    way = Settings.of(enter_shift=4, leave_shift=4)
+    way = Settings.of(input_shift=4, output_shift=4)
     body = [Simd(SimdOpcode.MOVE, 0, 0, 1, way, at(5), read_stride=2),
             Simd(SimdOpcode.ADD, 0, 1, 1, way, at(3), hold=True), Simd(SimdOpcode.MOVE, 1, 0, 0, way, write=at(9))]
     found = [*_repeat(body, 4, BASE.replace(simd_loop_depth=depth))]

@@ -13,9 +13,9 @@ from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layer, Layers, Save
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.memory import layout
-from weft.compiler.memory.layout import Layout
-from weft.compiler.memory.places import Place
-from weft.compiler.memory.verifier import verify_lifetimes, verify_places
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.products import Products
 from weft.hw.contract.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
@@ -46,12 +46,12 @@ def test_layers_print_and_parse(state: Products) -> None:
 
 
 def test_memory_map_prints_and_parses(state: Products) -> None:
-    printed = layout.parse(state[Layout].text())
-    assert printed.dram0 == state[Layout].dram0 and printed.local == state[Layout].local and printed.local
+    printed = layout.parse(state[MemoryPlan].text())
+    assert printed.dram0 == state[MemoryPlan].dram0 and printed.local == state[MemoryPlan].local and printed.local
     assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
-                                  zip(state[Layout].shapes, state[Layout].plans, strict=True))
-    both = {"a": Place("a", 7, 9, 0, 1)}
-    copied = dataclasses.replace(state[Layout], dram1=both, copy=Place("%consts", 7, 9, -1, 3))
+                                  zip(state[MemoryPlan].shapes, state[MemoryPlan].plans, strict=True))
+    both = {"a": Allocation("a", 7, 9, 0, 1)}
+    copied = dataclasses.replace(state[MemoryPlan], dram1=both, copy=Allocation("%consts", 7, 9, -1, 3))
     assert layout.parse(copied.text()).copy == (7, 9) and layout.parse(copied.text()).dram1 == both
 
 
@@ -105,20 +105,20 @@ def test_verifier_of_layers_finds(mistake: str, state: Products) -> None:
 
 
 def test_a_place_that_ends_too_early(state: Products) -> None:
-    places = {**state[Layout].dram0, **state[Layout].local}
-    verify_lifetimes(state[Layers], places)
+    places = {**state[MemoryPlan].dram0, **state[MemoryPlan].local}
+    verify_live_ranges(state[Layers], places)
     for name, place in places.items():
         if place.first < place.last < len(state[Layers]):
             with pytest.raises(Fault, match="has no place while it runs"):
-                verify_lifetimes(state[Layers], {**places, name: dataclasses.replace(place, last=place.last - 1)})
+                verify_live_ranges(state[Layers], {**places, name: dataclasses.replace(place, last=place.last - 1)})
     with pytest.raises(Fault, match="has no place"):
-        verify_lifetimes(state[Layers], {})
+        verify_live_ranges(state[Layers], {})
 
 
 def test_overlapping_places() -> None:
-    first, second = Place("a", 0, 10, 0, 3), Place("b", 9, 5, 3, 4)
+    first, second = Allocation("a", 0, 10, 0, 3), Allocation("b", 9, 5, 3, 4)
     with pytest.raises(Fault, match="overlaps"):
-        verify_places([first, second], 100, "DRAM0")
-    verify_places([first, dataclasses.replace(second, first=4)], 100, "DRAM0")
+        verify_allocations([first, second], 100, "DRAM0")
+    verify_allocations([first, dataclasses.replace(second, first=4)], 100, "DRAM0")
     with pytest.raises(Fault, match="outside"):
-        verify_places([first], 9, "DRAM0")
+        verify_allocations([first], 9, "DRAM0")

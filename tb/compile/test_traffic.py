@@ -10,7 +10,7 @@ import pytest
 
 from weft.compiler import lir
 from weft.compiler.lir import Space
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
@@ -35,7 +35,7 @@ def network(tmp_path: Path, group: int) -> Products:
 
 def moved(state: Products, tiling: Tiling) -> Counter[str]:
     """Vectors that the layer reads of either DRAM, emitted with this tiling into an empty machine."""
-    layout = state[Layout]
+    layout = state[MemoryPlan]
     shape = layout.shapes[LAYER]
     emitter = LayerEmitter(shape, Plan(tiling, need(shape, tiling), 0.0, None), state[Numbers].ways(LAYER),
                            layout.homes, {}, Pools(Pool(ARCH.local_depth), Pool(ARCH.accumulator_depth)), None)
@@ -52,8 +52,8 @@ def test_candidates_move_what_the_model_says(group: int, tmp_path: Path) -> None
     """Dense, in groups as wide as tiles and wider, depthwise. A depthwise convolution cut by its channels reads nothing
     twice but rows that regions share."""
     state = network(tmp_path, group)
-    shape = state[Layout].shapes[LAYER]
-    assert not state[Layout].local
+    shape = state[MemoryPlan].shapes[LAYER]
+    assert not state[MemoryPlan].local
     found = candidates(shape, 0)
     tilings = [found.tiling(row) for row in range(len(found.outputs))]
     # what takes most of the memory may find it in pieces, and then gives up what it keeps

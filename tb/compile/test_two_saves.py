@@ -51,7 +51,7 @@ def test_ranges_of_both(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "net.onnx", made, last)
     samples = maker.random.standard_normal((1, 8, 4, 4)) * 8
     check_model(path, BASE, samples, 60)
-    raw, positive = after_all_steps(path, BASE, samples)[Numbers].layers[0].leave_shifts
+    raw, positive = after_all_steps(path, BASE, samples)[Numbers].layers[0].output_shifts
     assert raw > positive
 
 

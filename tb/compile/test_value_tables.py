@@ -1,4 +1,4 @@
-"""Value tables at zero: unused lanes of a tensor must stay zero, for what reads it multiplies them by anything."""
+"""Lookup tables at zero: unused lanes of a tensor must stay zero, for what reads it multiplies them by anything."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_reader import to_graph
-from weft.compiler.passes.centre_variances import centre_variances
+from weft.compiler.passes.canonicalise_variances import canonicalise_variances
 from weft.compiler.pipeline import compile_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.random.network_rule import TABLES
@@ -79,7 +79,7 @@ def test_a_coarse_variance_is_named(least: float, coarse: bool, tmp_path: Path) 
 
 def centred(maker: ModelMaker, *outputs: str) -> tuple[Graph, Graph]:
     graph = to_graph(onnx.shape_inference.infer_shapes(maker.model(*outputs)), "made")
-    return graph, centre_variances(graph)
+    return graph, canonicalise_variances(graph)
 
 
 def ops(graph: Graph) -> list[str]:

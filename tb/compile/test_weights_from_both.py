@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler.lir import Address, DataMove, Space
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.consts import Consts
@@ -42,7 +42,7 @@ def compiled(path: Path, samples: np.ndarray, **changes: int) -> tuple[Products,
 
 def weights_read(state: Products) -> tuple[int, int]:
     """Vectors of weights through DRAM0 and DRAM1."""
-    copy = state[Layout].copy
+    copy = state[MemoryPlan].copy
     moves = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
     dram0 = [move.size for move in moves if move.far.space is Space.DRAM0 and copy and move.far.offset >= copy.base]
     return sum(dram0), sum(move.size for move in moves if move.far.space is Space.DRAM1)
@@ -53,7 +53,7 @@ def test_a_dense_network_reads_both(tmp_path: Path) -> None:
     state, model = compiled(path, samples)
     dram0, dram1 = weights_read(state)
     assert dram0 + dram1 == len(state[Consts].vectors) and 0.25 < dram0 / dram1 <= 1
-    copy = state[Layout].copy
+    copy = state[MemoryPlan].copy
     assert copy is not None
     entries = json.loads((path.parent / "net.tmodel").read_text())["consts"]
     assert entries[1] == {**entries[0], "base": copy.base, "memory": "dram0"}
@@ -65,9 +65,9 @@ def test_a_step_takes_its_weights_from_both(tmp_path: Path) -> None:
     """A load is no longer than the other port takes to catch up, so that both work on the same step's weights."""
     path, samples = network(tmp_path, 7)
     state, _ = compiled(path, samples)
-    copy = state[Layout].copy
+    copy = state[MemoryPlan].copy
     assert copy is not None
-    largest = max(plan.need.weights for plan in state[Layout].plans)
+    largest = max(plan.need.weights for plan in state[MemoryPlan].plans)
     loads = [move.size for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local
              and (move.far.space is Space.DRAM1 or move.far.offset >= copy.base)]
     assert max(loads) <= LOAD_VECTORS < largest
@@ -86,12 +86,12 @@ def test_every_image_finds_them(tmp_path: Path) -> None:
 
 def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> None:
     path, samples = network(tmp_path, 7)
-    assert compiled(path, samples)[0][Layout].copy is not None
-    assert compiled(path, samples, dram0_depth=1000)[0][Layout].copy is None
+    assert compiled(path, samples)[0][MemoryPlan].copy is not None
+    assert compiled(path, samples, dram0_depth=1000)[0][MemoryPlan].copy is None
     maker = ModelMaker((1, 16, 16, 16))
     maker.conv(maker.conv("x", 16, 24, (3, 3)), 24, 24, (3, 3))
     state, model = compiled(maker.save(tmp_path / "wide.onnx"), maker.random.standard_normal((1, 16, 16, 16)))
-    assert state[Layout].copy is None and not model.dram0_consts
+    assert state[MemoryPlan].copy is None and not model.dram0_consts
 
 
 def test_the_port_that_moved_less() -> None:

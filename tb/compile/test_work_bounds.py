@@ -24,7 +24,7 @@ from weft.compiler.passes.rewrite import MOST_WEIGHTS, Rewrite
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize import calibrate as calibration
 from weft.compiler.quantize.calibrate import calibrate, choose_samples
-from weft.compiler.steps import canonical, divided, supported
+from weft.compiler.steps import canonical, partitioned, supported
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.compile.test_operators import samples
@@ -177,7 +177,7 @@ def test_time_grows_with_the_number(make: Callable[[int], onnx.ModelProto], coun
     taken = []
     for times in (1, 4):
         graph, began = read(tmp_path, make(times * count)), time.process_time()
-        divided(graph, Arch.load("ultra96"))
+        partitioned(graph, Arch.load("ultra96"))
         taken.append(time.process_time() - began)
     assert taken[1] < 10 * taken[0] + 0.1
 
@@ -194,14 +194,14 @@ def test_more_outputs_than_a_node_may_have(tmp_path: Path) -> None:
 
 def test_all_refusals_are_found_at_once_after_some(tmp_path: Path) -> None:
     """40 convolutions that fail late are the host's, and no others."""
-    places = divided(read(tmp_path, late(120)), Arch.load("ultra96")).places
+    places = partitioned(read(tmp_path, late(120)), Arch.load("ultra96")).places
     assert {place.where for place in places[::3]} == {"machine"} and {place.where for place in places[2::3]} == {"host"}
 
 
 def test_pieces_of_all_nodes_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("weft.compiler.passes.rewrite.MOST_PIECES", 1000)
     with pytest.raises(CompileError, match="pieces of moved elements in the network: found more than 1000"):
-        divided(read(tmp_path, late(120)), Arch.load("ultra96"))
+        partitioned(read(tmp_path, late(120)), Arch.load("ultra96"))
 
 
 def test_more_nodes_than_are_computed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small quantised networks on machines of bytes, in RTL: every word as golden, and as many cycles as were estimated."""
+"""Small quantised networks on INT8 machines, in RTL: every word as golden, and as many cycles as were estimated."""
 
 from __future__ import annotations
 

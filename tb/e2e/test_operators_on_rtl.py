@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.memory.layout import Layout
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
 from weft.runtime.manifest import TModel
@@ -26,7 +26,7 @@ ARCH = network_rule.ARCHS["lanes3"]
 
 
 def tables(maker: ModelMaker) -> None:
-    """Two value tables, one after the other, and a product."""
+    """Two lookup tables, one after the other, and a product."""
     name = maker.conv("x", 6, 9, (3, 3))
     maker.node("Mul", maker.node("Sigmoid", name), maker.node("Tanh", name))
 
@@ -64,7 +64,7 @@ def test_tensors_in_both_drams_on_rtl(tmp_path: Path) -> None:
     states: list[Products] = []
     report = compile_model(path, ARCH, tmp_path, calibration={"x": samples},
                            watch=lambda _, state: states.append(state))
-    assert states[-1][Layout].dram1
+    assert states[-1][MemoryPlan].dram1
     result = Session(TModel.load(report.model_path)).run({"x": samples[:2]}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()

@@ -119,7 +119,7 @@ def gearbox(units_in: int, units_out: int, flush: bool) -> Any:
         fill, fresh = Signal(6), Signal(init=1)         # units of the output word that is being filled
         start, total = Signal(6), Signal(6)
         m.d.comb += [start.eq(Mux(fresh, word.lead, fill) if flush else fill), total.eq(start + word.end - word.skip)]
-        whole, rest = divided(m, total, units_out)
+        whole, rest = partitioned(m, total, units_out)
         with m.If(accept):
             m.d.sync += [fresh.eq(word.last), fill.eq(Mux(word.last, 0, rest)), words_in.eq(
                 words_in + whole + ((word.last & (rest != 0)) if flush else 0))]
@@ -136,8 +136,8 @@ def _follow(harness: Harness, block: Gearbox, start, total, words_in, words_out,
     harness.free(chosen, "mark_free")
     position, marked = Signal(6), Signal(2)
     m.d.comb += position.eq(start + unit - word.skip)
-    whole, place = divided(m, position, units_out)
-    complete, _ = divided(m, total, units_out)
+    whole, place = partitioned(m, position, units_out)
+    complete, _ = partitioned(m, total, units_out)
     counts = (unit >= word.skip) & (unit < word.end)
     kept = ~word.last | (whole < complete) if not flush else Const(1)
     at_word, at_place = Signal(6), Signal(6)
@@ -153,7 +153,7 @@ def _follow(harness: Harness, block: Gearbox, start, total, words_in, words_out,
         out.mask.bit_select(at_place[:2], 1) & (out.data.word_select(at_place[:2], 2) == marked)), "comes_out")
 
 
-def divided(m: Module, value: Signal, by: int) -> tuple[Signal, Signal]:
+def partitioned(m: Module, value: Signal, by: int) -> tuple[Signal, Signal]:
     """Quotient and remainder of a small number."""
     quotient, rest = Signal.like(value, name="quotient"), Signal.like(value, name="rest")
     with m.Switch(value):

@@ -260,7 +260,7 @@ def head_of(unit: str) -> str:
 
 # -- blame -------------------------------------------------------------------------------------------------------------
 def blame(unit: str) -> Any:
-    """When the error of an operation, any of them, is blamed on it, its own program counter answers: from the second
+    """When the error of an operation, any of them, is faulting on it, its own program counter answers: from the second
     cycle behind its issue on, which its unit cannot precede."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, machine_of(unit))
@@ -278,9 +278,9 @@ def blame(unit: str) -> Any:
         here = writes & (row == first + place)
         kept = Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value))
         harness.always(~mark.inside | kept, "stored")
-        blamed = (block.blamed == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
-        answer = Cat(block.blamed_program_counter, *([block.blamed_dram1] if shared else []))
-        harness.always(~blamed | (answer == mark.value), "answers")
+        faulting = (block.faulting == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
+        answer = Cat(block.faulting_program_counter, *([block.blamed_dram1] if shared else []))
+        harness.always(~faulting | (answer == mark.value), "answers")
         return harness
     return build
 

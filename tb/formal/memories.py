@@ -93,7 +93,7 @@ def local(broken: Broken | None = None) -> Harness:
     first, other = block.r0.request, block.r1.request
     harness.always(first.ready, "the_first_never_waits")
     harness.always(block.w1.request.ready, "nor_does_the_first_writer")
-    harness.always(block.crowded == (first.valid & other.valid & ~other.ready), "who_waits_for_it_is_seen")
+    harness.always(block.contended == (first.valid & other.valid & ~other.ready), "who_waits_for_it_is_seen")
     cell = Seen(harness, arch.local_address_width, arch.number.width * arch.array_size)
     reads, writes = [block.r0, block.r1], [block.w0, block.w1]
     one_bank_one_port(harness, "reads", [port.request for port in reads], lambda request: request.payload[0])

@@ -158,13 +158,13 @@ class Moving:
         harness.always(moving == ones(lasts), "a_last_row_each")
         harness.always((running == moving + walks) & (running <= OUTSTANDING), "operations_counted")
         whole = (rows == 0) | lasts.bit_select((rows - 1)[:len(rows)], 1)
-        loads = at.operation.load_scale | (at.operation.load_table if arch.leave_tables else 0)
+        loads = at.operation.load_scale | (at.operation.load_table if arch.activation_tables else 0)
         harness.always(whole | (walks & ~loads), "more_of_the_newest_comes")
 
 
 def scales_in_order(broken: Broken | None = None) -> Harness:
-    """Scales are requested only when all rows before them are written; and when a row comes to the scaler, those scales
-    have come that were requested before it, and no others."""
+    """AffineParams are requested only when all rows before them are written; and when a row comes to the scaler, those
+    scales have come that were requested before it, and no others."""
     harness, block = Harness(), ScaledMoveOutUnit(BYTES)
     inside = harness.block(block, rules=False, latency=LATENCY, broken=broken)
     moving, request = Moving(harness, block, inside), block.local_read.request

@@ -20,11 +20,11 @@ from weft.hw.contract.timing import (
 )
 from weft.hw.control.decoder import Decoder
 from weft.hw.control.fetch import Fetch
-from weft.hw.memory.enter import Enter
-from weft.hw.memory.leave import Leave
+from weft.hw.memory.input_rescaler import InputRescaler
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
+from weft.hw.memory.requantizer import Requantizer
 from weft.hw.parts.gearbox import Gearbox
 from weft.hw.parts.operations import move_out_layout
 from weft.hw.parts.ports import local_read_port
@@ -70,7 +70,7 @@ def read_stream_counts(harness: Harness, inside: Inside, path: str, requested: A
                    "room_for_what_is_under_way")
 
 
-def leave_keeps(harness: Harness, block: Leave, inside: Inside) -> None:
+def leave_keeps(harness: Harness, block: Requantizer, inside: Inside) -> None:
     """The turns of two readers: a row of ones from one place on, that is none, the upper one or both."""
     harness.always(inside("turns.later") != 1, "turns_are_a_row_of_ones")
 
@@ -128,9 +128,11 @@ PROOFS = [
     rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
               h, inside, "rows.", h.under_way["accumulator_read_request"])),
-    rules("leave", "the reads of Leave", lambda: Leave(SMALL, ("simd", "move_out")), {"turns.later": toggles},
+    rules("leave", "the reads of Requantizer", lambda: Requantizer(SMALL, ("simd", "move_out")),
+          {"turns.later": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=leave_keeps),
-    rules("enter", "the writes of Enter", lambda: Enter(SMALL, ("simd", "move_in")), {"held.o__valid": toggles}),
+    rules("enter", "the writes of InputRescaler", lambda: InputRescaler(SMALL, ("simd", "move_in")),
+          {"held.o__valid": toggles}),
     rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=simd_waits),
     rules("dram_reader", "ar and local writes of the DramReader", lambda: DramReader(SMALL),

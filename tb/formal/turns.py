@@ -21,7 +21,7 @@ from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness, Inside, is_zero, ones, toggles
 from weft.tb.formal.prove import BOUNDED, Proof
 
-TWO_ROWS = SMALL.replace(weight_rows=2)
+TWO_ROWS = SMALL.replace(weight_load_rows=2)
 
 
 class Pair(wiring.Component):
@@ -33,22 +33,22 @@ class Pair(wiring.Component):
             "load": In(stream.Signature(load_weight_layout(arch))),
             "mat_mul": In(stream.Signature(mat_mul_layout(arch))),
             "load_read": Out(local_read_port(arch)), "mat_mul_read": Out(local_read_port(arch)),
-            **({"lower_read": Out(local_read_port(arch))} if arch.weight_rows == 2 else {}),
-            "crowded": In(1), "loads": Out(1), "swaps": Out(1),
+            **({"lower_read": Out(local_read_port(arch))} if arch.weight_load_rows == 2 else {}),
+            "contended": In(1), "loads": Out(1), "swaps": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.load_weight = load = (
-            LoadTwoRowsUnit if self._arch.weight_rows == 2 else LoadWeightUnit)(self._arch)
+            LoadTwoRowsUnit if self._arch.weight_load_rows == 2 else LoadWeightUnit)(self._arch)
         m.submodules.mat_mul = mat_mul = MatMulUnit(self._arch)
         for unit, operation, read in ((load, self.load, self.load_read), (mat_mul, self.mat_mul, self.mat_mul_read)):
             connect(m, flipped(operation), unit.operation)
             connect(m, unit.local_read, flipped(read))
-        if self._arch.weight_rows == 2:
+        if self._arch.weight_load_rows == 2:
             connect(m, load.lower_read, flipped(self.lower_read))
         m.d.comb += [
-            load.swapped.eq(mat_mul.swapped), mat_mul.loaded.eq(load.done), mat_mul.crowded.eq(self.crowded),
+            load.swapped.eq(mat_mul.swapped), mat_mul.loaded.eq(load.done), mat_mul.contended.eq(self.contended),
             self.loads.eq(load.done), self.swaps.eq(mat_mul.swapped),
         ]
         return m

@@ -115,8 +115,8 @@ BREAKS = [
           "has_room.eq(reserved != self.depth)", "a full queue takes one operation more",
           f"{INTERLOCK}::test_every_unit_can_fill_its_queue_and_its_tracker"),
     # -- supervisor --
-    Break("supervisor_order", "hw/control/supervisor.py", "with m.If(self.blamed[index]):",
-          "with m.If(self.blamed[index] & ~self.fault):", "of two errors in one cycle cause and counter are mixed",
+    Break("supervisor_order", "hw/control/supervisor.py", "with m.If(self.faulting[index]):",
+          "with m.If(self.faulting[index] & ~self.fault):", "of two errors in one cycle cause and counter are mixed",
           f"{SUPERVISOR}::test_of_errors_in_one_cycle_the_earliest_instruction_counts[2]"),
     Break("supervisor_program_last", "hw/control/supervisor.py", "with m.If(decoded_first):",
           "with m.If(decoded_first & ~self.program_error):", "an error of a later instruction's read goes first",

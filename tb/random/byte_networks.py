@@ -1,4 +1,4 @@
-"""Random networks on machines of bytes, of real numbers and quantised by onnxruntime.
+"""Random networks on INT8 machines, of real numbers and quantised by onnxruntime.
 
 The former pass when ``weft compile --check`` finds no step that changes the result, from layers in bytes to the program
 on the golden machine bit for bit, and when bytes lose no more than ``DECIBELS`` against real numbers. The latter pass
@@ -50,12 +50,12 @@ BYTES8 = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut
 ARCHS: dict[str, Arch] = {
     "bytes2": BYTES8.replace(array_size=2, local_depth=600, accumulator_depth=40, simd_loop_depth=0),
     "bytes3": BYTES8.replace(array_size=3, local_depth=700, accumulator_depth=90, stride0_depth=2, stride1_depth=1,
-                             leave_tables=1),
+                             activation_tables=1),
     "bytes8": BYTES8,
     "bytes3tight": BYTES8.replace(array_size=3, local_depth=8, accumulator_depth=3, local_banks=1, accumulator_banks=1,
                                   lut_count=0, simd_registers_depth=1),
     "bytes12": BYTES8.replace(array_size=12, local_depth=1500, accumulator_depth=100, accumulator_width=24,
-                              leave_tables=8, lut_count=0),
+                              activation_tables=8, lut_count=0),
 }
 REFUSED = ("two computed tensors to multiply", "not supported in bytes", "keys lut_count, lut_depth",
            "allowed: nearest, where it reads bytes")
@@ -137,7 +137,8 @@ def judge_quantised(seed: int) -> Verdict:
         if not _runs(twin):
             return Verdict(case, network)
         try:
-            arch = BYTES8.replace(array_size=ARCHS[machine].array_size, leave_tables=ARCHS[machine].leave_tables)
+            arch = BYTES8.replace(array_size=ARCHS[machine].array_size,
+                                  activation_tables=ARCHS[machine].activation_tables)
             run_parts(Request(twin, {"x": samples}), arch, watch=watch.after, last="scales")
         except CompileError as error:
             refused = any(text in str(error) for text in REFUSED)

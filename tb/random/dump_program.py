@@ -3,8 +3,8 @@
 Golden machine and hardware run it after the program under test; a difference of any one bit then shows in DRAM.
 
 An accumulator of W bits leaves as a scalar of w bits, rounded and saturated, so one look is not enough. The dump looks
-at the highest w bits first (leave shift W - w), subtracts what it saw (SIMD Subtract from a register that holds
-zero, accumulating, with the same enter shift), and looks at the rest w - 2 bits further down, until shift 0 shows the
+at the highest w bits first (output shift W - w), subtracts what it saw (SIMD Subtract from a register that holds
+zero, accumulating, with the same input shift), and looks at the rest w - 2 bits further down, until shift 0 shows the
 last bits exactly. The two bits of overlap are room for the carry of rounding and for the one value whose negative
 saturates. Every step can be undone by arithmetic on what was seen, so equal dumps mean equal accumulators. Without
 SIMD registers nothing can be subtracted: then the same shifts are looked at, and low bits of large values stay unseen.
@@ -26,7 +26,7 @@ from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes.int8 import (
-    MOST_LEAVE_SHIFT,
+    MOST_OUTPUT_SHIFT,
     MULTIPLIER_WIDTH,
     SCALE_VECTORS,
     SCALED_WIDTH,
@@ -35,7 +35,7 @@ from weft.tb.random.program_maker import Program
 
 
 def dump_shifts(arch: Arch) -> list[int]:
-    """The leave shifts at which accumulators are looked at."""
+    """The output shifts at which accumulators are looked at."""
     width = arch.number.width
     if arch.scheme.fixed_shift is not None:
         return [arch.scheme.fixed_shift]
@@ -114,10 +114,10 @@ class _Dump:
 
     def shifts(self, shift: int) -> None:
         if self.arch.scheme.per_lane:
-            self.program.append(self.isa.configure(Register.LEAVE_SHIFT, shift))
+            self.program.append(self.isa.configure(Register.OUTPUT_SHIFT, shift))
             return
-        self.program += [self.isa.configure(Register.ENTER_SHIFT, shift),
-                         self.isa.configure(Register.LEAVE_SHIFT, shift)]
+        self.program += [self.isa.configure(Register.INPUT_SHIFT, shift),
+                         self.isa.configure(Register.OUTPUT_SHIFT, shift)]
 
     def subtract_seen(self, count: int, shift: int) -> None:
         """accumulator += (0 - leave(accumulator)) << shift, for each."""
@@ -138,18 +138,18 @@ class _Dump:
     def as_scaled(self, base: int, count: int) -> int:
         """A look with the program's scales; where the next thing goes."""
         self.program += [self.isa.configure(register, 0) for register in (
-            Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.LEAVE_ZERO)]
+            Register.ACTIVATION_ZERO, Register.INPUT_ZERO_POINT, Register.OUTPUT_ZERO_POINT)]
         self.shifts(MULTIPLIER_WIDTH - 1)
         self.look(base, count)
         return base + count
 
     def plain_scale(self) -> None:
         """A multiplier of 1, no bias."""
-        self.shifts(MOST_LEAVE_SHIFT)
+        self.shifts(MOST_OUTPUT_SHIFT)
         for vector in reversed(range(SCALE_VECTORS)):
-            self.program += [self.isa.configure(Register.LEAVE_ZERO, int(vector == 0)),
+            self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, int(vector == 0)),
                              self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, vector, 0, 1)]
-        self.program += [self.isa.configure(Register.LEAVE_ZERO, 0), self.isa.load_scale(0)]
+        self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, 0), self.isa.load_scale(0)]
 
     def subtract_scaled(self, count: int, shift: int) -> None:
         """accumulator += (0 - leave(accumulator)) << shift, for all but the scratch ones, as many at a time."""
@@ -159,10 +159,10 @@ class _Dump:
             size = min(scratch, min(count, place) - start)
             self.shifts(shift)
             self.program += [isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, start, size),
-                             isa.configure(Register.ENTER_FACTOR, 1),
+                             isa.configure(Register.INPUT_MULTIPLIER, 1),
                              isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, place, size)]
             self.negate(place, size, accumulate=False)
             self.shifts(0)
             self.program += [isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, place, size),
-                             isa.configure(Register.ENTER_FACTOR, 1 << shift - 1)]
+                             isa.configure(Register.INPUT_MULTIPLIER, 1 << shift - 1)]
             self.program += 2 * [isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, start, size)]

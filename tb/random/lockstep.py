@@ -119,7 +119,7 @@ def clear_program(arch: Arch) -> list[Instruction]:
         size = min(arch.local_depth, arch.accumulator_depth - start)
         program.append(isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, start, size))
     program += [isa.load_scale(0)] if arch.scheme.per_lane else []
-    program += [isa.load_leave_table(0, table + 1) for table in range(arch.leave_tables)]
+    program += [isa.load_activation_table(0, table + 1) for table in range(arch.activation_tables)]
     program += [isa.load_lut(0, table) for table in range(arch.lut_count + 1)] if arch.lut_count else []
     return [*program, isa.load_weight(0, arch.array_size + 1, zeroes=True), isa.mat_mul(0, 0, 1, zeroes=True)]
 

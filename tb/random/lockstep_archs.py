@@ -14,7 +14,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes2": tiny,
         "lanes3_every_step": tiny.replace(
             array_size=3, local_depth=50, accumulator_depth=24, mac_rounding=EVERY_STEP, simd_registers_depth=2,
-            stride0_depth=5, stride1_depth=3, dram_ports=SHARED, deep_queues=1, sampler=0, weight_rows=2,
+            stride0_depth=5, stride1_depth=3, dram_ports=SHARED, deep_queues=1, sampler=0, weight_load_rows=2,
             depthwise_taps=3),
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
@@ -24,20 +24,22 @@ def lockstep_archs() -> dict[str, Arch]:
             array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
             simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED, repeat_depth=32,
             depthwise_taps=3),
-        "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, dram1_depth=2048, leave_tables=8),
+        "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, dram1_depth=2048, activation_tables=8),
         "lanes4_int8": tiny.replace(
             array_size=4, data_type="INT8", accumulator_width=24, local_depth=300, dram1_depth=2048,
-            leave_tables=3, accumulator_depth=40, lut_count=1, lut_depth=8, simd_registers_depth=3, simd_loop_depth=5,
-            accumulator_banks=4, register_slices=1, dram_ports=SHARED, dsp_packing="DSP48E1", weight_rows=2),
+            activation_tables=3, accumulator_depth=40, lut_count=1, lut_depth=8, simd_registers_depth=3,
+            simd_loop_depth=5,
+            accumulator_banks=4, register_slices=1, dram_ports=SHARED, dsp_packing="DSP48E1", weight_load_rows=2),
         "lanes8_int8": tiny.replace(
             array_size=8, data_type="INT8", local_depth=90, accumulator_depth=40, lut_count=1, lut_depth=32,
             simd_registers_depth=2, axi_data_width=64, register_slices=1, local_banks=1, depthwise_taps=3),
         "lanes12_int8": tiny.replace(
             array_size=12, data_type="INT8", local_depth=100, accumulator_depth=50, simd_registers_depth=3,
             simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2",
-            decoder_multipliers=0, weight_rows=2, depthwise_taps=3),
+            decoder_multipliers=0, weight_load_rows=2, depthwise_taps=3),
         "lanes16_int8": Arch.load("pynq_int8").replace(
-            local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16, leave_tables=0,
+            local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16,
+            activation_tables=0,
             dsp_packing="DSP48E1"),
         "lanes8": Arch.load("arty"),
         "lanes12": Arch.load("pynq"),

@@ -8,7 +8,7 @@ A network passes when three things hold:
 2. Rounding costs no more than the data type does: over three samples together, 2 dB a bit between onnxruntime and the
    golden machine.
 3. The same network on the same machine with numbers of 24 bits answers as onnxruntime does to ``WIDE_DECIBELS``: a
-   single wrong pixel, which 16 bits might hide in their rounding, is far above that. Value tables have an error of
+   single wrong pixel, which 16 bits might hide in their rounding, is far above that. Lookup tables have an error of
    their own (straight pieces): there ``check.TABLE_DECIBELS`` are enough, and wide numbers come with tables of
    ``WIDE_TABLE`` entries and room for them, which have to reach ``WIDE_TABLE_DECIBELS``.
 

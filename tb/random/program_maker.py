@@ -181,12 +181,12 @@ class ProgramMaker:
         stride = self.stride(0, SCALE_VECTORS, self.depths["local"])
         self.emit(self.isa.load_scale(self.base("local", (SCALE_VECTORS - 1) * stride + 1), local_stride=stride))
 
-    def load_leave_table(self, table: int | None = None) -> None:
-        if not self.arch.leave_tables or self.depths["local"] < TABLE_ENTRIES:
+    def load_activation_table(self, table: int | None = None) -> None:
+        if not self.arch.activation_tables or self.depths["local"] < TABLE_ENTRIES:
             return
         stride = self.stride(0, TABLE_ENTRIES, self.depths["local"])
-        table = self.random.randint(1, self.arch.leave_tables) if table is None else table
-        self.emit(self.isa.load_leave_table(self.base("local", (TABLE_ENTRIES - 1) * stride + 1), table,
+        table = self.random.randint(1, self.arch.activation_tables) if table is None else table
+        self.emit(self.isa.load_activation_table(self.base("local", (TABLE_ENTRIES - 1) * stride + 1), table,
                                             local_stride=stride))
 
     def repeat(self) -> None:
@@ -246,19 +246,21 @@ class ProgramMaker:
         if self.arch.scheme.per_lane:
             self.scales()
             return
-        register = self.random.choice([Register.ENTER_SHIFT, Register.LEAVE_SHIFT])
+        register = self.random.choice([Register.INPUT_SHIFT, Register.OUTPUT_SHIFT])
         values = [self.arch.number.point]
         if self.arch.scheme.chooses_points:
             values += [0, 1, self.random.randrange(self.arch.accumulator_bits), self.arch.number.width]
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 
     def scales(self) -> None:
-        registers = [Register.ACTIVATION_ZERO, Register.ENTER_ZERO, Register.ENTER_FACTOR, Register.LEAVE_SHIFT,
-                     Register.LEAVE_SHIFT, Register.LEAVE_ZERO]
-        register = self.random.choice([*registers, *([Register.LEAVE_TABLE] * 3 if self.arch.leave_tables else [])])
+        registers = [Register.ACTIVATION_ZERO, Register.INPUT_ZERO_POINT, Register.INPUT_MULTIPLIER,
+                     Register.OUTPUT_SHIFT,
+                     Register.OUTPUT_SHIFT, Register.OUTPUT_ZERO_POINT]
+        register = self.random.choice([*registers,
+                                       *([Register.ACTIVATION_TABLE] * 3 if self.arch.activation_tables else [])])
         most = self.isa.registers[register].maximum
         values = [0, 1, self.random.randint(0, most), most, most // 2, most // 2 + 1]
-        if register is Register.LEAVE_SHIFT:
+        if register is Register.OUTPUT_SHIFT:
             values += [self.random.randint(8, 32) for _ in range(6)]
         self.emit(self.isa.configure(register, self.random.choice(values)))
 
@@ -285,8 +287,8 @@ class ProgramMaker:
         self.data_move(DataFlow.LOCAL_TO_ACCUMULATOR)
         self.load_weight()
         self.load_scale()
-        for table in range(self.arch.leave_tables):
-            self.load_leave_table(table + 1)
+        for table in range(self.arch.activation_tables):
+            self.load_activation_table(table + 1)
         for table in range(self.arch.lut_count + 1):
             self.load_lut(table)
 
@@ -294,7 +296,7 @@ class ProgramMaker:
         "no_op": 1, "mat_mul": 8, "data_move": 9, "load_weight": 4, "simd": 5, "simd_loop": 3, "load_lut": 1,
         "configure": 4}
     ACTIONS_WITH_SCALES: dict[str, int] = {**ACTIONS, "configure": 6, "load_scale": 2}
-    ACTIONS_WITH_LEAVE_TABLES: dict[str, int] = {**ACTIONS_WITH_SCALES, "load_leave_table": 1}
+    ACTIONS_WITH_ACTIVATION_TABLES: dict[str, int] = {**ACTIONS_WITH_SCALES, "load_activation_table": 1}
     """Action -> relative frequency."""
 
     def action(self) -> None:
@@ -302,7 +304,7 @@ class ProgramMaker:
             self.repeat()
             return
         actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.per_lane else self.ACTIONS
-        actions = self.ACTIONS_WITH_LEAVE_TABLES if self.arch.leave_tables else actions
+        actions = self.ACTIONS_WITH_ACTIVATION_TABLES if self.arch.activation_tables else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()
 

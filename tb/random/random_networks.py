@@ -33,7 +33,7 @@ FUNCTIONS = "functions"
 
 
 def generate(case: Case, tables: bool) -> Network:
-    """A network of some operators; with ``tables`` there may be functions that need a value table."""
+    """A network of some operators; with ``tables`` there may be functions that need a lookup table."""
     net = Network(case.arch, case.seed)
     weights = {**OPERATORS, **FUNCTION_OPERATORS} if case.arch.startswith(FUNCTIONS) else OPERATORS
     operators = [operator for operator in weights if tables or operator is not table]

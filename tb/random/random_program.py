@@ -115,7 +115,7 @@ def _local_range(isa: Isa, rng: random.Random) -> Program:
              isa.data_move(DataFlow.DRAM0_TO_LOCAL, depth - 1, 0, 2), isa.load_weight(depth - 1, 2),
              isa.load_weight(depth - 1, 2, zero_bias=True)]
     found += [isa.load_scale(depth - 1)] if isa.arch.scheme.per_lane else []
-    found += [isa.load_leave_table(depth - 1, 1)] if isa.arch.leave_tables else []
+    found += [isa.load_activation_table(depth - 1, 1)] if isa.arch.activation_tables else []
     return [*found, isa.load_lut(depth - 1, 0)] if isa.arch.lut_count else found
 
 
@@ -164,7 +164,9 @@ def _simd_register(isa: Isa, rng: random.Random) -> Program:
 
 def _lut_table(isa: Isa, rng: random.Random) -> Program:
     arch = isa.arch
-    found = [isa.load_leave_table(0, table) for table in (0, arch.leave_tables + 1)] if arch.leave_tables else []
+    found = [isa.load_activation_table(0, table) for table in (0,
+                                                               arch.activation_tables
+                                                               + 1)] if arch.activation_tables else []
     if arch.lut_count > 0 and arch.lut_depth <= arch.local_depth:
         found.append(isa.load_lut(0, arch.lut_count + 1))
     return found

@@ -80,7 +80,7 @@ def test_a_window_that_is_moved_first_takes_the_same_cycles(name: str) -> None:
 def test_two_rows_of_weights_a_cycle_take_the_same_cycles(name: str) -> None:
     """Loads of the whole column, and of a part of it, beside MatMuls that keep banks of local memory busy."""
     arch = ARCHS[name]
-    assert arch.weight_rows == 2
+    assert arch.weight_load_rows == 2
     isa, lanes = Isa(arch), arch.array_size
 
     def loads(seed: int) -> bytes:
@@ -108,7 +108,7 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     isa = Isa(arch)
     program = isa.assemble([each for number in range(40) for each in (
         isa.load_weight(number, 12, zero_bias=True), isa.mat_mul(50 + number % 4, 0, 8))])
-    one, two = (estimate(program, arch.replace(weight_rows=rows)).cycles for rows in (1, 2))
+    one, two = (estimate(program, arch.replace(weight_load_rows=rows)).cycles for rows in (1, 2))
     assert 40 * 14 <= one <= 40 * 14 + 50
     assert 40 * 8 <= two <= 40 * 8 + 50
 
@@ -152,7 +152,7 @@ def test_repeats_take_the_same_cycles(name: str) -> None:
     def repeats(seed: int) -> bytes:
         random = np.random.default_rng(seed)
         made = [isa.no_op(), isa.mat_mul(0, 0, 1), isa.load_weight(3, 2), isa.mat_mul(0, 0, 9),
-                isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1), isa.configure(Register.ENTER_SHIFT, 1)]
+                isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1), isa.configure(Register.INPUT_SHIFT, 1)]
         program = [isa.mat_mul(0, 0, 1), isa.load_weight(3, 2), isa.no_op()]
         for _ in range(40):
             if random.random() < 0.5:

@@ -35,8 +35,8 @@ def directed(arch: Arch) -> list[Instruction]:
     """Every unit once: constants and vectors come in, are multiplied, added, looked up, and go out."""
     isa, multiply = Isa(arch), SimdOpcode.MULTIPLY
     return [
-        isa.configure(Register.ENTER_SHIFT, arch.number.point),
-        isa.configure(Register.LEAVE_SHIFT, 2 * arch.number.point),
+        isa.configure(Register.INPUT_SHIFT, arch.number.point),
+        isa.configure(Register.OUTPUT_SHIFT, 2 * arch.number.point),
         isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 3, 24), isa.data_move(DataFlow.DRAM1_TO_LOCAL, 32, 5, 16),
         isa.load_weight(0, arch.array_size + 1), isa.mat_mul(3, 0, 8), isa.mat_mul(32, 0, 8, accumulate=True),
         isa.load_lut(8, 0), isa.load_lut(16, 1),

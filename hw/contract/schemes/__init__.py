@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numerics import DataType
-from weft.hw.contract.schemes.base import Entering, Leaving, Scheme, SchemeKind
+from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
 from weft.hw.contract.schemes.every_step import FixedPointEveryStep
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, TABLE_ENTRIES, Int8
 from weft.hw.contract.schemes.once import FixedPointOnce
@@ -31,5 +31,5 @@ def scheme_of(scalar: DataType, mac_rounding: str) -> type[Scheme]:
     return INTEGER_SCHEMES[scalar.name]
 
 
-__all__ = ["FIXED_POINT_SCHEMES", "INTEGER_SCHEMES", "SCALE_VECTORS", "TABLE_ENTRIES", "Entering",
-           "FixedPointEveryStep", "FixedPointOnce", "Int8", "Leaving", "Scheme", "SchemeKind", "scheme_of"]
+__all__ = ["FIXED_POINT_SCHEMES", "INTEGER_SCHEMES", "SCALE_VECTORS", "TABLE_ENTRIES", "InputRescale",
+           "FixedPointEveryStep", "FixedPointOnce", "Int8", "OutputRescale", "Scheme", "SchemeKind", "scheme_of"]

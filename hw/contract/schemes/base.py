@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.hw.contract.errors import ArchError
 from weft.hw.contract.instructions import Opcode
-from weft.hw.contract.numerics import DataType, Integers, leave, round_half_even, saturate
+from weft.hw.contract.numerics import DataType, Integers, requantize, round_half_even, saturate
 from weft.hw.contract.registers import Register, RegisterSpec
 
 
@@ -25,7 +25,7 @@ class SchemeKind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Entering:
+class InputRescale:
     """How scalars are moved into the accumulators: what the Configure registers of the machine's kind say."""
 
     shift: int = 0
@@ -34,7 +34,7 @@ class Entering:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaving:
+class OutputRescale:
     """How accumulators are moved out: what the Configure registers say and, on a machine with scales, the bytes of the
     last LoadScale, int64 [SCALE_VECTORS, lanes]; the ``table`` that bytes are looked up in, int64 [TABLE_ENTRIES,
     lanes], None for none."""
@@ -96,8 +96,8 @@ class Scheme(ABC):
 
     @property
     def fixed_shift(self) -> int | None:
-        """The only value that a program may give the enter and leave shifts, since all tensors have the scalar's binary
-        point; None where programs choose."""
+        """The only value that a program may give the input and output shifts, since all tensors have the scalar's
+        binary point; None where programs choose."""
         return None
 
     @property
@@ -133,33 +133,33 @@ class Scheme(ABC):
 
     # -- in and out of the accumulators ----------------------------------------------------------------------------
     @abstractmethod
-    def enter(self, scalars: Integers, shift: int) -> Integers:
+    def rescale_input(self, scalars: Integers, shift: int) -> Integers:
         """Scalars -> accumulator values: shifted left, saturated."""
 
-    def leave(self, values: Integers, shift: int) -> Integers:
+    def requantize(self, values: Integers, shift: int) -> Integers:
         """Accumulator values -> scalars: ``shift`` bits rounded off HALF_EVEN, saturated."""
-        return leave(values, shift, self.scalar.width)
+        return requantize(values, shift, self.scalar.width)
 
-    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
+    def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
         """Return which accumulator values lose by saturating as they leave; with ``relu`` none does from below."""
-        rounded = round_half_even(values, leaving.shift)
+        rounded = round_half_even(values, requantization.shift)
         return np.asarray((rounded > self.scalar.maximum) | ((rounded < self.scalar.minimum) & (not relu)))
 
-    def enter_bias(self, bias: Integers, shift: int) -> Integers:
+    def rescale_bias(self, bias: Integers, shift: int) -> Integers:
         """The bias row of the weights -> what a column's sum starts from."""
-        return self.enter(bias, shift)
+        return self.rescale_input(bias, shift)
 
     def activations(self, scalars: Integers, zero: int) -> Integers:
         """Scalars of local memory -> what the systolic array multiplies; ``zero`` their zero point."""
         return scalars
 
-    def move_in(self, scalars: Integers, entering: Entering) -> Integers:
+    def move_in(self, scalars: Integers, rescaling: InputRescale) -> Integers:
         """A DataMove into the accumulators: scalars -> accumulator values."""
-        return self.enter(scalars, entering.shift)
+        return self.rescale_input(scalars, rescaling.shift)
 
-    def move_out(self, values: Integers, leaving: Leaving, relu: bool) -> Integers:
+    def move_out(self, values: Integers, requantization: OutputRescale, relu: bool) -> Integers:
         """A DataMove out of the accumulators: values [..., lanes] -> scalars; ``relu``: none below zero."""
-        scalars = self.leave(values, leaving.shift)
+        scalars = self.requantize(values, requantization.shift)
         return np.maximum(scalars, 0) if relu else scalars
 
     def store(self, values: Integers) -> Integers:

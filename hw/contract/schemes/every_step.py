@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from weft.hw.contract.errors import ArchError
-from weft.hw.contract.numerics import DataType, Integers, enter, leave, round_half_even, saturate
-from weft.hw.contract.schemes.base import Leaving
+from weft.hw.contract.numerics import DataType, Integers, requantize, rescale_input, round_half_even, saturate
+from weft.hw.contract.schemes.base import OutputRescale
 from weft.hw.contract.schemes.fixed_point import FixedPoint
 
 PART_VECTORS = 64
@@ -43,14 +43,14 @@ class FixedPointEveryStep(FixedPoint):
     def partial_sum_width(self, lanes: int) -> int:
         return self.scalar.width
 
-    def enter(self, scalars: Integers, shift: int) -> Integers:
-        return enter(scalars, 0, self.accumulator_width)
+    def rescale_input(self, scalars: Integers, shift: int) -> Integers:
+        return rescale_input(scalars, 0, self.accumulator_width)
 
-    def leave(self, values: Integers, shift: int) -> Integers:
-        return leave(values, 0, self.scalar.width)
+    def requantize(self, values: Integers, shift: int) -> Integers:
+        return requantize(values, 0, self.scalar.width)
 
-    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
-        return super().is_cut(values, replace(leaving, shift=0), relu)
+    def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
+        return super().is_cut(values, replace(requantization, shift=0), relu)
 
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
         parts = range(0, max(len(activations), 1), PART_VECTORS)

@@ -18,10 +18,10 @@ class FixedPoint(Scheme, ABC):
     kind = SchemeKind.FIXED_POINT
     requantize_latency = ROUND_LATENCY
     register_fields = {
-        "mat_mul": {"enter_shift": Register.ENTER_SHIFT},
-        "simd": {"enter_shift": Register.ENTER_SHIFT, "leave_shift": Register.LEAVE_SHIFT},
-        "move_out": {"leave_shift": Register.LEAVE_SHIFT},
-        "move_in": {"enter_shift": Register.ENTER_SHIFT},
+        "mat_mul": {"input_shift": Register.INPUT_SHIFT},
+        "simd": {"input_shift": Register.INPUT_SHIFT, "output_shift": Register.OUTPUT_SHIFT},
+        "move_out": {"output_shift": Register.OUTPUT_SHIFT},
+        "move_in": {"input_shift": Register.INPUT_SHIFT},
     }
 
     def registers(self, activation_tables: int) -> dict[Register, RegisterSpec]:
@@ -29,5 +29,5 @@ class FixedPoint(Scheme, ABC):
             width = bits_to_count(self.accumulator_width)
             return RegisterSpec(width, self.scalar.point, self.accumulator_width - 1, meaning)
 
-        return {Register.ENTER_SHIFT: shift("bits shifted left on the way into the accumulators"),
-                Register.LEAVE_SHIFT: shift("bits rounded off on the way out of the accumulators")}
+        return {Register.INPUT_SHIFT: shift("bits shifted left on the way into the accumulators"),
+                Register.OUTPUT_SHIFT: shift("bits rounded off on the way out of the accumulators")}

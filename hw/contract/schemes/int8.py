@@ -21,7 +21,7 @@ from weft.hw.contract.numerics import (
     saturate,
 )
 from weft.hw.contract.registers import Register, RegisterSpec
-from weft.hw.contract.schemes.base import Entering, Leaving, Scheme, SchemeKind
+from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
 
 ACCUMULATOR_WIDTHS = range(24, 33)
 ACTIVATION_WIDTH = 9
@@ -33,7 +33,7 @@ SCALED_WIDTH = 25
 MULTIPLIER_WIDTH = 17
 """Bits of a multiplier, unsigned: with a sign 18, the narrow port of a DSP block."""
 BIAS_WIDTH = 32
-MOST_LEAVE_SHIFT = SCALED_WIDTH + MULTIPLIER_WIDTH
+MOST_OUTPUT_SHIFT = SCALED_WIDTH + MULTIPLIER_WIDTH
 MULTIPLIER_BYTES = 3
 BIAS_BYTES = BIAS_WIDTH // 8
 SCALE_VECTORS = MULTIPLIER_BYTES + BIAS_BYTES
@@ -43,7 +43,7 @@ SCALE_LATENCY = 7
 """Cycles in which a row of accumulators with its bias is multiplied and rounded off: the sum, its saturation, the
 multiplier's two registers, the two steps of rounding, and the scalar before its zero point is added."""
 TABLE_ENTRIES = 256
-"""Vectors of a LoadLeaveTable: entry i is what becomes of the byte i - 128, lane by lane."""
+"""Vectors of a LoadActivationTable: entry i is what becomes of the byte i - 128, lane by lane."""
 
 NO_LOSS = 16
 """So many steps beyond the end of a byte rounding may bring values that calibration saw at the end."""
@@ -58,9 +58,9 @@ class Int8(Scheme):
     parameter_loads = MappingProxyType({Opcode.LOAD_SCALE: SCALE_VECTORS})
     register_fields = {
         "mat_mul": {"activation_zero": Register.ACTIVATION_ZERO},
-        "move_in": {"enter_zero": Register.ENTER_ZERO, "enter_factor": Register.ENTER_FACTOR},
-        "move_out": {"scale_shift": Register.LEAVE_SHIFT, "leave_zero": Register.LEAVE_ZERO,
-                     "leave_table": Register.LEAVE_TABLE},
+        "move_in": {"input_zero_point": Register.INPUT_ZERO_POINT, "input_multiplier": Register.INPUT_MULTIPLIER},
+        "move_out": {"scale_shift": Register.OUTPUT_SHIFT, "output_zero_point": Register.OUTPUT_ZERO_POINT,
+                     "activation_table": Register.ACTIVATION_TABLE},
     }
     writes_first = "move_out"
     """The array makes as many bytes as a move-out takes, and a DRAM read at half its pace would slow it down. With
@@ -85,14 +85,14 @@ class Int8(Scheme):
 
         table = RegisterSpec(bits_to_count(activation_tables + 1), 0, activation_tables,
                              "DataMove out: the table that bytes are looked up in at the end, 0 for none")
-        return {Register.LEAVE_SHIFT: RegisterSpec(bits_to_count(MOST_LEAVE_SHIFT + 1), 0, MOST_LEAVE_SHIFT,
+        return {Register.OUTPUT_SHIFT: RegisterSpec(bits_to_count(MOST_OUTPUT_SHIFT + 1), 0, MOST_OUTPUT_SHIFT,
                                                    "DataMove out: bits rounded off the product"),
                 Register.ACTIVATION_ZERO: zero("MatMul: subtracted from each activation"),
-                Register.ENTER_ZERO: zero("DataMove into the accumulators: subtracted first"),
-                Register.ENTER_FACTOR: RegisterSpec.unsigned(MULTIPLIER_WIDTH, 1,
+                Register.INPUT_ZERO_POINT: zero("DataMove into the accumulators: subtracted first"),
+                Register.INPUT_MULTIPLIER: RegisterSpec.unsigned(MULTIPLIER_WIDTH, 1,
                                                              "DataMove into the accumulators: multiplied by then"),
-                Register.LEAVE_ZERO: zero("DataMove out: added last"),
-                **({Register.LEAVE_TABLE: table} if activation_tables else {})}
+                Register.OUTPUT_ZERO_POINT: zero("DataMove out: added last"),
+                **({Register.ACTIVATION_TABLE: table} if activation_tables else {})}
 
     # -- widths ----------------------------------------------------------------------------------------------------
     @property
@@ -106,44 +106,44 @@ class Int8(Scheme):
         return self.row_sum_width(lanes - 1)
 
     # -- in and out of the accumulators ----------------------------------------------------------------------------
-    def enter(self, scalars: Integers, shift: int) -> Integers:
+    def rescale_input(self, scalars: Integers, shift: int) -> Integers:
         return scalars
 
-    def leave(self, values: Integers, shift: int) -> Integers:
+    def requantize(self, values: Integers, shift: int) -> Integers:
         return saturate(values, self.scalar.width)
 
-    def is_cut(self, values: Integers, leaving: Leaving, relu: bool = False) -> np.ndarray:
+    def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
         """Bytes have no room beyond what calibration saw, so that rounding brings values beyond the end: a sixteenth of
         the range is no loss. Nor is anything below a real 0 that is the lowest byte, for there a ReLU ends. The SIMD
         unit reads bytes that were cut before."""
-        if leaving.scales is None:
+        if requantization.scales is None:
             return np.zeros(np.shape(values), bool)
-        scaled = self._scaled(values, leaving)
-        below = (scaled < self.scalar.minimum - NO_LOSS) & (not relu and leaving.zero > self.scalar.minimum)
+        scaled = self._scaled(values, requantization)
+        below = (scaled < self.scalar.minimum - NO_LOSS) & (not relu and requantization.zero > self.scalar.minimum)
         return np.asarray((scaled > self.scalar.maximum + NO_LOSS) | below)
 
-    def enter_bias(self, bias: Integers, shift: int) -> Integers:
+    def rescale_bias(self, bias: Integers, shift: int) -> Integers:
         return bias * 0
 
     def activations(self, scalars: Integers, zero: int) -> Integers:
         return scalars - zero
 
-    def move_in(self, scalars: Integers, entering: Entering) -> Integers:
-        return self.store((scalars - entering.zero) * entering.factor)
+    def move_in(self, scalars: Integers, rescaling: InputRescale) -> Integers:
+        return self.store((scalars - rescaling.zero) * rescaling.factor)
 
-    def move_out(self, values: Integers, leaving: Leaving, relu: bool) -> Integers:
-        scalars = saturate(self._scaled(values, leaving), self.scalar.width)
-        scalars = np.maximum(scalars, leaving.zero) if relu else scalars
-        if leaving.table is None:
+    def move_out(self, values: Integers, requantization: OutputRescale, relu: bool) -> Integers:
+        scalars = saturate(self._scaled(values, requantization), self.scalar.width)
+        scalars = np.maximum(scalars, requantization.zero) if relu else scalars
+        if requantization.table is None:
             return scalars
-        return leaving.table[scalars - self.scalar.minimum, np.arange(leaving.table.shape[1])]
+        return requantization.table[scalars - self.scalar.minimum, np.arange(requantization.table.shape[1])]
 
-    def _scaled(self, values: Integers, leaving: Leaving) -> Integers:
+    def _scaled(self, values: Integers, requantization: OutputRescale) -> Integers:
         """What leaves before it saturates to a byte."""
-        assert leaving.scales is not None
-        multipliers, biases = self.scales(leaving.scales)
+        assert requantization.scales is not None
+        multipliers, biases = self.scales(requantization.scales)
         product = saturate(values + biases, SCALED_WIDTH) * multipliers
-        return round_half_even(product, leaving.shift) + leaving.zero
+        return round_half_even(product, requantization.shift) + requantization.zero
 
     def scales(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a LoadScale [SCALE_VECTORS, lanes], signed as in local memory -> multipliers and biases [lanes]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.hw.contract.numerics import DataType, Integers, enter, multiply_exact
+from weft.hw.contract.numerics import DataType, Integers, multiply_exact, rescale_input
 from weft.hw.contract.schemes.fixed_point import FixedPoint
 
 
@@ -30,8 +30,8 @@ class FixedPointOnce(FixedPoint):
         """An exact sum of ``lanes`` products plus an entered bias."""
         return max(2 * self.scalar.width - 2 + (lanes - 1).bit_length(), self.accumulator_width - 1) + 2
 
-    def enter(self, scalars: Integers, shift: int) -> Integers:
-        return enter(scalars, shift, self.accumulator_width)
+    def rescale_input(self, scalars: Integers, shift: int) -> Integers:
+        return rescale_input(scalars, shift, self.accumulator_width)
 
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
         return multiply_exact(activations, weights, self.scalar.width) + bias

@@ -22,12 +22,12 @@ class Circuits(ABC):
     # -- into the accumulators -------------------------------------------------------------------------------------
     @abstractmethod
     def rescale(self, m: Module, request: Any) -> list[Value]:
-        """Return the accumulator values of each lane that a request of an ``EnterPort`` brings, ACCUMULATE_DATA_LATENCY
-        cycles after ``request`` was there."""
+        """Return the accumulator values of each lane that a request of an ``InputRescalerPort`` brings,
+        ACCUMULATE_DATA_LATENCY cycles after ``request`` was there."""
 
     # -- and out ---------------------------------------------------------------------------------------------------
     @abstractmethod
-    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+    def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         """What the two steps of leaving shift by, given what the instruction says."""
 
     def activation(self, scalar: Value, operation: Any) -> Value:
@@ -45,8 +45,8 @@ class Circuits(ABC):
         """A processing element's sum, ``width`` bits."""
 
     @abstractmethod
-    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
         """Each column's result: ``columns`` are its processing elements from top to bottom, with ``partial_sum_i`` of
         the first and ``partial_sum_o`` of the last. A column's bias is there a cycle behind its first row's activation;
-        ``enter`` and ``enter_shift`` come with the first column's (:class:`SystolicArray`)."""
+        ``enter`` and ``input_shift`` come with the first column's (:class:`SystolicArray`)."""

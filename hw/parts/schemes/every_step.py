@@ -22,7 +22,7 @@ class EveryStepCircuits(FixedPointCircuits):
     def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
         return turned.as_signed()
 
-    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+    def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         return Const(0, 1), Const(0, 1), Const(-1, len(from_shift))
 
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
@@ -30,7 +30,7 @@ class EveryStepCircuits(FixedPointCircuits):
         return fixed_point.saturate(fixed_point.round_half_even(
             product + Cat(Const(0, point), partial_sum).as_signed(), point), width)
 
-    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
         for j, (bias, column) in enumerate(zip(biases, columns, strict=True)):
             start = Signal(signed(self.arch.number.width), name=f"start_{j}", reset_less=True)

@@ -28,10 +28,10 @@ class FixedPointCircuits(Circuits):
         """Two steps, each with a register, behind one in which the masks are made."""
         assert ACCUMULATE_DATA_LATENCY == 3
         width, bits = self.arch.number.width, self.arch.accumulator_bits
-        line = DelayLine(m, request.enter_shift, 2, name="shift")
+        line = DelayLine(m, request.input_shift, 2, name="shift")
         fits, from_shift = (Signal(length, reset_less=True, name=name) for length, name in (
             (width - 1, "fits"), (bits, "from_shift")))
-        m.d.sync += [fits.eq(fixed_point.fitting(request.enter_shift, width, bits)),
+        m.d.sync += [fits.eq(fixed_point.fitting(request.input_shift, width, bits)),
                      from_shift.eq(fixed_point.reached(line.tap(1), bits))]
         values: list[Value] = []
         for lane in range(self.arch.array_size):

@@ -24,18 +24,18 @@ class Int8Circuits(Circuits):
     def rescale(self, m: Module, request: Any) -> list[Value]:
         """Minus the zero point, the product, saturated: a register each."""
         bits, difference_width = self.arch.accumulator_bits, self.arch.number.width + 1
-        factor = delayed(m, request.enter_factor, 1, name="factor")
+        factor = delayed(m, request.input_multiplier, 1, name="factor")
         values: list[Value] = []
         for lane in range(self.arch.array_size):
             difference = Signal(signed(difference_width), reset_less=True, name=f"difference_{lane}")
             product = Signal(signed(difference_width + len(factor)), reset_less=True, name=f"product_{lane}")
             placed = Signal(signed(bits), reset_less=True, name=f"placed_{lane}")
-            m.d.sync += [difference.eq(request.data[lane] - request.enter_zero), product.eq(difference * factor),
+            m.d.sync += [difference.eq(request.data[lane] - request.input_zero_point), product.eq(difference * factor),
                          placed.eq(fixed_point.saturate(product, bits))]
             values.append(placed)
         return values
 
-    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+    def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         return Const(0, 1), Const(0, 1), Const(-1, len(from_shift))
 
     def weight(self, scalar: Value) -> Value:
@@ -46,6 +46,6 @@ class Int8Circuits(Circuits):
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
         return (partial_sum + product)[:width]
 
-    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
         return [column[-1].partial_sum_o for column in columns]

@@ -29,25 +29,25 @@ class OnceCircuits(FixedPointCircuits):
     def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
         return fixed_point.place(turned, shift, from_shift)
 
-    def leave_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+    def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
         return shift, fine_shift, from_shift
 
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
         return (partial_sum + product)[:width]
 
-    def add_biases(self, m: Module, biases: list[Value], enter: Value, enter_shift: Value,
+    def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
-        m.submodules.bias_enterer = enterer = BiasEnterer(self.arch)
-        m.d.comb += [enterer.enter.eq(enter), enterer.enter_shift.eq(enter_shift),
-                     enterer.biases.as_value().eq(Cat(biases))]
+        m.submodules.bias_rescaler = rescaler = BiasRescaler(self.arch)
+        m.d.comb += [rescaler.enter.eq(enter), rescaler.input_shift.eq(input_shift),
+                     rescaler.biases.as_value().eq(Cat(biases))]
         totals = [Signal(signed(partial_sum_width(self.arch)), name=f"total_{j}", reset_less=True)
                   for j in range(len(columns))]
         m.d.sync += [total.eq(column[-1].partial_sum_o + entered)
-                     for total, column, entered in zip(totals, columns, enterer.entered, strict=True)]
+                     for total, column, entered in zip(totals, columns, rescaler.entered, strict=True)]
         return list(totals)
 
 
-class BiasEnterer(wiring.Component):
+class BiasRescaler(wiring.Component):
     """Enters the biases of all columns, one after another, as the wave of a vector that was given with ``enter`` passes
     them: bias j, there from cycle j + 1 on, is ``entered[j]`` from cycle array_size + j + 2 on, where this vector's
     sum of products leaves column j. The next ``enter`` comes array_size cycles later at the earliest.
@@ -56,7 +56,7 @@ class BiasEnterer(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "enter": In(1), "enter_shift": In(unsigned(shift_width(arch))),
+            "enter": In(1), "input_shift": In(unsigned(shift_width(arch))),
             "biases": In(vector_layout(arch)), "entered": Out(accumulator_layout(arch)),
         })
 
@@ -67,12 +67,12 @@ class BiasEnterer(wiring.Component):
         passes = DelayLine(m, self.enter, 2 * size, name="passes", reset=True)  # tap k + size - 1: it takes bias k
         column = Signal(range(size))
         m.d.sync += column.eq(Mux(passes.tap(size - 1), 1, Mux(column == size - 1, 0, column + (column != 0))))
-        given, shift, place_shift = (Signal.like(self.enter_shift, reset_less=True, name=name)
+        given, shift, place_shift = (Signal.like(self.input_shift, reset_less=True, name=name)
                                      for name in ("given_shift", "shift", "place_shift"))
         fits, from_shift = (Signal(length, reset_less=True, name=name) for length, name in (
             (width - 1, "fits"), (bits, "from_shift")))
         with m.If(self.enter):
-            m.d.sync += given.eq(self.enter_shift)
+            m.d.sync += given.eq(self.input_shift)
         with m.If(passes.tap(size - 1)):
             m.d.sync += [shift.eq(given), fits.eq(fixed_point.fitting(given, width, bits))]
         bias = Signal(signed(width), reset_less=True)

@@ -174,13 +174,13 @@ class Exercise(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.array = array = self._array
-        inputs = Cat(array.activation_valid, array.swap, array.enter_shift, array.shift, array.activation, array.weight)
+        inputs = Cat(array.activation_valid, array.swap, array.input_shift, array.shift, array.activation, array.weight)
         count = len(inputs)
         state = Signal(count, init=0xFEDC_BA98_7654_3210_0123_4567_89AB_CDEF % (1 << count))
         m.d.sync += state.eq(Cat(state[7:], state[:7] ^ state[5:12] ^ state[count // 2:count // 2 + 7]))
         coming = delayed(m, array.result_coming, ACCUMULATE_DATA_LATENCY, name="coming", reset=True)
         m.d.comb += [inputs.eq(state), self.result.eq(array.result), self.valid.eq(coming),
-                     array.enter_bias.eq(array.swap)]  # oftener than it may; any netlist must do the same then
+                     array.rescale_bias.eq(array.swap)]  # oftener than it may; any netlist must do the same then
         return m
 
 
@@ -220,7 +220,7 @@ def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data_type", (EXERCISED.data_type, "INT8"))
 def test_multipliers_of_an_ecp5_hold_their_registers(data_type: str, tmp_path: Path) -> None:
     """One block per element, replaced by the flow, and the netlist computes what the array computes. An activation of
-    a machine of bytes has 9 bits, a weight 8."""
+    an INT8 machine has 9 bits, a weight 8."""
     arch = EXERCISED.replace(data_type=data_type)
     text = rtlil.convert(Exercise(arch), name="top")
     (tmp_path / "array.il").write_text(text)

@@ -58,7 +58,7 @@ class Column(Model):
 
 
 def machine(size: int) -> Arch:
-    return Arch.load("tiny").replace(array_size=size, local_depth=90, weight_rows=2)
+    return Arch.load("tiny").replace(array_size=size, local_depth=90, weight_load_rows=2)
 
 
 def random_operation(rng: Random, arch: Arch) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Array(Model):
         self.width = partial_sum_width(arch)
         self.lanes = arch.array_size
         self.given: list[tuple[int, list[int], int, int, int]] = []
-        """(cycle, vector, swap, enter, enter shift)"""
+        """(cycle, vector, swap, enter, input shift)"""
         self.written: list[tuple[int, dict[str, Any]]] = []
         self.rows: list[list[int]] = []
         self._under_way: deque[int | None] = deque([None] * self.latency)
@@ -52,9 +52,9 @@ class Array(Model):
         if ports["activation_valid"]:
             self._under_way[-1] = len(self.given)
             self.given.append((ports.cycle, ports.get("activation"),
-                               *(ports[name] for name in ("swap", "enter_bias", "enter_shift"))))
+                               *(ports[name] for name in ("swap", "rescale_bias", "input_shift"))))
         else:
-            assert not ports["swap"] and not ports["enter_bias"]
+            assert not ports["swap"] and not ports["rescale_bias"]
         if ports["accumulator_write.request.valid"]:
             self.written.append((ports.cycle, ports.get("accumulator_write.request.payload")))
         if any(ports.cycle == cycle + ACCUMULATE_DATA_LATENCY for cycle, _ in self.written[-4:]):
@@ -103,7 +103,7 @@ def machine(size: int, **keys: object) -> Arch:
 def random_operation(rng: Random, arch: Arch) -> dict[str, Any]:
     tile = random_tile(rng, 7, 3, 4, local=arch.local_depth, accumulator=arch.accumulator_depth)
     return {**tile, "accumulate": rng.randrange(2), "zeroes": rng.random() < 0.2, "swap": rng.randrange(2), "loads": 0,
-            "enter_shift": rng.randrange(arch.accumulator_bits)}
+            "input_shift": rng.randrange(arch.accumulator_bits)}
 
 
 def in_turns(rng: Random, arch: Arch, operations: list[dict[str, Any]]) -> list[int]:
@@ -135,11 +135,11 @@ def run(arch: Arch, operations: list[dict[str, Any]], rng: Random, ask: float, s
 
     steps = [(operation, local, far, k) for operation in operations for k, (local, far) in enumerate(walks(operation))]
     zero = [0] * arch.array_size
-    before = [None, *(operation["enter_shift"] for operation, *_ in steps)]
-    enters = [k == 0 and bool(operation["swap"] or operation["enter_shift"] != (shift or 0))
+    before = [None, *(operation["input_shift"] for operation, *_ in steps)]
+    enters = [k == 0 and bool(operation["swap"] or operation["input_shift"] != (shift or 0))
               for (operation, _, _, k), shift in zip(steps, before, strict=False)]
     assert [given[1:] for given in array.given] == [
-        (zero if operation["zeroes"] else rows[local], operation["swap"] and k == 0, enter, operation["enter_shift"])
+        (zero if operation["zeroes"] else rows[local], operation["swap"] and k == 0, enter, operation["input_shift"])
         for (operation, local, _, k), enter in zip(steps, enters, strict=True)]
     entered = [given[0] for given, enter in zip(array.given, enters, strict=True) if enter]
     assert all(later - earlier >= bias_interval(arch) for earlier, later in pairwise(entered))
@@ -179,7 +179,7 @@ def test_new_weights_are_waited_for(ask: float, serve: float, delay: int) -> Non
 def test_a_swap_follows_in_the_cycle_behind_the_last_load() -> None:
     rng, arch = Random(46), machine(2)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
-    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "zeroes": 0, "accumulate": 1, "input_shift": 1,
               "local": walk, "accumulator": walk}
     dut, loads = MatMulUnit(arch), Loads([1] * 9, rng, 12)
     operations = [{**single, "loads": k % 4} for k in range(1, 10)]
@@ -199,21 +199,21 @@ def test_every_step_machine() -> None:
 def test_one_vector_a_cycle_operation_after_operation() -> None:
     rng, arch = Random(43), machine(3)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
-    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "loads": 0, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 1, "loads": 0, "zeroes": 0, "accumulate": 1, "input_shift": 1,
               "local": walk, "accumulator": walk}
-    operations = [*({**random_operation(rng, arch), "swap": 0, "enter_shift": 1} for _ in range(15)),
+    operations = [*({**random_operation(rng, arch), "swap": 0, "input_shift": 1} for _ in range(15)),
                   *[{**single, "swap": 0}] * 6]
     source, array = run(arch, operations, rng, 1, 1)
     first = source.taken[0] + Walker.LATENCY + LOCAL_READ_LATENCY
     assert [cycle for cycle, *_ in array.given] == list(range(first, first + len(array.given)))
 
 
-@pytest.mark.parametrize("change", ("swap", "enter_shift"))
+@pytest.mark.parametrize("change", ("swap", "input_shift"))
 def test_the_bias_enters_every_bias_interval_and_no_later(change: str) -> None:
     """Operations of one vector, each with other weights or another shift: as fast as one unit enters the bias."""
     rng, arch = Random(44), machine(5)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
-    single = {"size_m1": 0, "rows_m1": 0, "swap": 0, "loads": 0, "zeroes": 0, "accumulate": 1, "enter_shift": 1,
+    single = {"size_m1": 0, "rows_m1": 0, "swap": 0, "loads": 0, "zeroes": 0, "accumulate": 1, "input_shift": 1,
               "local": walk, "accumulator": walk}
     values = [1] * 9 if change == "swap" else [1, 0] * 4 + [1]
     _, array = run(arch, [{**single, change: value} for value in values], rng, 1, 1)

@@ -9,7 +9,7 @@ from amaranth.sim import Simulator
 from weft.hw.array.processing_element import ProcessingElement
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.schemes.once import BiasEnterer
+from weft.hw.parts.schemes.once import BiasRescaler
 
 TYPES = ("FP8BP4", "FP16BP8", "FP18BP10")
 ROUNDINGS = ("once", "every_step")
@@ -82,21 +82,21 @@ def test_element_matches_reference(data_type: str, mac_rounding: str, row: int) 
 def test_biases_enter_one_after_another(size: int, width: int) -> None:
     """Waves of other biases and shifts as close as they may come, at the ends of their ranges too."""
     arch = machine("FP8BP4", "once").replace(accumulator_width=width, array_size=size)
-    dut, rng = BiasEnterer(arch), np.random.default_rng(seed=2)
+    dut, rng = BiasRescaler(arch), np.random.default_rng(seed=2)
     starts = np.cumsum([0, *(size + (k % 3 == 0) * k for k in range(40))]).tolist()
     given = [([extremes(rng, 8) for _ in range(size)], int(rng.integers(width))) for _ in starts]
 
     async def bench(ctx) -> None:
         for cycle in range(starts[-1]):
             ctx.set(dut.enter, int(cycle in starts))
-            ctx.set(dut.enter_shift, given[starts.index(cycle)][1] if cycle in starts else 0)
+            ctx.set(dut.input_shift, given[starts.index(cycle)][1] if cycle in starts else 0)
             for k in range(size):
                 wave = sum(start + k + 1 <= cycle for start in starts) - 1  # the newest that passed column k
                 if wave >= 0:
                     ctx.set(dut.biases[k], given[wave][0][k])
                 wave = sum(start + size + k + 2 <= cycle for start in starts) - 1
                 if wave >= 0:
-                    expected = numerics.enter(given[wave][0][k], given[wave][1], width)
+                    expected = numerics.rescale_input(given[wave][0][k], given[wave][1], width)
                     assert ctx.get(dut.entered[k]) == expected, f"{cycle=} {k=}"
             await ctx.tick()
 

@@ -17,9 +17,9 @@ ROUNDINGS = ("once", "every_step")
 
 
 def machine(size: int, data_type: str = "FP16BP8", mac_rounding: str = "once", dsp_packing: str = "none",
-            weight_rows: int = 1) -> Arch:
+            weight_load_rows: int = 1) -> Arch:
     return Arch.load("tiny").replace(array_size=size, data_type=data_type, mac_rounding=mac_rounding,
-                                     dsp_packing=dsp_packing, weight_rows=weight_rows)
+                                     dsp_packing=dsp_packing, weight_load_rows=weight_load_rows)
 
 
 def vectors(rng: np.random.Generator, arch: Arch, count: int, ends: tuple[int, int] | None = None) -> np.ndarray:
@@ -42,22 +42,22 @@ class Schedule:
         self.arch, rng = arch, np.random.default_rng(seed)
         ends = (-LARGEST_BYTE, LARGEST_BYTE) if arch.scheme.per_lane else None
         self.activation, self.weight = vectors(rng, arch, cycles, ends), vectors(rng, arch, cycles)
-        self.enter_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.scheme.chooses_points else \
+        self.input_shift = rng.integers(0, arch.accumulator_bits, cycles) if arch.scheme.chooses_points else \
             np.full(cycles, arch.number.point)
-        self.lower_weight = vectors(rng, arch, cycles) if arch.weight_rows == 2 else None
+        self.lower_weight = vectors(rng, arch, cycles) if arch.weight_load_rows == 2 else None
         self.valid, self.swap, self.shift, self.enter, self.apart, self.depthwise = np.zeros((6, cycles), bool)
         self.taps = np.zeros(cycles, np.int64)
 
     def settle(self) -> None:
         """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
         since = bias_interval(self.arch)
-        shift = 0 if self.arch.scheme.chooses_points else int(self.enter_shift[0])
+        shift = 0 if self.arch.scheme.chooses_points else int(self.input_shift[0])
         for cycle in range(len(self.valid)):
             may = self.valid[cycle] and since >= bias_interval(self.arch)
             self.swap[cycle] &= may or not self.valid[cycle]
-            self.enter[cycle] = may and (self.swap[cycle] or self.enter_shift[cycle] > self.arch.accumulator_bits // 2)
-            shift = int(self.enter_shift[cycle]) if self.enter[cycle] else shift
-            self.enter_shift[cycle] = shift if self.valid[cycle] else self.enter_shift[cycle]
+            self.enter[cycle] = may and (self.swap[cycle] or self.input_shift[cycle] > self.arch.accumulator_bits // 2)
+            shift = int(self.input_shift[cycle]) if self.enter[cycle] else shift
+            self.input_shift[cycle] = shift if self.valid[cycle] else self.input_shift[cycle]
             since = 1 if self.enter[cycle] else since + 1
 
     def expected(self) -> dict[int, list[int]]:
@@ -66,7 +66,7 @@ class Schedule:
         for cycle in range(len(self.valid)):
             if self.valid[cycle]:
                 results[cycle + array_latency(self.arch)] = reference.compute(
-                    self.activation[cycle], int(self.enter_shift[cycle]), swap=self.swap[cycle],
+                    self.activation[cycle], int(self.input_shift[cycle]), swap=self.swap[cycle],
                     taps=int(self.taps[cycle]) if self.depthwise[cycle] else None).tolist()
             if self.shift[cycle] and self.apart[cycle] and self.lower_weight is not None:
                 reference.shift_apart(self.weight[cycle], self.lower_weight[cycle])
@@ -86,10 +86,10 @@ class Schedule:
                 live = cycle < len(self.valid)
                 ctx.set(dut.activation, self.activation[given].tolist())
                 ctx.set(dut.weight, self.weight[given].tolist())
-                ctx.set(dut.enter_shift, int(self.enter_shift[given]))
+                ctx.set(dut.input_shift, int(self.input_shift[given]))
                 ctx.set(dut.activation_valid, int(live and self.valid[given]))
                 ctx.set(dut.swap, int(live and self.swap[given]))
-                ctx.set(dut.enter_bias, int(live and self.enter[given]))
+                ctx.set(dut.rescale_bias, int(live and self.enter[given]))
                 ctx.set(dut.shift, int(live and self.shift[given]))
                 if self.lower_weight is not None:
                     ctx.set(dut.through, int(live and not self.apart[given]))
@@ -181,7 +181,7 @@ def test_random_waves_of_bytes_match_reference(size: int, dsp_packing: str) -> N
     *((size, {"data_type": "INT8", "dsp_packing": block}) for size, block in PACKED)])
 def test_random_waves_of_two_rows_match_reference(size: int, keys: dict[str, str]) -> None:
     """Rows for both parts and through both, at random in every cycle, with swaps among them."""
-    schedule = Schedule(machine(size, weight_rows=2, **keys), 100 + 30 * size, seed=size)
+    schedule = Schedule(machine(size, weight_load_rows=2, **keys), 100 + 30 * size, seed=size)
     rng = np.random.default_rng(seed=size + 300)
     schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
     schedule.apart = np.repeat(rng.random(len(schedule.valid)) < 0.6, 4)[:len(schedule.valid)]
@@ -192,7 +192,7 @@ def test_random_waves_of_two_rows_match_reference(size: int, keys: dict[str, str
 @pytest.mark.parametrize(("size", "dsp_packing"), [(3, "none"), (8, "none"), *PACKED])
 def test_two_rows_a_cycle_change_weights_without_a_bubble(size: int, dsp_packing: str) -> None:
     """MatMul after MatMul of as many vectors as a load takes cycles."""
-    arch = machine(size, "INT8", dsp_packing=dsp_packing, weight_rows=2)
+    arch = machine(size, "INT8", dsp_packing=dsp_packing, weight_load_rows=2)
     rows, matmuls = load_weight_cycles(arch, size + 1), 5
     assert rows == -(-(size + 1) // 2)
     schedule = Schedule(arch, rows * (matmuls + 1))
@@ -229,7 +229,7 @@ def test_largest_sum_fits(sign: int) -> None:
     schedule.weight[:] = number.minimum
     schedule.weight[8] = number.maximum if sign > 0 else number.minimum
     schedule.activation[:] = number.minimum if sign > 0 else number.maximum
-    schedule.enter_shift[:] = arch.accumulator_bits - 1
+    schedule.input_shift[:] = arch.accumulator_bits - 1
     schedule.shift[:9] = True
     schedule.valid[9:] = True
     schedule.swap[9] = True
@@ -257,7 +257,7 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
         ctx.set(dut.activation, [3, 5])
         ctx.set(dut.activation_valid, 1)
         ctx.set(dut.swap, int(swap))
-        ctx.set(dut.enter_bias, int(swap))
+        ctx.set(dut.rescale_bias, int(swap))
         await ctx.tick()
         ctx.set(dut.activation_valid, 0)
 
@@ -284,7 +284,7 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
 
 @pytest.mark.parametrize("arch", (
     machine(3), machine(8), machine(4, mac_rounding="every_step"), machine(6, "INT8"),
-    machine(8, "INT8", dsp_packing="DSP48E1"), machine(12, "INT8", dsp_packing="DSP48E2", weight_rows=2)),
+    machine(8, "INT8", dsp_packing="DSP48E1"), machine(12, "INT8", dsp_packing="DSP48E2", weight_load_rows=2)),
     ids=lambda arch: f"{arch.array_size}-{arch.data_type}-{arch.mac_rounding}-{arch.dsp_packing}")
 def test_lanes_that_keep_to_themselves(arch: Arch) -> None:
     """Depthwise vectors and others in turn, with pauses, shifts and swaps between them."""

@@ -59,7 +59,7 @@ def test_results_lag_and_rows_keep_to_themselves(keys: dict[str, object], ask: f
                    "tap_dropped": rng.randrange(4)} for _ in range(40)]
     if arch.scheme.per_lane:
         for operation in operations:
-            operation |= {"activation_zero": rng.randint(-128, 127), "enter_shift": 0}
+            operation |= {"activation_zero": rng.randint(-128, 127), "input_shift": 0}
     rows = [[rng.randint(number.minimum, number.maximum) for _ in range(6)] for _ in range(arch.local_depth)]
     given = [{name: value for name, value in operation.items() if name in shape.members} for operation in operations]
     source = Source("operation", [to_bits(shape, each) for each in given], rng, ask)

@@ -112,9 +112,10 @@ def test_powers_of_two_are_asked_for_with_the_nearest_ones(key: str) -> None:
     ({"dsp_packing": "DSP48E1"}, ["dsp_packing", "DSP48E1, with data_type FP16BP8", "set data_type to INT8"]),
     ({"dsp_packing": "DSP48E2", "data_type": "INT8", "array_size": 7}, [
         "dsp_packing", "with array_size 7", "an even array_size", "set array_size to 8"]),
-    ({"leave_tables": 2}, ["leave_tables", "2, with data_type FP16BP8", "INT8", "leave_tables to 0"]),
-    ({"leave_tables": 2, "data_type": "INT8", "local_depth": 255}, ["leave_tables", "local_depth 255", "256 or more"]),
-    ({"weight_rows": 3}, ["weight_rows", "found 3", "an integer, 1..2", "set weight_rows within 1..2"]),
+    ({"activation_tables": 2}, ["activation_tables", "2, with data_type FP16BP8", "INT8", "activation_tables to 0"]),
+    ({"activation_tables": 2, "data_type": "INT8", "local_depth": 255},
+     ["activation_tables", "local_depth 255", "256 or more"]),
+    ({"weight_load_rows": 3}, ["weight_load_rows", "found 3", "an integer, 1..2", "set weight_load_rows within 1..2"]),
     ({"cores": 17}, ["cores", "found 17", "an integer, 1..16"]),
     ({"memory_ports": 2}, ["memory_ports", "2, with cores 1", "at most a port a core: 1", "raise cores"]),
     ({"cores": 2}, ["dram_ports", "separate, with cores 2", "set dram_ports to shared"]),

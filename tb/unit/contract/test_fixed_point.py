@@ -80,13 +80,13 @@ def shifted(width: int, scalar: int) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(("accumulator", "scalar"), ((8, 4), (8, 8), (13, 12), (16, 8), (32, 16), (33, 32),
                                                        (63, 18), (96, 32)))
 def test_leave_rounds_and_saturates(accumulator: int, scalar: int) -> None:
-    check(lambda value, shift: fixed_point.leave(value, shift, scalar),
+    check(lambda value, shift: fixed_point.requantize(value, shift, scalar),
           [signed(accumulator), unsigned(bits_to_count(accumulator))],
-          lambda value, shift: numerics.leave(value, shift, scalar), list(shifted(accumulator, accumulator)))
+          lambda value, shift: numerics.requantize(value, shift, scalar), list(shifted(accumulator, accumulator)))
 
 
 @pytest.mark.parametrize(("accumulator", "scalar"), ((8, 4), (8, 8), (13, 12), (16, 8), (32, 16), (63, 18), (96, 32)))
 def test_enter_shifts_and_saturates(accumulator: int, scalar: int) -> None:
-    check(lambda value, shift: fixed_point.enter(value, shift, accumulator),
+    check(lambda value, shift: fixed_point.rescale_input(value, shift, accumulator),
           [signed(scalar), unsigned(bits_to_count(accumulator))],
-          lambda value, shift: numerics.enter(value, shift, accumulator), list(shifted(accumulator, scalar)))
+          lambda value, shift: numerics.rescale_input(value, shift, accumulator), list(shifted(accumulator, scalar)))

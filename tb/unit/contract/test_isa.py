@@ -32,7 +32,7 @@ from weft.tb.shared import shared
 
 ARTY = Isa(Arch.load("arty").replace(simd_registers_depth=1))
 INT8 = Isa(Arch.load("arty").replace(data_type="INT8"))
-LEAVE_TABLES = Isa(INT8.arch.replace(leave_tables=2))
+ACTIVATION_TABLES = Isa(INT8.arch.replace(activation_tables=2))
 
 
 @st.composite
@@ -203,14 +203,15 @@ def test_opcodes_follow_the_machine() -> None:
     assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
     assert Opcode.REPEAT not in ARTY.opcodes() and Opcode.REPEAT in Isa(arch.replace(repeat_depth=4)).opcodes()
     assert Opcode.LOAD_SCALE not in ARTY.opcodes() and Opcode.LOAD_SCALE in INT8.opcodes()
-    assert Opcode.LOAD_LEAVE_TABLE not in INT8.opcodes() and Opcode.LOAD_LEAVE_TABLE in LEAVE_TABLES.opcodes()
+    assert Opcode.LOAD_ACTIVATION_TABLE not in INT8.opcodes()
+    assert Opcode.LOAD_ACTIVATION_TABLE in ACTIVATION_TABLES.opcodes()
 
 
 def test_legal_flags_are_those_of_the_table() -> None:
     legal = {opcode: set(ARTY.legal_flags(opcode)) for opcode in Opcode}
     assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
                      Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
-                     Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.LOAD_LEAVE_TABLE: {0},
+                     Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.LOAD_ACTIVATION_TABLE: {0},
                      Opcode.REPEAT: {0}, Opcode.CONFIGURE: {0}}
 
 
@@ -218,13 +219,13 @@ def test_legal_flags_are_those_of_the_table() -> None:
 def test_registers_have_the_widths_and_resets_of_the_seed() -> None:
     table = {register: (spec.width, spec.reset) for register, spec in ARTY.registers.items()}
     taps = {Register.TAP_ORIGIN, Register.TAP_DROPPED}
-    assert list(table) == [register for register in Register if register <= Register.LEAVE_SHIFT and
+    assert list(table) == [register for register in Register if register <= Register.OUTPUT_SHIFT and
                            register not in taps]
     assert {key: value for key, value in table.items() if key < 0x10} == {
         0x00: (32, 0), 0x01: (4, 0), 0x04: (32, 0), 0x05: (4, 0), 0x08: (16, 100), 0x09: (32, 0xFFFFFFFF),
         0x0A: (32, 0), 0x0B: (16, 0)}
     assert all(table[Register(number)][1] == 0 for number in (0x10, 0x11, 0x12, 0x14, 0x15, 0x16))
-    assert table[Register.ENTER_SHIFT] == table[Register.LEAVE_SHIFT] == (5, 8)
+    assert table[Register.INPUT_SHIFT] == table[Register.OUTPUT_SHIFT] == (5, 8)
 
 
 def test_a_depthwise_machine_has_two_registers_more() -> None:
@@ -245,17 +246,17 @@ def test_a_machine_of_bytes_has_zero_points_and_a_factor_in_place_of_the_enter_s
 
 def test_a_signed_register_takes_negative_values_and_keeps_them_as_eight_bits() -> None:
     for value, stored in ((-128, 0x80), (-1, 0xFF), (0, 0), (127, 0x7F), (128, 0x80)):
-        assert INT8.configure(Register.LEAVE_ZERO, value).operand1 == stored
-    assert INT8.registers[Register.LEAVE_ZERO].value(0x80) == -128
-    assert INT8.registers[Register.ENTER_FACTOR].value((1 << 17) - 1) == (1 << 17) - 1
+        assert INT8.configure(Register.OUTPUT_ZERO_POINT, value).operand1 == stored
+    assert INT8.registers[Register.OUTPUT_ZERO_POINT].value(0x80) == -128
+    assert INT8.registers[Register.INPUT_MULTIPLIER].value((1 << 17) - 1) == (1 << 17) - 1
     with pytest.raises(IsaError):
-        INT8.configure(Register.LEAVE_ZERO, -129)
+        INT8.configure(Register.OUTPUT_ZERO_POINT, -129)
 
 
 @given(st.sampled_from([2, 3, 255]))
 def test_a_configure_of_a_machine_of_bytes_holds_its_widest_factor(depth: int) -> None:
     isa = Isa(Arch.load("tiny").replace(data_type="INT8", dram0_depth=depth, dram1_depth=depth, stride1_depth=1))
-    isa.encode(isa.configure(Register.ENTER_FACTOR, (1 << 17) - 1))
+    isa.encode(isa.configure(Register.INPUT_MULTIPLIER, (1 << 17) - 1))
 
 
 def test_a_dram_window_must_stay_below_the_last_address() -> None:
@@ -269,7 +270,7 @@ def test_a_dram_window_must_stay_below_the_last_address() -> None:
 def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> None:
     once = Arch.load("arty")
     every_step = once.replace(mac_rounding="every_step")
-    for register in (Register.ENTER_SHIFT, Register.LEAVE_SHIFT):
+    for register in (Register.INPUT_SHIFT, Register.OUTPUT_SHIFT):
         assert [illegal_register_value(once, register, value) for value in (0, 31, 32)] == [False, False, True]
         assert [illegal_register_value(every_step, register, value) for value in (7, 8, 9)] == [True, False, True]
 
@@ -285,7 +286,7 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
     (ARTY.simd(SimdSub(SimdOpcode.MAX, 0, 1), read=4, write=5),
      "SIMD read write write_address=5 read_address=4 max left=0 right=1 destination=0"),
     (ARTY.simd_loop(10, 2), "SIMDLoop iterations=10 body=2"),
-    (ARTY.configure(Register.ENTER_SHIFT, 3), "Configure register=enter_shift value=3"),
+    (ARTY.configure(Register.INPUT_SHIFT, 3), "Configure register=input_shift value=3"),
     (Instruction(Opcode.CONFIGURE, 0, 99, 1), "Configure register=99 value=1"),
     (Instruction(10, 1, 2, 3, 4), "illegal opcode=10 flags=1 operands=(2, 3, 4)"),
     (Instruction(Opcode.DATA_MOVE, 5), "DataMove flow=5 local=0 far=0 size=1"),
@@ -297,8 +298,9 @@ def test_text_of_an_instruction(instruction: Instruction, text: str) -> None:
 
 def test_text_of_a_machine_of_bytes() -> None:
     assert INT8.text(INT8.load_scale(5, local_stride=2)) == "LoadScale local=5:2"
-    assert INT8.text(INT8.configure(Register.ENTER_ZERO, -1)) == "Configure register=enter_zero value=255"
-    assert LEAVE_TABLES.text(LEAVE_TABLES.load_leave_table(5, 2)) == "LoadLeaveTable local=5 table=2"
+    assert INT8.text(INT8.configure(Register.INPUT_ZERO_POINT, -1)) == "Configure register=input_zero_point value=255"
+    assert ACTIVATION_TABLES.text(ACTIVATION_TABLES.load_activation_table(5,
+                                                                          2)) == "LoadActivationTable local=5 table=2"
 
 
 def test_every_cause_has_a_text() -> None:

@@ -64,14 +64,14 @@ def test_saturation_at_the_edges() -> None:
 
 @given(BIG, st.integers(0, 95), st.integers(4, 32))
 def test_leaving_rounds_then_saturates(value: int, shift: int, width: int) -> None:
-    assert numerics.leave(value, shift, width) == clip(round(Fraction(value, 2 ** shift)), width)
+    assert numerics.requantize(value, shift, width) == clip(round(Fraction(value, 2 ** shift)), width)
 
 
 @given(st.integers(-(2 ** 31), 2 ** 31 - 1), st.integers(0, 95), st.integers(32, 96))
 def test_entering_shifts_then_saturates(value: int, shift: int, width: int) -> None:
     expected = clip(value * 2 ** shift, width)
-    assert numerics.enter(value, shift, width) == expected
-    assert numerics.enter(np.array([value]), shift, width).tolist() == [expected]
+    assert numerics.rescale_input(value, shift, width) == expected
+    assert numerics.rescale_input(np.array([value]), shift, width).tolist() == [expected]
 
 
 # -- data types ----------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_sums_fit_the_widths_that_they_are_given(name: str) -> None:
         for row in range(lanes):
             total = numbers.add_product(total, factor, factor)
             assert -(1 << numbers.row_sum_width(row) - 1) <= total < 1 << numbers.row_sum_width(row) - 1
-        bias = numbers.enter(np.full(1, factor), numbers.accumulator_width - 1)
+        bias = numbers.rescale_input(np.full(1, factor), numbers.accumulator_width - 1)
         sums = numbers.mac(np.full((1, lanes), factor), np.full((lanes, 1), factor), bias)
         assert abs(int(sums[0, 0])) < 1 << numbers.partial_sum_width(lanes) - 1
 
@@ -84,7 +84,7 @@ def test_a_number_without_a_point_of_its_own_has_one_shift(name: str) -> None:
     assert (shift is None) == numbers.chooses_points
     if shift is not None:
         assert shift == TINY.number.point
-        assert numbers.leave(numbers.enter(values, shift), shift).tolist() == values.tolist()
+        assert numbers.requantize(numbers.rescale_input(values, shift), shift).tolist() == values.tolist()
 
 
 @pytest.mark.parametrize("name", FIXED_POINT_SCHEMES)

@@ -35,7 +35,7 @@ MACHINES = {
                         lut_depth=8),
     "every_step": TINY.replace(mac_rounding=EVERY_STEP, array_size=3, local_depth=20, lut_count=1, lut_depth=64,
                                simd_registers_depth=3),
-    "leave_tables": TINY.replace(data_type="INT8", local_depth=300, leave_tables=3),
+    "activation_tables": TINY.replace(data_type="INT8", local_depth=300, activation_tables=3),
     "int8": TINY.replace(data_type="INT8", array_size=3, local_depth=20, accumulator_depth=23),
     "odd": TINY.replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=1500, dram1_depth=99,
                         stride0_depth=3, stride1_depth=5, simd_registers_depth=2, simd_loop_depth=5,
@@ -180,7 +180,7 @@ def test_random_words_are_judged_as_the_golden_machine_judges_them(name: str) ->
     assert sum(program.legal for program in programs) > len(programs)
 
 
-@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd", "leave_tables"))
+@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd", "activation_tables"))
 def test_random_programs_reach_the_units_whole(name: str) -> None:
     arch = MACHINES[name]
     isa = Isa(arch)
@@ -188,7 +188,7 @@ def test_random_programs_reach_the_units_whole(name: str) -> None:
     assert all(program.fault is None for program in programs)
 
 
-@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd", "least", "leave_tables"))
+@pytest.mark.parametrize("name", ("tiny", "lut", "every_step", "odd", "least", "activation_tables"))
 def test_illegal_programs_stop_at_the_faulty_instruction(name: str) -> None:
     arch = MACHINES[name]
     isa = Isa(arch)

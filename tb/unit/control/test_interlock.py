@@ -54,7 +54,7 @@ class Maker:
     def add(self, unit: str, range0=None, range1=None, *, accumulators0: bool = False, **fields: Any) -> Issued:
         rng = self.rng
         numbers = {"size_m1": rng.randrange(16), "rows_m1": rng.randrange(8), "flags": rng.randrange(16),
-                   "enter_shift": rng.randrange(32), "leave_shift": rng.randrange(32), "cache": rng.randrange(16),
+                   "input_shift": rng.randrange(32), "output_shift": rng.randrange(32), "cache": rng.randrange(16),
                    "sub": rng.getrandbits(8), "table": rng.randrange(2),
                    "turns": {"loads": rng.randrange(4), "swaps": rng.randrange(2)}}
         operands = {}
@@ -116,11 +116,11 @@ def expected(issued: Issued) -> dict[str, Any]:
                 "swaps": fields["turns"]["swaps"]}
     if unit == "mat_mul":
         return {**far, "accumulate": bit[0], "zeroes": bit[1], "swap": fields["swap"],
-                "loads": fields["turns"]["loads"], "enter_shift": fields["enter_shift"]}
+                "loads": fields["turns"]["loads"], "input_shift": fields["input_shift"]}
     if unit == "move_out":
-        return {**far, "relu": bit[1], "leave_shift": fields["leave_shift"]}
+        return {**far, "relu": bit[1], "output_shift": fields["output_shift"]}
     if unit == "move_in":
-        return {**far, "accumulate": bit[1], "enter_shift": fields["enter_shift"]}
+        return {**far, "accumulate": bit[1], "input_shift": fields["input_shift"]}
     if unit != "simd":
         place: dict[str, Any] = {name: fields[name] for name in ("cache", "dram1") if name in fields}
         window = WINDOWS[fields.get("dram1", int(unit.startswith("dram1")))]
@@ -132,7 +132,7 @@ def expected(issued: Issued) -> dict[str, Any]:
         "write_address": walks[0]["base"] & accumulator_bits, "write_stride_log2": walks[0]["stride_log2"],
         "read_address": walks[1]["base"] & accumulator_bits, "read_stride_log2": walks[1]["stride_log2"],
         "destination": sub & 3, "right": sub >> width & 3, "left": sub >> 2 * width & 3, "opcode": sub >> 3 * width,
-        "enter_shift": fields["enter_shift"], "leave_shift": fields["leave_shift"], "table": fields["table"],
+        "input_shift": fields["input_shift"], "output_shift": fields["output_shift"], "table": fields["table"],
         "iterations_m1": fields["size_m1"], "body_m1": fields.get("body_m1", 0),
         "local_base": walks[0]["base"], "local_stride_log2": walks[0]["stride_log2"],
     }

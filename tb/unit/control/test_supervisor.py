@@ -18,7 +18,7 @@ from weft.tb.bench.block_ports import RESET, Ports
 
 LEVELS = ("fetching", "decoding", "executing")
 OUTPUTS = ("stop", "quiet", "error", "cause", "error_program_counter", "idle", "running", "done", "timed_out", "traced",
-           "cycles", "instructions", "blamed")
+           "cycles", "instructions", "faulting")
 Inputs = dict[str, int]
 
 
@@ -62,7 +62,7 @@ def only_in(cycle: int, given: Inputs, now: int) -> Inputs:
 
 
 ERRORS = {"decoder": ({"fault": 1, "fault_cause": Cause.LOOP_BODY, "fault_program_counter": 77}, Cause.LOOP_BODY),
-          **{name: ({f"{name}_error": 1, "blamed_program_counter": 77}, cause) for name, cause in BUSES.items()}}
+          **{name: ({f"{name}_error": 1, "faulting_program_counter": 77}, cause) for name, cause in BUSES.items()}}
 EARLIEST_FIRST = ("dram0_read", "dram0_write", "dram1_read", "dram1_write", "decoder", "program")
 """Of errors in one cycle the first here counts: operations under way are older than what is decoded, and that is older
 than what is still read. Written out by hand; among the DRAM ports the order of Cause."""
@@ -83,23 +83,23 @@ def test_an_error_stops_and_the_first_one_is_kept(source: str) -> None:
 
 
 def test_of_errors_on_several_buses_at_once_the_first_in_the_table_is_blamed() -> None:
-    given = {"dram0_write_error": 1, "dram1_read_error": 1, "program_error": 1, "blamed_program_counter": 77}
+    given = {"dram0_write_error": 1, "dram1_read_error": 1, "program_error": 1, "faulting_program_counter": 77}
     seen = run(lambda cycle: given if cycle == 5 else {})
-    assert [cycle for cycle, each in enumerate(seen) if each["blamed"]] == [5]
-    assert seen[5]["blamed"] == 1 << list(BUSES).index("dram0_write")
+    assert [cycle for cycle, each in enumerate(seen) if each["faulting"]] == [5]
+    assert seen[5]["faulting"] == 1 << list(BUSES).index("dram0_write")
     assert (seen[6]["cause"], seen[6]["error_program_counter"]) == (Cause.DRAM0_WRITE_RESPONSE, 77)
 
 
 @pytest.mark.parametrize(("name", "dram1"), [(name, dram1) for name in ("dram_read", "dram_write")
                                              for dram1 in (0, 1)])
 def test_on_a_shared_port_the_cause_names_the_window(name: str, dram1: int) -> None:
-    given = {f"{name}_error": 1, "blamed_program_counter": 77, "blamed_dram1": dram1}
+    given = {f"{name}_error": 1, "faulting_program_counter": 77, "blamed_dram1": dram1}
     script = Script(partial(only_in, 5, given), 8)
     bench(ONE_PORT).run(script)
     causes = {"dram_read": (Cause.DRAM0_READ_RESPONSE, Cause.DRAM1_READ_RESPONSE),
               "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE)}
     assert BUS_CAUSES[name] == causes[name]
-    assert script.seen[5]["blamed"] == 1 << ("dram_read", "dram_write", "program").index(name)
+    assert script.seen[5]["faulting"] == 1 << ("dram_read", "dram_write", "program").index(name)
     assert (script.seen[6]["cause"], script.seen[6]["error_program_counter"]) == (causes[name][dram1], 77)
 
 
@@ -108,7 +108,7 @@ def test_of_errors_in_one_cycle_the_earliest_instruction_counts(count: int) -> N
     """Every choice of so many sources; cause and program counter are of the same one."""
     for sources in combinations(EARLIEST_FIRST, count):
         given = {key: value for source in sources for key, value in ERRORS[source][0].items()}
-        given |= {"fault_program_counter": 88, "blamed_program_counter": 77}
+        given |= {"fault_program_counter": 88, "faulting_program_counter": 77}
         seen = run(partial(only_in, 5, given), 8)
         first = sources[0]
         found = seen[6]["stop"], seen[6]["cause"], seen[6]["error_program_counter"]
@@ -192,15 +192,15 @@ class Reference:
         """Outputs of this cycle; moves on to the next."""
         state = self.state
         running = given["executing"] or (not state["stop"] and (given["fetching"] or given["decoding"]))
-        blamed = [index for index, name in enumerate(BUSES) if given.get(f"{name}_error")]
-        outputs = {**state, "blamed": 1 << blamed[0] if blamed else 0, "running": running, "idle": not running,
+        faulting = [index for index, name in enumerate(BUSES) if given.get(f"{name}_error")]
+        outputs = {**state, "faulting": 1 << faulting[0] if faulting else 0, "running": running, "idle": not running,
                    "error": state["stop"] and not given["executing"] and state["cause"] != 0,
                    "quiet": state["stop"] and not given["executing"] and not given["fetching"]}
         after = dict(state)
         errors = [name for name in EARLIEST_FIRST if given.get("fault" if name == "decoder" else f"{name}_error")]
         if errors and not state["stop"]:
             name = errors[0]
-            prefix = "fault" if name == "decoder" else "blamed"
+            prefix = "fault" if name == "decoder" else "faulting"
             after["cause"] = given["fault_cause"] if name == "decoder" else BUSES[name]
             after["error_program_counter"] = given[f"{prefix}_program_counter"]
         after["stop"] = state["stop"] or bool(errors) or given["abort"]
@@ -239,7 +239,7 @@ def test_random_inputs_follow_the_reference(seed: int) -> None:
         if rng.random() < 0.02:
             for source in rng.sample(EARLIEST_FIRST, rng.choice([1, 1, 2, 3])):
                 errors |= ERRORS[source][0]
-            errors |= {key: rng.randrange(1000) for key in ("fault_program_counter", "blamed_program_counter")}
+            errors |= {key: rng.randrange(1000) for key in ("fault_program_counter", "faulting_program_counter")}
         given.append({**levels, **pulses, **rare, **errors, "timeout": 4, "tracepoint": 3,
                       "program_counter": rng.randrange(6)})
     reference = Reference()

@@ -33,7 +33,7 @@ MACHINES = {
     "int8": make_arch("INT8", 4, 60, 30, 1),
     "int8_lut_narrow_accumulators": make_arch("INT8", 3, 70, 24, 3, lut_count=1, lut_depth=16, accumulator_width=24,
                                               simd_loop_depth=3),
-    "int8_leave_tables": make_arch("INT8", 2, 300, 20, 1, leave_tables=2),
+    "int8_activation_tables": make_arch("INT8", 2, 300, 20, 1, activation_tables=2),
     "int8_no_registers": make_arch("INT8", 2, 20, 20, 0, accumulator_width=26),
     "repeats": make_arch("FP8BP4", 2, 40, 30, 2, lut_count=1, lut_depth=4, simd_loop_depth=4, repeat_depth=16),
     "int8_far_repeats": make_arch("INT8", 3, 60, 24, 1, repeat_depth=128),

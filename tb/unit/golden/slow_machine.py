@@ -50,13 +50,13 @@ class SlowMachine:
         self.simd_registers = [[0 for _ in lanes] for _ in range(arch.simd_registers_depth)]
         self.luts = [[[0 for _ in lanes] for _ in range(arch.lut_depth)] for _ in range(arch.lut_count + 1)]
         self.scale = [(0, 0) for _ in lanes]
-        self.leave_tables = [[[0 for _ in lanes] for _ in range(256)] for _ in range(arch.leave_tables)]
+        self.activation_tables = [[[0 for _ in lanes] for _ in range(256)] for _ in range(arch.activation_tables)]
         self.dram: list[dict[int, int]] = [{}, {}]
         self.config = {0x00: 0, 0x01: 0, 0x04: 0, 0x05: 0, 0x08: 100, 0x09: 2 ** 32 - 1, 0x0A: 0, 0x0B: 0,
                        0x10: 0, 0x11: 0, 0x12: 0, 0x14: 0, 0x15: 0, 0x16: 0, 0x18: self.p, 0x19: self.p}
         if self.int8:
             del self.config[0x18]
-            self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.leave_tables else {})
+            self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.activation_tables else {})
         if arch.depthwise_taps:
             self.config |= {0x13: 0, 0x17: 0}
         self.pc = 0
@@ -68,7 +68,7 @@ class SlowMachine:
         arch, found = self.arch, set()
         op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
         has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
-        has |= ({7} if self.int8 else set()) | ({8} if arch.leave_tables else set())
+        has |= ({7} if self.int8 else set()) | ({8} if arch.activation_tables else set())
         has |= {9} if arch.repeat_depth else set()
         if op not in has:
             return {Cause.OPCODE}
@@ -113,7 +113,7 @@ class SlowMachine:
         if op == 8:
             if near + 255 * near_stride >= arch.local_depth:
                 found.add(Cause.LOCAL_RANGE)
-            if b == 0 or b > arch.leave_tables:
+            if b == 0 or b > arch.activation_tables:
                 found.add(Cause.LUT_TABLE)
         if op == 9:  # a legal one is another instruction by now
             found.add(Cause.REPEAT)
@@ -152,7 +152,7 @@ class SlowMachine:
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
                 0x13: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
                 0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
-                0x1E: arch.leave_tables}
+                0x1E: arch.activation_tables}
         if register in (0, 4):
             window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
             bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
@@ -197,14 +197,14 @@ class SlowMachine:
         self.pc = (self.pc + 1) % 2 ** 32
         self.before.append(ins)
         {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
-         6: self.simd_loop, 7: self.load_scale, 8: self.load_leave_table, 15: self.configure}[ins.opcode](ins)
+         6: self.simd_loop, 7: self.load_scale, 8: self.load_activation_table, 15: self.configure}[ins.opcode](ins)
 
-    def enter(self, value: int) -> int:
+    def rescale_input(self, value: int) -> int:
         if self.int8:
             return value
         return clip(value * 2 ** self.config[0x18], self.acc_width) if self.exact else value
 
-    def leave(self, value: int) -> int:
+    def requantize(self, value: int) -> int:
         if self.int8:
             return clip(value, 8)
         return clip(rounded(value, self.config[0x19]), self.w) if self.exact else value
@@ -229,7 +229,7 @@ class SlowMachine:
                       for near, _ in row]
             for k in range(length - self.config[0x17]):
                 for lane in range(self.arch.array_size):
-                    y = 0 if self.int8 else self.enter(self.weights[0][lane])
+                    y = 0 if self.int8 else self.rescale_input(self.weights[0][lane])
                     for weight in range(3 * sides):
                         tap, side = weight // sides, weight % sides
                         meets = k + tap - origin
@@ -247,7 +247,7 @@ class SlowMachine:
         for near, far in self.pairs(ins):
             inputs = [0] * len(lanes) if ins.flags & 2 else list(self.local[near])
             for column in lanes:
-                y = 0 if self.int8 else self.enter(self.weights[0][column])
+                y = 0 if self.int8 else self.rescale_input(self.weights[0][column])
                 for lane in lanes:
                     product = inputs[lane] * self.weights[1 + lane][column]
                     if self.int8:
@@ -273,21 +273,21 @@ class SlowMachine:
     def moved_in(self, value: int) -> int:
         if self.int8:
             return (value - signed_byte(self.config[0x1B])) * self.config[0x1C]
-        return self.enter(value)
+        return self.rescale_input(value)
 
     def moved_out(self, value: int, lane: int, *, relu: bool) -> int:
         if not self.int8:
-            return max(0, self.leave(value)) if relu else self.leave(value)
+            return max(0, self.requantize(value)) if relu else self.requantize(value)
         multiplier, bias = self.scale[lane]
         zero = signed_byte(self.config[0x1D])
         result = clip(rounded(clip(value + bias, 25) * multiplier, self.config[0x19]) + zero, 8)
         result = max(result, zero) if relu else result
         table = self.config.get(0x1E, 0)
-        return self.leave_tables[table - 1][result + 128][lane] if table else result
+        return self.activation_tables[table - 1][result + 128][lane] if table else result
 
-    def load_leave_table(self, ins: Instruction) -> None:
+    def load_activation_table(self, ins: Instruction) -> None:
         near, stride = self.isa.address(0, ins.operand0)
-        self.leave_tables[ins.operand1 - 1] = [list(self.local[near + k * stride]) for k in range(256)]
+        self.activation_tables[ins.operand1 - 1] = [list(self.local[near + k * stride]) for k in range(256)]
 
     def load_scale(self, ins: Instruction) -> None:
         near, stride = self.isa.address(0, ins.operand0)
@@ -339,7 +339,7 @@ class SlowMachine:
         read += 0 if ins.flags & 8 else k * read_stride
         write += k * write_stride
         for lane in range(self.arch.array_size):
-            sources = [self.leave(self.acc[read][lane]) if ins.flags & 1 else 0,
+            sources = [self.requantize(self.acc[read][lane]) if ins.flags & 1 else 0,
                        *(register[lane] for register in registers)]
             x = sources[left] if code in ONE_SOURCE | TWO_SOURCES else sources[0]
             y = sources[right] if code in TWO_SOURCES else 0
@@ -352,7 +352,7 @@ class SlowMachine:
             if destination:
                 registers[destination - 1][lane] = result
             if ins.flags & 2:
-                self.put(write, lane, self.enter(result), ins.flags & 4)
+                self.put(write, lane, self.rescale_input(result), ins.flags & 4)
 
     def alu(self, code: int, x: int, y: int) -> int:
         one, w = 2 ** self.p, self.w

@@ -19,7 +19,7 @@ WEIGHTS = [[10, 20], [1, 2], [3, 4]]
 def machine() -> Machine:
     """Its shifts are 0, so that accumulators show plain products."""
     machine = Machine(make_arch())
-    return run(machine, machine.isa.configure(Register.ENTER_SHIFT, 0), machine.isa.configure(Register.LEAVE_SHIFT, 0))
+    return run(machine, machine.isa.configure(Register.INPUT_SHIFT, 0), machine.isa.configure(Register.OUTPUT_SHIFT, 0))
 
 
 # -- LoadWeight ----------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_mat_mul_zeroes_gives_the_bias_and_ignores_local(loaded: Machine) -> Non
 
 
 def test_bias_enters_with_the_shift_at_the_mat_mul(loaded: Machine) -> None:
-    run(loaded, loaded.isa.configure(Register.ENTER_SHIFT, 4), loaded.isa.mat_mul(3, 0, 1))
+    run(loaded, loaded.isa.configure(Register.INPUT_SHIFT, 4), loaded.isa.mat_mul(3, 0, 1))
     assert rows(loaded.accumulators, 0) == [[161, 322]]
 
 
@@ -153,7 +153,7 @@ def test_accumulators_beyond_63_bits_are_exact() -> None:
     machine, top = Machine(make_arch("FP32BP16")), 2 ** 31 - 1
     isa = machine.isa
     to_local(machine, [[3, 0], [top, top], [top, top], [top, top]])
-    run(machine, isa.configure(Register.ENTER_SHIFT, 0), isa.load_weight(0, 3), isa.mat_mul(3, 0, 1))
+    run(machine, isa.configure(Register.INPUT_SHIFT, 0), isa.load_weight(0, 3), isa.mat_mul(3, 0, 1))
     assert rows(machine.accumulators, 0) == [[2 * top * top + 3, 2 * top * top]]
     run(machine, isa.mat_mul(3, 0, 1, accumulate=True))
     assert rows(machine.accumulators, 0) == [[2 ** 63 - 1, 2 ** 63 - 1]]
@@ -165,7 +165,7 @@ def test_sums_at_the_edge_of_63_bits_saturate() -> None:
     isa = machine.isa
     to_local(machine, [[-low - 1, low], [low, low], [low, low], [low, low], [-low - 1, -low - 1]])
     to_accumulators(machine, [[2 ** 62 - 1, -(2 ** 62)]] * 2)
-    run(machine, isa.configure(Register.ENTER_SHIFT, 60), isa.load_weight(0, 3),
+    run(machine, isa.configure(Register.INPUT_SHIFT, 60), isa.load_weight(0, 3),
         isa.mat_mul(3, 0, 2, accumulate=True))
     assert rows(machine.accumulators, 0, 1) == [[2 ** 62 - 1, -(2 ** 62)]] * 2
 
@@ -187,7 +187,7 @@ def test_moves_to_and_from_dram_use_their_window_offset(machine: Machine, port: 
 def test_leaving_rounds_half_to_even_and_saturates(machine: Machine) -> None:
     isa = machine.isa
     to_accumulators(machine, [[2, 6], [10, -2], [-6, 7], [2 ** 30, -(2 ** 30)]])
-    run(machine, isa.configure(Register.LEAVE_SHIFT, 2), isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, 0, 4))
+    run(machine, isa.configure(Register.OUTPUT_SHIFT, 2), isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, 0, 4))
     assert rows(machine.local, 0, 1, 2, 3) == [[0, 2], [2, 0], [-2, 2], [32767, -32768]]
 
 
@@ -200,9 +200,9 @@ def test_relu_on_the_way_out_clips_below_zero(machine: Machine) -> None:
 def test_entering_shifts_saturates_and_accumulates(machine: Machine) -> None:
     isa = machine.isa
     to_local(machine, [[3, -3], [16384, -16384]])
-    run(machine, isa.configure(Register.ENTER_SHIFT, 17), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 2))
+    run(machine, isa.configure(Register.INPUT_SHIFT, 17), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 2))
     assert rows(machine.accumulators, 0, 1) == [[3 << 17, -3 << 17], [2 ** 31 - 1, -(2 ** 31)]]
-    run(machine, isa.configure(Register.ENTER_SHIFT, 0),
+    run(machine, isa.configure(Register.INPUT_SHIFT, 0),
         isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, 0, 2))
     assert rows(machine.accumulators, 0, 1) == [[(3 << 17) + 3, (-3 << 17) - 3], [2 ** 31 - 1, -(2 ** 31)]]
 

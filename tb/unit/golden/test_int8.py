@@ -1,4 +1,4 @@
-"""The law of machines of bytes, case by case: what a MatMul, a LoadScale and the ways of a DataMove give."""
+"""The law of INT8 machines, case by case: what a MatMul, a LoadScale and the ways of a DataMove give."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_sums_saturate_at_the_accumulators_width() -> None:
     made = Machine(ARCH.replace(accumulator_width=24))
     to_local(made, [[1, -1]])
     to_accumulators(made, [[(1 << 23) - 2, 2 - (1 << 23)]])
-    set_registers(made, enter_factor=100)
+    set_registers(made, input_multiplier=100)
     run(made, made.isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE, 0, 0, 1))
     assert rows(made.accumulators, 0) == [[(1 << 23) - 1, -(1 << 23)]]
 
@@ -80,7 +80,7 @@ def test_sums_saturate_at_the_accumulators_width() -> None:
 def test_a_move_in_takes_the_zero_point_and_multiplies() -> None:
     made = machine()
     to_local(made, [[-128, 127]])
-    set_registers(made, enter_zero=127, enter_factor=(1 << 17) - 1)
+    set_registers(made, input_zero_point=127, input_multiplier=(1 << 17) - 1)
     run(made, made.isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 1))
     assert rows(made.accumulators, 0) == [[-255 * ((1 << 17) - 1), 0]]
 
@@ -93,7 +93,7 @@ def test_the_factor_is_one_after_reset() -> None:
 
 
 def test_all_leaves_as_the_zero_point_before_the_first_scale() -> None:
-    made = set_registers(machine(), leave_zero=-5)
+    made = set_registers(machine(), output_zero_point=-5)
     assert moved_out(made, [12345, -12345]) == [-5, -5]
 
 
@@ -115,13 +115,13 @@ def test_a_move_out_is_bias_saturation_product_rounding_zero_and_saturation(seed
     for value, bias, multiplier in zip(values, biases, multipliers, strict=True):
         sum_ = min(max(value + bias, -1 << 24), (1 << 24) - 1)
         expected.append(min(max(round(Fraction(sum_ * multiplier, 1 << shift)) + zero, -128), 127))
-    made = set_registers(with_scales(multipliers, biases), leave_shift=shift, leave_zero=zero)
+    made = set_registers(with_scales(multipliers, biases), output_shift=shift, output_zero_point=zero)
     assert moved_out(made, values) == expected
     assert moved_out(made, values, RELU) == [max(each, zero) for each in expected]
 
 
 def test_halves_go_to_the_even_scalar_and_the_zero_point_comes_after() -> None:
-    made = set_registers(with_scales([1, 1], [0, 0]), leave_shift=1, leave_zero=1)
+    made = set_registers(with_scales([1, 1], [0, 0]), output_shift=1, output_zero_point=1)
     assert moved_out(made, [1, 3]) == [1, 3]
     assert moved_out(made, [-1, -3]) == [1, -1]
 
@@ -155,7 +155,8 @@ def test_later_writes_of_local_memory_do_not_reach_the_scales() -> None:
 # -- SIMD ----------------------------------------------------------------------------------------------------------
 def test_simd_works_on_bytes_as_they_are() -> None:
     """Neither scales nor Configure registers reach it."""
-    made = set_registers(with_scales([7, 7], [9, 9]), leave_shift=3, leave_zero=5, enter_zero=6, enter_factor=100)
+    made = set_registers(with_scales([7, 7], [9, 9]), output_shift=3, output_zero_point=5, input_zero_point=6,
+                         input_multiplier=100)
     to_accumulators(made, [[300, -300], [7, -7]])
     run(made, made.isa.simd(SimdSub(SimdOpcode.MOVE), read=0, write=2),
         made.isa.simd(SimdSub(SimdOpcode.MOVE, destination=1), read=1),
@@ -165,7 +166,7 @@ def test_simd_works_on_bytes_as_they_are() -> None:
 
 
 # -- tables on the way out -----------------------------------------------------------------------------------------
-TABLES = ARCH.replace(local_depth=600, leave_tables=2)
+TABLES = ARCH.replace(local_depth=600, activation_tables=2)
 TABLES_ISA = Isa(TABLES)
 
 
@@ -176,42 +177,45 @@ def with_tables() -> Machine:
     entries = np.arange(-128, 128)
     to_local(made, np.stack([-1 - entries] * 2, axis=1).tolist(), 10)
     to_local(made, np.stack([entries >> 1, np.full(256, 7)], axis=1).tolist(), 300)
-    return run(made, made.isa.load_scale(0), made.isa.load_leave_table(10, 1), made.isa.load_leave_table(300, 2))
+    return run(made, made.isa.load_scale(0), made.isa.load_activation_table(10, 1),
+               made.isa.load_activation_table(300, 2))
 
 
 @pytest.mark.parametrize(("table", "result"), [(0, [100, -128]), (1, [-101, 127]), (2, [50, 7])])
 def test_the_byte_that_would_leave_is_looked_up(table: int, result: list[int]) -> None:
-    assert moved_out(set_registers(with_tables(), leave_table=table), [100, -1000]) == result
+    assert moved_out(set_registers(with_tables(), activation_table=table), [100, -1000]) == result
 
 
 def test_a_table_comes_behind_zero_point_and_relu() -> None:
-    made = set_registers(with_tables(), leave_table=1, leave_zero=5)
+    made = set_registers(with_tables(), activation_table=1, output_zero_point=5)
     assert moved_out(made, [-50, 20], DataFlow.ACCUMULATOR_TO_LOCAL_RELU) == [-6, -26]
 
 
 def test_tables_stay_over_a_soft_reset_and_the_register_does_not() -> None:
-    made = set_registers(with_tables(), leave_table=1)
+    made = set_registers(with_tables(), activation_table=1)
     made.soft_reset()
     assert moved_out(made, [100, 3]) == [100, 3]
-    assert moved_out(set_registers(made, leave_table=2), [100, 3]) == [50, 7]
+    assert moved_out(set_registers(made, activation_table=2), [100, 3]) == [50, 7]
 
 
 def test_tables_are_zero_at_first() -> None:
     made = Machine(TABLES)
-    assert moved_out(set_registers(made, leave_table=1), [100, 3]) == [0, 0]
+    assert moved_out(set_registers(made, activation_table=1), [100, 3]) == [0, 0]
 
 
 def test_a_table_is_loaded_by_strides() -> None:
     made = with_tables()
     to_local(made, np.repeat(np.arange(-128, 128), 4).reshape(-1, 2).tolist(), 20)
-    assert moved_out(set_registers(run(made, made.isa.load_leave_table(20, 1, local_stride=2)), leave_table=1),
+    assert moved_out(set_registers(run(made, made.isa.load_activation_table(20, 1, local_stride=2)),
+                                   activation_table=1),
                      [100, 3]) == [100, 3]
 
 
 @pytest.mark.parametrize(("instruction", "cause"), [
-    (TABLES_ISA.load_leave_table(0, 0), Cause.LUT_TABLE), (TABLES_ISA.load_leave_table(0, 3), Cause.LUT_TABLE),
-    (TABLES_ISA.load_leave_table(345, 1), Cause.LOCAL_RANGE),
-    (TABLES_ISA.configure(Register.LEAVE_TABLE, 3), Cause.REGISTER_VALUE)])
+    (TABLES_ISA.load_activation_table(0, 0), Cause.LUT_TABLE),
+    (TABLES_ISA.load_activation_table(0, 3), Cause.LUT_TABLE),
+    (TABLES_ISA.load_activation_table(345, 1), Cause.LOCAL_RANGE),
+    (TABLES_ISA.configure(Register.ACTIVATION_TABLE, 3), Cause.REGISTER_VALUE)])
 def test_what_a_machine_with_tables_refuses(instruction: Instruction, cause: Cause) -> None:
     with pytest.raises(MachineStop) as stop:
         Machine(TABLES).step(instruction)
@@ -219,7 +223,7 @@ def test_what_a_machine_with_tables_refuses(instruction: Instruction, cause: Cau
 
 
 @pytest.mark.parametrize("instruction", [
-    TABLES_ISA.load_leave_table(0, 1), TABLES_ISA.configure(Register.LEAVE_TABLE, 0)])
+    TABLES_ISA.load_activation_table(0, 1), TABLES_ISA.configure(Register.ACTIVATION_TABLE, 0)])
 def test_a_machine_without_tables_has_neither_load_nor_register(instruction: Instruction) -> None:
     with pytest.raises(MachineStop):
         machine().step(instruction)
@@ -227,9 +231,9 @@ def test_a_machine_without_tables_has_neither_load_nor_register(instruction: Ins
 
 # -- what is refused -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("instruction", "cause"), [
-    (Instruction(Opcode.CONFIGURE, 0, Register.ENTER_SHIFT, 0), Cause.REGISTER),
-    (Instruction(Opcode.CONFIGURE, 0, Register.LEAVE_SHIFT, 43), Cause.REGISTER_VALUE),
-    (Instruction(Opcode.CONFIGURE, 0, Register.ENTER_FACTOR, 1 << 17), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.CONFIGURE, 0, Register.INPUT_SHIFT, 0), Cause.REGISTER),
+    (Instruction(Opcode.CONFIGURE, 0, Register.OUTPUT_SHIFT, 43), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.CONFIGURE, 0, Register.INPUT_MULTIPLIER, 1 << 17), Cause.REGISTER_VALUE),
     (Instruction(Opcode.CONFIGURE, 0, Register.ACTIVATION_ZERO, 256), Cause.REGISTER_VALUE),
     (Instruction(Opcode.LOAD_SCALE, 0, 54), Cause.LOCAL_RANGE),
     (Instruction(Opcode.LOAD_SCALE, 1, 0), Cause.FLAGS),
@@ -243,7 +247,7 @@ def test_what_a_machine_of_bytes_refuses(instruction: Instruction, cause: Cause)
 
 
 @pytest.mark.parametrize("instruction", [
-    Instruction(Opcode.LOAD_SCALE, 0, 0), Instruction(Opcode.CONFIGURE, 0, Register.LEAVE_ZERO, 0)])
+    Instruction(Opcode.LOAD_SCALE, 0, 0), Instruction(Opcode.CONFIGURE, 0, Register.OUTPUT_ZERO_POINT, 0)])
 def test_other_machines_have_no_scales(instruction: Instruction) -> None:
     with pytest.raises(MachineStop):
         Machine(make_arch()).step(instruction)

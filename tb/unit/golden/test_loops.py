@@ -19,7 +19,7 @@ ARCH = make_arch(accumulators=64, registers=3)
 def machine() -> Machine:
     """Accumulator k holds [k, -k]; register 1 holds [5, 5]; the shifts are 0."""
     machine = Machine(ARCH)
-    run(machine, machine.isa.configure(Register.ENTER_SHIFT, 0), machine.isa.configure(Register.LEAVE_SHIFT, 0))
+    run(machine, machine.isa.configure(Register.INPUT_SHIFT, 0), machine.isa.configure(Register.OUTPUT_SHIFT, 0))
     to_accumulators(machine, [[k, -k] for k in range(64)])
     machine.simd_registers[0] = 5
     return machine

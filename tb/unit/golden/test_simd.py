@@ -16,7 +16,7 @@ S = SimdOpcode
 def machine() -> Machine:
     """Its shifts are 0, so that accumulators show plain products."""
     machine = Machine(make_arch())
-    return run(machine, machine.isa.configure(Register.ENTER_SHIFT, 0), machine.isa.configure(Register.LEAVE_SHIFT, 0))
+    return run(machine, machine.isa.configure(Register.INPUT_SHIFT, 0), machine.isa.configure(Register.OUTPUT_SHIFT, 0))
 
 
 # -- SIMD ----------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def test_simd_accumulate_adds_where_it_writes_and_does_nothing_without_write(mac
 def test_simd_leaves_and_enters_with_the_shifts(machine: Machine) -> None:
     isa = machine.isa
     to_accumulators(machine, [[24, 2 ** 30]])
-    run(machine, isa.configure(Register.LEAVE_SHIFT, 4), isa.configure(Register.ENTER_SHIFT, 3),
+    run(machine, isa.configure(Register.OUTPUT_SHIFT, 4), isa.configure(Register.INPUT_SHIFT, 3),
         isa.simd(SimdSub(S.NO_OP), read=0, write=1))
     assert rows(machine.accumulators, 1) == [[16, 32767 * 8]]
 
@@ -80,7 +80,7 @@ def tables() -> Machine:
     machine = Machine(make_arch(registers=3, lut_count=1, lut_depth=4))
     isa = machine.isa
     to_local(machine, [[100, 0], [104, 1], [108, 2], [112, 3], [10, 20], [11, 21], [12, 22], [13, 23]])
-    return run(machine, isa.configure(Register.ENTER_SHIFT, 0), isa.configure(Register.LEAVE_SHIFT, 0),
+    return run(machine, isa.configure(Register.INPUT_SHIFT, 0), isa.configure(Register.OUTPUT_SHIFT, 0),
                isa.load_lut(0, 0), isa.load_lut(4, 1))
 
 

@@ -47,7 +47,7 @@ REFUSED = [
     (Cause.DRAM1_RANGE, ISA.data_move(TO_DRAM1, 0, 1499, 2)), (Cause.DRAM1_RANGE, ISA.data_move(TO_DRAM1, 0, 1500, 1)),
     (Cause.REGISTER, Instruction(Opcode.CONFIGURE, 0, 0x02, 0)), (Cause.REGISTER, Instruction(Opcode.CONFIGURE, 0, 99)),
     (Cause.REGISTER_VALUE, ISA.configure(Register.DRAM0_CACHE, 16)),
-    (Cause.REGISTER_VALUE, ISA.configure(Register.LEAVE_SHIFT, 32)),
+    (Cause.REGISTER_VALUE, ISA.configure(Register.OUTPUT_SHIFT, 32)),
     (Cause.REGISTER_VALUE, ISA.configure(Register.DRAM0_OFFSET, 16384)),
     (Cause.SIMD_OPCODE, Instruction(Opcode.SIMD, 0, 0, 0, 17 << 6)),
     (Cause.SIMD_REGISTER, ISA.simd(SimdSub(SimdOpcode.MOVE, left=3))),
@@ -189,11 +189,11 @@ def test_the_program_counter_of_an_error_follows_configure() -> None:
 def test_machines_without_tables_loops_or_free_shifts_refuse_them() -> None:
     plain = make_arch(simd_loop_depth=0, mac_rounding=EVERY_STEP)
     for illegal, cause in ((Instruction(Opcode.LOAD_LUT), Cause.OPCODE), (Instruction(Opcode.SIMD_LOOP), Cause.OPCODE),
-                           (Isa(plain).configure(Register.LEAVE_SHIFT, 7), Cause.REGISTER_VALUE)):
+                           (Isa(plain).configure(Register.OUTPUT_SHIFT, 7), Cause.REGISTER_VALUE)):
         with pytest.raises(MachineStop) as stop:
             run(Machine(plain), illegal)
         assert stop.value.cause is cause
-    run(Machine(plain), Isa(plain).configure(Register.LEAVE_SHIFT, 8))
+    run(Machine(plain), Isa(plain).configure(Register.OUTPUT_SHIFT, 8))
 
 
 def test_loading_zeros_of_enormous_size_is_quick() -> None:

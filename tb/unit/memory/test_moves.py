@@ -13,7 +13,7 @@ from weft.hw.contract.arch import EVERY_STEP, Arch
 from weft.hw.contract.timing import (
     ACCUMULATE_DATA_LATENCY,
     ACCUMULATOR_READ_LATENCY,
-    ENTER_LATENCY,
+    INPUT_RESCALE_LATENCY,
     LOCAL_READ_LATENCY,
 )
 from weft.hw.memory.move_in import MoveInUnit
@@ -88,13 +88,13 @@ class Move:
         depths = {"local": self.arch.local_depth, "accumulator": self.arch.accumulator_depth}
         tile = random_tile(self.rng, size, rows, 5, **depths)
         if self.kind is OUTWARD:
-            return {**tile, "relu": self.rng.randrange(2), "leave_shift": shift(self.rng, self.arch)}
-        return {**tile, "accumulate": self.rng.randrange(2), "enter_shift": shift(self.rng, self.arch)}
+            return {**tile, "relu": self.rng.randrange(2), "output_shift": shift(self.rng, self.arch)}
+        return {**tile, "accumulate": self.rng.randrange(2), "input_shift": shift(self.rng, self.arch)}
 
     def value(self, operation: dict[str, Any], scalar: int) -> int:
         if self.kind is INWARD:
-            return self.arch.scheme.enter(scalar, operation["enter_shift"])
-        left = self.arch.scheme.leave(scalar, operation["leave_shift"])
+            return self.arch.scheme.rescale_input(scalar, operation["input_shift"])
+        left = self.arch.scheme.requantize(scalar, operation["output_shift"])
         return max(left, 0) if operation["relu"] else left
 
     def expected(self, operation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,12 +134,12 @@ def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, 
 def test_one_vector_a_cycle_operation_after_operation(kind: Any) -> None:
     move = Move(MACHINES["2"], kind, Random(22))
     source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
-    first = source.taken[0] + kind.LATENCY + (ENTER_LATENCY if kind is INWARD else 0)
+    first = source.taken[0] + kind.LATENCY + (INPUT_RESCALE_LATENCY if kind is INWARD else 0)
     assert sink.taken == list(range(first, first + len(sink.items)))
 
 
 @pytest.mark.parametrize("kind", (OUTWARD, INWARD))
 def test_all_shifts(kind: type) -> None:
     move = Move(MACHINES["3"], kind, Random(23))
-    field = "leave_shift" if kind is OUTWARD else "enter_shift"
+    field = "output_shift" if kind is OUTWARD else "input_shift"
     move.run([{**move.operation(4, 1), field: k} for k in range(move.arch.accumulator_bits)], 1, 1, 1)

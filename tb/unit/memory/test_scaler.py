@@ -7,8 +7,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.schemes import SCALE_VECTORS, Int8, Leaving
-from weft.hw.contract.schemes.int8 import MOST_LEAVE_SHIFT, MULTIPLIER_WIDTH, SCALE_LATENCY
+from weft.hw.contract.schemes import SCALE_VECTORS, Int8, OutputRescale
+from weft.hw.contract.schemes.int8 import MOST_OUTPUT_SHIFT, MULTIPLIER_WIDTH, SCALE_LATENCY
 from weft.hw.memory.scaler import Scaler
 
 BLOCKS, ROWS = 12, 40
@@ -40,14 +40,14 @@ def test_rows_leave_as_the_law_says(width: int) -> None:
             multipliers[:] = 1
         rows = []
         for _ in range(ROWS):
-            shift, zero, relu = (int(rng.integers(0, MOST_LEAVE_SHIFT + 1)), int(rng.integers(-128, 128)),
+            shift, zero, relu = (int(rng.integers(0, MOST_OUTPUT_SHIFT + 1)), int(rng.integers(-128, 128)),
                                  bool(rng.integers(0, 2)))
             row = values(rng, -1 << width - 1, (1 << width - 1) - 1, (3,))
             if rng.random() < 0.3:
                 row[0] = ties(rng, min(shift, 14))
             rows.append((row, shift, zero, relu))
             scales = numbers.scale_vectors(multipliers, biases)
-            expected.append(numbers.move_out(row, Leaving(shift, zero, scales), relu).tolist())
+            expected.append(numbers.move_out(row, OutputRescale(shift, zero, scales), relu).tolist())
         blocks.append((numbers.scale_vectors(multipliers, biases), rows))
 
     async def bench(ctx) -> None:

@@ -28,7 +28,7 @@ def machine(**changes) -> Arch:
 def fields(operation: SimdOperation) -> dict:
     """An operation as a queue entry."""
     names = ("opcode", "left", "right", "destination", "accumulate", "hold", "read_stride_log2", "write_stride_log2",
-             "enter_shift", "leave_shift")
+             "input_shift", "output_shift")
     return {"kind": SimdKind.INSTRUCTION, **{name: getattr(operation, name) for name in names},
             "read": operation.read is not None, "read_address": operation.read or 0,
             "write": operation.write is not None, "write_address": operation.write or 0}
@@ -149,7 +149,7 @@ def one_configuration(item: SimdOperation | SimdLoop | TableLoad) -> SimdOperati
     if not isinstance(item, SimdLoop):
         return item
     last = item.body[-1]
-    return replace(item, body=[replace(operation, enter_shift=last.enter_shift, leave_shift=last.leave_shift)
+    return replace(item, body=[replace(operation, input_shift=last.input_shift, output_shift=last.output_shift)
                                for operation in item.body])
 
 
@@ -184,7 +184,7 @@ def random_operation(arch: Arch, rng: np.random.Generator, addresses: int) -> Si
     enter, leave = (point, point) if arch.scheme.fixed_shift is not None else (
         int(rng.choice([point, 0, int(rng.integers(arch.accumulator_bits))])) for _ in range(2))
     return SimdOperation(opcode=opcode, left=left, right=right, destination=destination, read=read, write=write,
-                         accumulate=bool(rng.random() < 0.4), enter_shift=enter, leave_shift=leave)
+                         accumulate=bool(rng.random() < 0.4), input_shift=enter, output_shift=leave)
 
 
 @pytest.fixture(scope="session")

@@ -48,10 +48,10 @@ def test_random_loops_mean_their_iterations(simd: SimpleNamespace, changes: dict
 def test_loop_longer_than_the_slots(simd: SimpleNamespace) -> None:
     """Blocks of iterations follow each other, the last one shorter; private registers in each."""
     arch = simd.machine(accumulator_depth=256)
-    body = [SimdOperation(opcode=Op.MULTIPLY, read=0, left=0, right=1, destination=2, leave_shift=4),
-            SimdOperation(opcode=Op.ADD, read=100, left=0, right=2, destination=1, hold=True, leave_shift=4),
-            SimdOperation(opcode=Op.MAX, left=1, right=2, write=128, enter_shift=4)]
-    setup = SimdOperation(opcode=Op.MOVE, read=3, destination=1, leave_shift=6)
+    body = [SimdOperation(opcode=Op.MULTIPLY, read=0, left=0, right=1, destination=2, output_shift=4),
+            SimdOperation(opcode=Op.ADD, read=100, left=0, right=2, destination=1, hold=True, output_shift=4),
+            SimdOperation(opcode=Op.MAX, left=1, right=2, write=128, input_shift=4)]
+    setup = SimdOperation(opcode=Op.MOVE, read=3, destination=1, output_shift=6)
     lengths = (2 * SIMD_SLOTS + 5, SIMD_SLOTS - 1, SIMD_SLOTS)
     simd.check(arch, [setup, *(SimdLoop(iterations, body) for iterations in lengths)])
 
@@ -65,10 +65,10 @@ def test_loops_of_about_a_number_of_whole_blocks(simd: SimpleNamespace, blocks: 
     """One iteration less, none and one or two more than fill the slots: where the last blocks are halved and where
     they are not. A register of an iteration's own shows a slot used twice, or the program's slot written."""
     arch = simd.machine(accumulator_depth=256)
-    body = [SimdOperation(opcode=Op.ADD, read=0, left=0, right=3, destination=2, leave_shift=4),
-            SimdOperation(opcode=Op.ADD, left=2, right=3, write=100, enter_shift=4)]
-    setup = [SimdOperation(opcode=Op.MOVE, read=1, destination=3, leave_shift=6),
-             SimdOperation(opcode=Op.MOVE, read=2, destination=2, leave_shift=6)]
+    body = [SimdOperation(opcode=Op.ADD, read=0, left=0, right=3, destination=2, output_shift=4),
+            SimdOperation(opcode=Op.ADD, left=2, right=3, write=100, input_shift=4)]
+    setup = [SimdOperation(opcode=Op.MOVE, read=1, destination=3, output_shift=6),
+             SimdOperation(opcode=Op.MOVE, read=2, destination=2, output_shift=6)]
     for iterations in range(blocks * BLOCK - 1, blocks * BLOCK + 3):
         simd.check(arch, [*setup, SimdLoop(iterations, body)])
 
@@ -77,10 +77,10 @@ def test_loops_of_about_a_number_of_whole_blocks(simd: SimpleNamespace, blocks: 
 def test_loop_runs_one_instruction_a_cycle(simd: SimpleNamespace, iterations: int) -> None:
     """A dependent chain over a tile: reads and writes of identical addresses, one micro-operation a cycle."""
     arch = simd.machine(accumulator_depth=64, simd_registers_depth=3)
-    chain = [SimdOperation(opcode=Op.MULTIPLY, read=0, right=1, destination=2, leave_shift=4),
+    chain = [SimdOperation(opcode=Op.MULTIPLY, read=0, right=1, destination=2, output_shift=4),
              SimdOperation(opcode=Op.ADD, left=2, right=3, destination=2),
              SimdOperation(opcode=Op.MAX, left=2, right=1, destination=2),
-             SimdOperation(opcode=Op.MIN, left=2, right=3, write=0, enter_shift=4)]
+             SimdOperation(opcode=Op.MIN, left=2, right=3, write=0, input_shift=4)]
     bench = simd.check(arch, [SimdLoop(iterations, chain)])
     total = bench.done[len(chain)] - bench.taken[len(chain)]
     assert total <= iterations * len(chain) + bench.unit.latency + 4
@@ -88,8 +88,8 @@ def test_loop_runs_one_instruction_a_cycle(simd: SimpleNamespace, iterations: in
 
 def test_dependent_iterations_run_in_order(simd: SimpleNamespace) -> None:
     """A running sum: iteration k reads what k - 1 wrote."""
-    step = SimdOperation(opcode=Op.ADD, read=0, left=0, right=1, write=1, leave_shift=4, enter_shift=4)
-    load = SimdOperation(opcode=Op.MOVE, read=32, destination=1, leave_shift=4)
+    step = SimdOperation(opcode=Op.ADD, read=0, left=0, right=1, write=1, output_shift=4, input_shift=4)
+    load = SimdOperation(opcode=Op.MOVE, read=32, destination=1, output_shift=4)
     back = replace(step, write=0)
     simd.check(simd.machine(), [SimdLoop(20, [load, step]), SimdLoop(10, [step]), SimdLoop(10, [back, step])])
 
@@ -97,7 +97,7 @@ def test_dependent_iterations_run_in_order(simd: SimpleNamespace) -> None:
 def test_loop_equals_its_body_written_out(simd: SimpleNamespace) -> None:
     """Without registers kept over the loop a program may write the body out."""
     arch = simd.machine()
-    shifts: dict[str, Any] = {"enter_shift": 2, "leave_shift": 3}
+    shifts: dict[str, Any] = {"input_shift": 2, "output_shift": 3}
     body = [SimdOperation(opcode=Op.ABS, read=0, destination=1, read_stride_log2=1, **shifts),
             SimdOperation(opcode=Op.SUBTRACT, left=1, right=1, read=40, write=32, accumulate=True, **shifts)]
     written_out = [replace(operation, read=None if operation.read is None else
@@ -160,8 +160,8 @@ def test_lookups_and_table_loads(simd: SimpleNamespace, stall: float) -> None:
         program += [TableLoad(int(rng.integers(3)), int(rng.integers(40)), int(rng.integers(3))) for _ in range(2)]
         program += [simd.random_operation(arch, rng, 6) for _ in range(12)]
         lookup = SimdOperation(opcode=Op.LOOKUP, read=int(rng.integers(20)), destination=int(rng.integers(3)),
-                               leave_shift=6)
+                               output_shift=6)
         line = [lookup, SimdOperation(opcode=Op.MULTIPLY, left=1, right=2, destination=1),
-                SimdOperation(opcode=Op.ADD, left=1, right=3, write=30, enter_shift=4)]
+                SimdOperation(opcode=Op.ADD, left=1, right=3, write=30, input_shift=4)]
         program += [*line, SimdLoop(int(rng.integers(2, 30)), line), lookup]
     simd.check(arch, program, stall=stall, seed=6)

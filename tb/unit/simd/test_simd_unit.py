@@ -46,7 +46,7 @@ def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
 @pytest.mark.parametrize("addresses", [(7, 7), (7, 9)])
 def test_read_after_write_waits_as_long_as_it_must(simd: SimpleNamespace, addresses: tuple[int, int]) -> None:
     """Each reads what the one before wrote, where it read itself or elsewhere."""
-    there, back = (SimdOperation(opcode=Op.INCREMENT, read=read, write=write, enter_shift=4, leave_shift=4)
+    there, back = (SimdOperation(opcode=Op.INCREMENT, read=read, write=write, input_shift=4, output_shift=4)
                    for read, write in (addresses, addresses[::-1]))
     bench = simd.check(simd.machine(), [there, back] * 2)
     assert np.array_equal(np.diff(bench.reads), [bench.unit.memory_latency] * 3)
@@ -73,9 +73,9 @@ def test_a_register_is_read_as_soon_as_it_is_written_at_every_distance(
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
 def test_edges_of_entering_and_leaving(simd: SimpleNamespace, data_type: str) -> None:
-    """Every pair of shifts would be long: every enter shift and every leave shift, with values at both ends."""
+    """Every pair of shifts would be long: every input shift and every output shift, with values at both ends."""
     arch = simd.machine(data_type=data_type)
-    copies = [SimdOperation(read=40 + k % 8, write=k % 32, leave_shift=k, enter_shift=arch.accumulator_bits - 1 - k)
+    copies = [SimdOperation(read=40 + k % 8, write=k % 32, output_shift=k, input_shift=arch.accumulator_bits - 1 - k)
               for k in range(arch.accumulator_bits)]
     simd.check(arch, copies, seed=8)
 
@@ -84,7 +84,7 @@ def test_reset_clears_registers_and_what_is_under_way(simd: SimpleNamespace) -> 
     arch = simd.machine()
     unit, reset = SimdUnit(arch), Signal()
     dut = OnAccumulators(arch, unit)
-    operations = [simd.fields(SimdOperation(opcode=Op.INCREMENT, destination=1, write=5, enter_shift=0)),
+    operations = [simd.fields(SimdOperation(opcode=Op.INCREMENT, destination=1, write=5, input_shift=0)),
                   simd.fields(SimdOperation(opcode=Op.MOVE, left=1, write=6))]
 
     async def write_of(ctx, operation: dict, limit: int) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ class Sum(NamedTuple):
         return self.first.input(0), self.second.input(0)
 
 
-def join_sums(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
+def fuse_additions(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
     """The network with such sums as one convolution each; ``measure`` is asked only where there are any."""
     found = _sums(graph)
     if not found:

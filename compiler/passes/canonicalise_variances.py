@@ -42,7 +42,7 @@ class Variance(NamedTuple):
     made: str
 
 
-def centre_variances(graph: Graph) -> Graph:
+def canonicalise_variances(graph: Graph) -> Graph:
     """Return the graph with every variance computed as the mean of squared distances from the mean."""
     search = _Search(graph)
     found = {node.output: entry for node in graph.nodes if (entry := search.variance(node)) is not None}

@@ -8,8 +8,8 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import TABLE_ENTRIES
-from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
-from weft.hw.memory.leave_tables import LeaveTables
+from weft.hw.contract.timing import ACTIVATION_TABLE_LATENCY
+from weft.hw.memory.activation_tables import ActivationTables
 
 LANES = 3
 
@@ -17,8 +17,8 @@ LANES = 3
 @pytest.mark.parametrize("count", (1, 3, 8))
 def test_bytes_are_looked_up_lane_by_lane(count: int) -> None:
     """Each table is loaded while others are looked up, and looked up from the next cycle on."""
-    arch = Arch.load("tiny").replace(data_type="INT8", array_size=LANES, local_depth=512, leave_tables=count)
-    rng, dut = np.random.default_rng(count), LeaveTables(arch)
+    arch = Arch.load("tiny").replace(data_type="INT8", array_size=LANES, local_depth=512, activation_tables=count)
+    rng, dut = np.random.default_rng(count), ActivationTables(arch)
     tables = np.zeros((count, TABLE_ENTRIES, LANES), np.int64)
     expected: list[list[int]] = []
     found: list[list[int]] = []
@@ -49,12 +49,12 @@ def test_bytes_are_looked_up_lane_by_lane(count: int) -> None:
             tables[table - 1] = loaded
             for _ in range(40):
                 await look(ctx, int(rng.integers(0, count + 1)))
-        for _ in range(LEAVE_TABLE_LATENCY):
+        for _ in range(ACTIVATION_TABLE_LATENCY):
             await look(ctx, 0)
 
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
-    late = LEAVE_TABLE_LATENCY - 1
+    late = ACTIVATION_TABLE_LATENCY - 1
     assert found[late:] == expected[:len(expected) - late]

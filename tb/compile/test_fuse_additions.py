@@ -12,7 +12,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.join_sums import join_sums
+from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.pipeline import compile_model
@@ -87,7 +87,7 @@ def graphs(network: Network, tmp_path: Path) -> tuple[Graph, Graph, np.ndarray]:
     samples = maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)
     before = in_order(fold_channelwise(normalise(read_model(maker.save(tmp_path / "net.onnx")), 8)))
     given = choose_samples(before, {"x": samples})
-    return before, join_sums(before, 8, lambda names: channel_ranges(before, given, names)), samples
+    return before, fuse_additions(before, 8, lambda names: channel_ranges(before, given, names)), samples
 
 
 @pytest.mark.parametrize("network", [*JOINED, *APART])

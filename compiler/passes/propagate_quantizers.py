@@ -29,7 +29,7 @@ COPY = {"factors": (1, 1)}
 """Of an Enlarge that repeats nothing."""
 
 
-def settle_quantizers(graph: Graph, measure: Callable[[Sequence[str]], Ranges] | None = None,
+def propagate_quantizers(graph: Graph, measure: Callable[[Sequence[str]], Ranges] | None = None,
                       ) -> tuple[Graph, Quantization]:
     """The graph without FakeQuantize, and the scales that its tensors keep. ``measure`` runs the graph; without it
     every scale is taken to hold what others read."""

@@ -15,7 +15,7 @@ from weft.compiler.passes.boxes import Walk, alike_columns
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.pieces import PIECES, choose, in_pieces
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
-from weft.compiler.passes.swap import swap
+from weft.compiler.passes.transpose import swap
 
 
 def image(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray | None]:

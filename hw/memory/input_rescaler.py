@@ -10,23 +10,24 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.parts.arbiter import RoundRobin
-from weft.hw.parts.ports import EnterPort, accumulator_write_port
+from weft.hw.parts.ports import InputRescalerPort, accumulator_write_port
 from weft.hw.parts.schemes import circuits
 from weft.hw.parts.select import select
 from weft.hw.parts.slices import stage
 
 
-class Enter(wiring.Component):
+class InputRescaler(wiring.Component):
     """``writers`` name the units, each with a port of its name; they take turns. One row a cycle.
 
-    The write is offered to the accumulators ENTER_LATENCY cycles after the request was taken. Its row follows as late
-    as they want it: it enters on the way, in a pipeline that never waits.
+    The write is offered to the accumulators INPUT_RESCALE_LATENCY cycles after the request was taken. Its row follows
+    as late as they want it: it enters on the way, in a pipeline that never waits.
     """
 
     def __init__(self, arch: Arch, writers: tuple[str, ...]) -> None:
         self._arch, self._writers = arch, writers
         super().__init__({
-            **{name: In(EnterPort(arch)) for name in writers}, "accumulator_write": Out(accumulator_write_port(arch)),
+            **{name: In(InputRescalerPort(arch)) for name in writers},
+            "accumulator_write": Out(accumulator_write_port(arch)),
         })
 
     def elaborate(self, platform: Any) -> Module:

@@ -10,7 +10,7 @@ from weft.golden.dram import Dram
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.hw.contract.timing import PATIENCE
+from weft.hw.contract.timing import STARVATION_LIMIT
 from weft.hw.contract.units import UNIT_NAMES
 from weft.simulate.rtl import run_on_rtl
 from weft.tb.random.lockstep_archs import lockstep_archs
@@ -39,7 +39,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_nobody_waits_for_all_mat_muls(case: str) -> None:
-    """A move of the bank that MatMul never leaves has a gap in every ``PATIENCE + 1`` cycles; MatMul loses no more."""
+    """A move of the bank that MatMul never leaves has a gap in every ``STARVATION_LIMIT + 1`` cycles; MatMul loses no
+    more."""
     unit, products, move = CASES[case]
     until_sums_arrive = [ISA.configure(Register.TIMEOUT, 0)] * 64
     program = ISA.assemble([*products[:1], *until_sums_arrive, move, *products[1:]])
@@ -50,7 +51,7 @@ def test_nobody_waits_for_all_mat_muls(case: str) -> None:
     move_row = operations[units == UNIT_NAMES.index(unit)][0]
     array_rows = operations[units == UNIT_NAMES.index("mat_mul")]
     took = move_row["finish_cycle"] - move_row["start_cycle"]
-    assert MOVED * PATIENCE < took < MOVED * (PATIENCE + 3) + 100
+    assert MOVED * STARVATION_LIMIT < took < MOVED * (STARVATION_LIMIT + 3) + 100
     assert array_rows["finish_cycle"][-1] - array_rows["start_cycle"][0] < VECTORS * PASSES + MOVED + 60
     found = estimate(program, ARCH)
     assert found.cycles == done.cycles

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 
 
-class Turn:
+class FairLock:
     """A lock that is given in the order in which it was asked for. With Python's own, a thread that lets go and asks
     again is served before those that wait: a launch would run after others that came later."""
 

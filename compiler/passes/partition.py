@@ -50,7 +50,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Division:
+class Partition:
     """Parts in the order in which they run, a graph for each of the machine; ``places`` in the graph's order.
 
     Each part reads tensors of those before it, and inputs of the network, by their names.
@@ -103,14 +103,14 @@ class Part:
         return f"part {self.number} of {self.count}\n"
 
 
-def whole(graph: Graph) -> Division:
+def whole(graph: Graph) -> Partition:
     """All of it on the machine. Raises CompileError for the first node that is none of its operators."""
     for error in refusals(graph).values():
         raise error
-    return Division((graph,), tuple(_place(graph, node, 0, "") for node in graph.nodes))
+    return Partition((graph,), tuple(_place(graph, node, 0, "") for node in graph.nodes))
 
 
-def divide(graph: Graph, attempt: Attempt) -> Division:
+def partition_graph(graph: Graph, attempt: Attempt) -> Partition:
     """As much on the machine as ``attempt`` accepts, in as few parts as that takes.
 
     Raises CompileError when nothing is left for the machine, or for what is no node's fault; WeftError where the host
@@ -133,7 +133,7 @@ def divide(graph: Graph, attempt: Attempt) -> Division:
         if not refused:
             for host in (part for part in parts if isinstance(part, HostPart)):
                 check_bytes(host.model)
-            return Division(tuple(parts), _places(graph, phases, parts, reasons))
+            return Partition(tuple(parts), _places(graph, phases, parts, reasons))
         for error in refused:
             if error.node in reasons or error.node not in names:
                 raise error

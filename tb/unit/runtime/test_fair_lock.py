@@ -8,17 +8,17 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.runtime.turn import Turn
+from weft.runtime.fair_lock import FairLock
 
 
-def wait_for(turn: Turn, count: int) -> None:
+def wait_for(turn: FairLock, count: int) -> None:
     while turn.waiting != count:
         time.sleep(0.001)
 
 
 def test_served_in_the_order_of_asking() -> None:
     """Whoever lets go and asks again comes last."""
-    turn, order = Turn(), []
+    turn, order = FairLock(), []
 
     def once(number: int) -> None:
         with turn:
@@ -38,7 +38,7 @@ def test_served_in_the_order_of_asking() -> None:
 @pytest.mark.parametrize("given", [False, True])
 def test_an_interrupted_wait_keeps_nobody_waiting(given: bool) -> None:
     """Interrupted before, or just after its turn was given to it."""
-    turn, real = Turn(), threading.Event.wait
+    turn, real = FairLock(), threading.Event.wait
 
     def interrupted(event: threading.Event, *_: object) -> bool:
         if given:

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.schemes import TABLE_ENTRIES
-from weft.hw.contract.timing import LEAVE_TABLE_LATENCY
+from weft.hw.contract.timing import ACTIVATION_TABLE_LATENCY
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import vector_layout
@@ -21,9 +21,9 @@ WRITTEN = 1
 """Cycles behind a ``load`` from which a lookup sees it."""
 
 
-class LeaveTables(wiring.Component):
-    """``scalars`` in, ``looked_up`` out, LEAVE_TABLE_LATENCY cycles later; free running, a vector a cycle. ``table``
-    comes with its vector: 1..leave_tables, or 0 to let the vector pass as it is.
+class ActivationTables(wiring.Component):
+    """``scalars`` in, ``looked_up`` out, ACTIVATION_TABLE_LATENCY cycles later; free running, a vector a cycle.
+    ``table`` comes with its vector: 1..activation_tables, or 0 to let the vector pass as it is.
 
     ``load`` puts ``vector`` at the next entry of ``load_table``, from that of byte -128 on; TABLE_ENTRIES of them are a
     table. A lookup WRITTEN cycles later, or more, sees it. Tables are zero at power-up and stay over a reset, which
@@ -32,7 +32,7 @@ class LeaveTables(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
-        table = register_fields(arch)["leave_table"]
+        table = register_fields(arch)["activation_table"]
         super().__init__({
             "scalars": In(vector_layout(arch)), "table": In(table), "looked_up": Out(vector_layout(arch)),
             "load": In(1), "load_table": In(table), "vector": In(vector_layout(arch)),
@@ -42,13 +42,13 @@ class LeaveTables(wiring.Component):
         # scalars -> block RAM -> its output register -> looked up, or the scalars as they were
         m = Module()
         entry = Signal(range(TABLE_ENTRIES))
-        looks = delayed(m, self.table != 0, LEAVE_TABLE_LATENCY, name="looks")
-        passed = data.View(vector_layout(self._arch), delayed(m, self.scalars, LEAVE_TABLE_LATENCY, name="passed"))
+        looks = delayed(m, self.table != 0, ACTIVATION_TABLE_LATENCY, name="looks")
+        passed = data.View(vector_layout(self._arch), delayed(m, self.scalars, ACTIVATION_TABLE_LATENCY, name="passed"))
         with m.If(self.load):
             m.d.sync += entry.eq(entry + 1)
         for lane in range(self._arch.array_size):
             width = self._arch.number.width
-            memory = Memory(shape=signed(width), depth=self._arch.leave_tables * TABLE_ENTRIES, init=[])
+            memory = Memory(shape=signed(width), depth=self._arch.activation_tables * TABLE_ENTRIES, init=[])
             m.submodules[f"table_{lane}"] = memory
             write, read = memory.write_port(), memory.read_port()
             value = Signal(signed(width), reset_less=True, name=f"value_{lane}")
@@ -64,4 +64,4 @@ class LeaveTables(wiring.Component):
 
     def _place(self, table):
         """Table 1 is the first."""
-        return (table - 1)[:bits_to_count(self._arch.leave_tables)]
+        return (table - 1)[:bits_to_count(self._arch.activation_tables)]

@@ -14,22 +14,22 @@ from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, ROUNDED_READ_LATEN
 from weft.hw.parts import fixed_point
 from weft.hw.parts.arbiter import RoundRobin
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.ports import LeavePort, accumulator_read_port, leave_port
+from weft.hw.parts.ports import RequantizerPort, accumulator_read_port, requantizer_port
 from weft.hw.parts.schemes import circuits
 from weft.hw.parts.select import select
 
 
-class Leave(wiring.Component):
+class Requantizer(wiring.Component):
     """``readers`` name the units, each with a port of its name; they take turns. One row a cycle.
 
     Numbers without points of their own ignore the shift. A port that is a plain :class:`ReadPort`
-    (``ports.leave_port``) gets its rows as they are.
+    (``ports.requantizer_port``) gets its rows as they are.
     """
 
     def __init__(self, arch: Arch, readers: tuple[str, ...]) -> None:
         self._arch, self._readers = arch, readers
         super().__init__({
-            **{name: In(leave_port(arch, name)) for name in readers},
+            **{name: In(requantizer_port(arch, name)) for name in readers},
             "accumulator_read": Out(accumulator_read_port(arch)),
         })
 
@@ -47,7 +47,7 @@ class Leave(wiring.Component):
         ]
         taken = turns.grant & read.request.ready.replicate(len(ports))
         answers = DelayLine(m, taken, ROUNDED_READ_LATENCY, name="answered", reset=True)
-        ways = [Cat(port.request.payload.relu, port.request.payload.leave_shift) for port in ports
+        ways = [Cat(port.request.payload.relu, port.request.payload.output_shift) for port in ports
                 if self._rounds(port)]
         grants = Cat(turn for turn, port in zip(turns.grant, ports, strict=True) if self._rounds(port))
         way = delayed(m, select(grants, ways), ACCUMULATOR_READ_LATENCY - 1, name="coming_way")
@@ -62,7 +62,7 @@ class Leave(wiring.Component):
 
     def _rounds(self, port) -> bool:
         """Whether this port's rows are rounded off."""
-        return isinstance(port.signature, LeavePort)
+        return isinstance(port.signature, RequantizerPort)
 
     def _address(self, port) -> Value:
         return port.request.payload.address if self._rounds(port) else port.request.payload
@@ -74,7 +74,7 @@ class Leave(wiring.Component):
         from_shift, relu = Signal(bits, reset_less=True), Signal(reset_less=True)
         m.d.sync += [shift.eq(coming_shift), fine_shift.eq(shift), relu.eq(coming_relu),
                      from_shift.eq(fixed_point.reached(coming_shift, bits))]
-        coarse, fine, reached = circuits(self._arch).leave_shifts(shift, fine_shift, from_shift)
+        coarse, fine, reached = circuits(self._arch).output_shifts(shift, fine_shift, from_shift)
         rows: list[Value] = []
         for lane, value in enumerate(self.accumulator_read.response.payload):
             step = fixed_point.cut(value, coarse, reached, width)
