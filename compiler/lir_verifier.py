@@ -24,7 +24,7 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
     SchemeKind.FIXED_POINT: {IN: ("INPUT_SHIFT",), OUT: ("OUTPUT_SHIFT",), MULTIPLIED: ("INPUT_SHIFT",),
                              COMPUTED: ("INPUT_SHIFT", "OUTPUT_SHIFT"), NOWHERE: ()},
     SchemeKind.AFFINE: {IN: ("INPUT_ZERO_POINT", "INPUT_MULTIPLIER"), OUT: ("OUTPUT_SHIFT", "OUTPUT_ZERO_POINT"),
-                        MULTIPLIED: ("ACTIVATION_ZERO",), COMPUTED: (), NOWHERE: ()},
+                        MULTIPLIED: ("ACTIVATION_ZERO_POINT",), COMPUTED: (), NOWHERE: ()},
 }
 """The registers that each use of a scalar needs, no more and no less."""
 

@@ -200,7 +200,7 @@ class Machine:
         return sums
 
     def _activations(self, where: slice | np.ndarray) -> np.ndarray:
-        return self.arch.scheme.activations(self.local[where], self._register(Register.ACTIVATION_ZERO))
+        return self.arch.scheme.activations(self.local[where], self._register(Register.ACTIVATION_ZERO_POINT))
 
     def data_move(self, operation: DataMove) -> None:
         move = MOVE[operation.flow]

@@ -2,7 +2,7 @@
 
     beats -> fetch -> decoder -> interlock -+-> load_weight --+   local memory -- dram0 / dram1 read, write
              program reader                 +-> mat_mul ------+-> systolic array
-             supervisor, sampler            +-> simd ---------+-> accumulators, by leave and enter
+             supervisor, sampler            +-> simd ---------+-> accumulators, by requantizer and input_rescaler
                                             +-> move_out, move_in
 
 With ``repeat_depth`` a repeater stands between fetch and decoder.
@@ -96,9 +96,9 @@ class Core(wiring.Component):
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first)
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
-        m.submodules.requantizer, m.submodules.input_rescaler = requantizer, rescaler = Requantizer(arch,
-            readers), InputRescaler(arch, writers)
-        m.submodules.accumulators = accumulators = Accumulators(arch, ("leave",), ("enter",))
+        m.submodules.requantizer = requantizer = Requantizer(arch, readers)
+        m.submodules.input_rescaler = rescaler = InputRescaler(arch, writers)
+        m.submodules.accumulators = accumulators = Accumulators(arch, ("requantizer",), ("rescaler",))
         m.submodules.array = array = SystolicArray(arch)
 
         # instructions

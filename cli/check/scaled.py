@@ -84,7 +84,7 @@ class Scaled:
         match operation:
             case Convolution():
                 assert own.weights is not None
-                activations = tensors.read(operation.input) - numbers.activation_zero
+                activations = tensors.read(operation.input) - numbers.activation_zero_point
                 sums = convolve(activations, own.weights, operation, own.group, BYTE + 1)
                 return np.asarray(saturate(sums, self.width))
             case MaxPool():

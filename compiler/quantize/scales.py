@@ -89,16 +89,16 @@ class Beyond(NamedTuple):
 class LayerAffineParams:
     """Numbers of one layer.
 
-    ``activation_zero``: what MatMul takes off every activation. ``weight_scales``: reals, of each output channel; of a
-    layer without weights all 1. ``enters``: of a load core or of what is rounded, then of every Add, in order.
-    ``leaves``: of what is ``rounded``, if anything is, then of every output. A max pool and a lookup take bytes as they
-    are and leave them so (:func:`unchanged_bytes`): factor 1, zero 0. ``again``: what of a quantised file's weights is
-    not exact, ``beyond``: what is added by further weights; None for nothing. ``activation_table``: of the first of
-    ``leaves``, 0 for none; None where the machine has no tables there. ``loads_table``: it does not hold the layer's
-    yet.
+    ``activation_zero_point``: what MatMul takes off every activation. ``weight_scales``: reals, of each output
+    channel; of a layer without weights all 1. ``rescales``: of a load core or of what is rounded, then of every Add,
+    in order. ``requantizations``: of what is ``rounded``, if anything is, then of every output. A max pool and a
+    lookup take bytes as they are and leave them so (:func:`unchanged_bytes`): factor 1, zero 0. ``again``: what of a
+    quantised file's weights is not exact, ``beyond``: what is added by further weights; None for nothing.
+    ``activation_table``: of the first of ``requantizations``, 0 for none; None where the machine has no tables there.
+    ``loads_table``: it does not hold the layer's yet.
     """
 
-    activation_zero: int
+    activation_zero_point: int
     weight_scales: np.ndarray
     rescales: tuple[InputQuantization, ...]
     requantizations: tuple[OutputQuantization, ...]
@@ -116,7 +116,7 @@ class LayerAffineParams:
             leaves = [Settings((*way, (Register.ACTIVATION_TABLE, self.activation_table if number == 0 else 0)))
                       for number, way in enumerate(leaves)]
         saved = tuple(leaves[self.rounded:])
-        return LayerQuantization(mat_mul=Settings.of(activation_zero=self.activation_zero),
+        return LayerQuantization(mat_mul=Settings.of(activation_zero_point=self.activation_zero_point),
                     core=enters[0] if enters else NO_SETTINGS, adds=tuple(enters[1:]), requantizations=saved,
                     simd=(NO_SETTINGS,) * len(saved), operand=NO_SETTINGS, rounding=leaves[0],
                     load_table=(self.activation_table or 0) * self.loads_table)
@@ -197,7 +197,8 @@ class AffineParams(Numbers):
     def text(self) -> str:
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
         for number, layer in enumerate(self.layers):
-            enters = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.rescales)
-            lines.append(f"layer {number}: activation_zero {layer.activation_zero} enters {enters or 'none'}")
+            rescales = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.rescales)
+            lines.append(f"layer {number}: activation_zero_point {layer.activation_zero_point} "
+                         f"rescales {rescales or 'none'}")
             lines += [leave.text() for leave in layer.requantizations]
         return "\n".join(lines) + "\n"

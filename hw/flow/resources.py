@@ -178,11 +178,11 @@ BLOCKS: dict[str, Sequence[str]] = {
                 "has taps"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
-    "enter": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
+    "input_rescaler": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
               "lanes, scales"),
     "fetch": ("one", "stream", "instruction", "split instruction"),
     "interlock": ("one", "units", "places", "place bits", "comparisons"),
-    "leave": ("one", "vector, points", "sums, points", "vector, every step", "has scales", "lanes, scales"),
+    "requantizer": ("one", "vector, points", "sums, points", "vector, every step", "has scales", "lanes, scales"),
     "load_weight": ("one", "local address", "two rows", "vector, two rows", "local address, two rows"),
     "local": ("one", "vector", "vector x readers", "vector x banks", "vector x writers x banks", "address x banks",
               "vector, slices"),
@@ -284,7 +284,7 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
              "decoder": 2 * arch.decoder_multipliers * multiplier_blocks(arch.local_address_width,
                                                                          arch.local_address_width, family)}
     if arch.scheme.per_lane:
-        found |= {"enter": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
+        found |= {"input_rescaler": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
     return found
 

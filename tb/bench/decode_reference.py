@@ -84,13 +84,13 @@ class DecodeReference:
     def _shifts(self) -> Fields:
         """What the registers say about numbers."""
         if self.arch.data_type == "INT8":
-            places = {"activation_zero": 0x1A, "input_zero_point": 0x1B, "input_multiplier": 0x1C, "scale_shift": 0x19,
-                      "output_zero_point": 0x1D}
+            places = {"activation_zero_point": 0x1A, "input_zero_point": 0x1B, "input_multiplier": 0x1C,
+                      "scale_shift": 0x19, "output_zero_point": 0x1D}
             if self.arch.activation_tables:
                 places["activation_table"] = 0x1E
             values = {name: self.registers[Register(number)] for name, number in places.items()}
             values |= self._taps()
-            return {name: value - 256 if name.endswith("zero") and value > 127 else value
+            return {name: value - 256 if name.endswith("zero_point") and value > 127 else value
                     for name, value in values.items()}
         return {"input_shift": self.registers[Register.INPUT_SHIFT],
                 "output_shift": self.registers[Register.OUTPUT_SHIFT], **self._taps()}

@@ -11,31 +11,23 @@ from typing import NamedTuple
 LOCAL, ACCUMULATORS, DRAM0, DRAM1 = "L", "A", "0", "1"
 
 TABLE = """
-access      operands  load_weight mat_mul load_lut simd_write simd_read move_out move_in dram0_read dram0_write
-dram1_read dram1_write dram_read0 dram_write0 dram_read1 dram_write1 load_weight L.        .           .       .       
-.          .         L        .       L          .           L          .           L          .           L          .
-mat_mul     LA        .           A       .        A          A         LA       A       L          .           L       
-  .           L          .           L          . load_lut    L.        .           .       .        .          .       
-   L        .       L          .           L          .           L          .           L          . simd_write  A.    
-      .           A       .        A          A         A        A       .          .           .          .           .
-               .           .          .
-simd_read   .A        .           A       .        A          .         .        A       .          .           .       
-  .           .          .           .          . move_out    LA        L           LA      L        A          .       
-   L        LA      L          L           L          L           L          L           L          L
-move_in     LA        .           A       .        A          A         LA       A       L          .           L       
-  .           L          .           L          . dram0_read  L0        L           L       L        .          .       
-   L        L       L          L0          L          L           L          L0          L          L
-dram0_write L0        .           .       .        .          .         L        .       L0         0           L       
-  .           L0         0           L          . dram1_read  L1        L           L       L        .          .       
-   L        L       L          L           L          L1          L          L           L          L1
-dram1_write L1        .           .       .        .          .         L        .       L          .           L1      
-  1           L          .           L1         1 dram_read0  L0        L           L       L        .          .       
-   L        L       L          L0          L          L           L          L0          L          L
-dram_write0 L0        .           .       .        .          .         L        .       L0         0           L       
-  .           L0         0           L          . dram_read1  L1        L           L       L        .          .       
-   L        L       L          L           L          L1          L          L           L          L1
-dram_write1 L1        .           .       .        .          .         L        .       L          .           L1      
-  1           L          .           L1         1 """  # noqa: E501
+access      operands  load_weight mat_mul load_lut simd_write simd_read move_out move_in dram0_read dram0_write dram1_read dram1_write dram_read0 dram_write0 dram_read1 dram_write1
+load_weight L.        .           .       .        .          .         L        .       L          .           L          .           L          .           L          .
+mat_mul     LA        .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .
+load_lut    L.        .           .       .        .          .         L        .       L          .           L          .           L          .           L          .
+simd_write  A.        .           A       .        A          A         A        A       .          .           .          .           .          .           .          .
+simd_read   .A        .           A       .        A          .         .        A       .          .           .          .           .          .           .          .
+move_out    LA        L           LA      L        A          .         L        LA      L          L           L          L           L          L           L          L
+move_in     LA        .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .
+dram0_read  L0        L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L
+dram0_write L0        .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .
+dram1_read  L1        L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1
+dram1_write L1        .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1
+dram_read0  L0        L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L
+dram_write0 L0        .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .
+dram_read1  L1        L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1
+dram_write1 L1        .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1
+"""  # noqa: E501
 """A row and a column for each kind of access, named by its unit. The SIMD unit has three: a table loaded, accumulators
 written, accumulators read. Units behind a shared DRAM port have one for each window. ``operands``: the memory of
 operand 0 and of operand 1. A cell: the memories in which an operation of the row and one of the column must keep their

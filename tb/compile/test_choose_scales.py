@@ -73,8 +73,8 @@ def test_halves_are_where_exactness_ends(tmp_path: Path) -> None:
     tensors.write(layer.core.input, bytes_read)
     run_layer(products, len(products[Layers]) - 1, tensors)
     mean = bytes_read.reshape(8, 4, 2, 4, 2).mean((2, 4))
-    assert numbers.activation_zero == numbers.requantizations[0].zero and (mean % 1 == 0.5).sum() > 10
-    even = np.rint(mean - numbers.activation_zero) + numbers.activation_zero
+    assert numbers.activation_zero_point == numbers.requantizations[0].zero and (mean % 1 == 0.5).sum() > 10
+    even = np.rint(mean - numbers.activation_zero_point) + numbers.activation_zero_point
     assert np.array_equal(tensors.read(layer.output), even)
 
 

@@ -128,10 +128,10 @@ PROOFS = [
     rules("move_out", "reads and writes of the MoveOutUnit", lambda: MoveOutUnit(SMALL), {"walker.o__valid": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=lambda h, _, inside: read_stream_counts(
               h, inside, "rows.", h.under_way["accumulator_read_request"])),
-    rules("leave", "the reads of Requantizer", lambda: Requantizer(SMALL, ("simd", "move_out")),
+    rules("requantizer", "the reads of Requantizer", lambda: Requantizer(SMALL, ("simd", "move_out")),
           {"turns.later": toggles},
           latency=ACCUMULATOR_READ_LATENCY, invariants=leave_keeps),
-    rules("enter", "the writes of InputRescaler", lambda: InputRescaler(SMALL, ("simd", "move_in")),
+    rules("input_rescaler", "the writes of InputRescaler", lambda: InputRescaler(SMALL, ("simd", "move_in")),
           {"held.o__valid": toggles}),
     rules("simd", "reads and writes of the SimdUnit", lambda: SimdUnit(SMALL), {"issue.wait": toggles},
           latency=ROUNDED_READ_LATENCY, invariants=simd_waits),

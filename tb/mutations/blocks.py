@@ -12,9 +12,9 @@ BREAKS = [
     # -- parts --
     Break("fixed_sticky", "hw/parts/fixed_point.py", "sticky = (value[:-2] & ~from_shift[1:-1]).any()",
           "sticky = (value[:-3] & ~from_shift[1:-2]).any()", "a bit is forgotten where a tie is told from more",
-          f"{FIXED_POINT}::test_leave_rounds_and_saturates"),
+          f"{FIXED_POINT}::test_requantize_rounds_and_saturates"),
     Break("fixed_limit", "hw/parts/fixed_point.py", "rises = total[-1] & ~value[-1]", "rises = Const(0, 1)",
-          "the largest scalar, rounded up, becomes zero", f"{FIXED_POINT}::test_leave_rounds_and_saturates"),
+          "the largest scalar, rounded up, becomes zero", f"{FIXED_POINT}::test_requantize_rounds_and_saturates"),
     Break("fixed_even", "hw/parts/fixed_point.py", "return resize(kept + (half & (sticky | kept[0])), len(kept) + 1)",
           "return resize(kept + half, len(kept) + 1)", "a constant shift rounds ties up",
           f"{FIXED_POINT}::test_round_half_even_by_a_constant"),

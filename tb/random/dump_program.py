@@ -138,7 +138,7 @@ class _Dump:
     def as_scaled(self, base: int, count: int) -> int:
         """A look with the program's scales; where the next thing goes."""
         self.program += [self.isa.configure(register, 0) for register in (
-            Register.ACTIVATION_ZERO, Register.INPUT_ZERO_POINT, Register.OUTPUT_ZERO_POINT)]
+            Register.ACTIVATION_ZERO_POINT, Register.INPUT_ZERO_POINT, Register.OUTPUT_ZERO_POINT)]
         self.shifts(MULTIPLIER_WIDTH - 1)
         self.look(base, count)
         return base + count

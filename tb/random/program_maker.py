@@ -253,7 +253,7 @@ class ProgramMaker:
         self.emit(self.isa.configure(register, min(self.random.choice(values), self.arch.accumulator_bits - 1)))
 
     def scales(self) -> None:
-        registers = [Register.ACTIVATION_ZERO, Register.INPUT_ZERO_POINT, Register.INPUT_MULTIPLIER,
+        registers = [Register.ACTIVATION_ZERO_POINT, Register.INPUT_ZERO_POINT, Register.INPUT_MULTIPLIER,
                      Register.OUTPUT_SHIFT,
                      Register.OUTPUT_SHIFT, Register.OUTPUT_ZERO_POINT]
         register = self.random.choice([*registers,

@@ -57,7 +57,7 @@ class Int8(Scheme):
     requantize_latency = SCALE_LATENCY
     parameter_loads = MappingProxyType({Opcode.LOAD_SCALE: SCALE_VECTORS})
     register_fields = {
-        "mat_mul": {"activation_zero": Register.ACTIVATION_ZERO},
+        "mat_mul": {"activation_zero_point": Register.ACTIVATION_ZERO_POINT},
         "move_in": {"input_zero_point": Register.INPUT_ZERO_POINT, "input_multiplier": Register.INPUT_MULTIPLIER},
         "move_out": {"scale_shift": Register.OUTPUT_SHIFT, "output_zero_point": Register.OUTPUT_ZERO_POINT,
                      "activation_table": Register.ACTIVATION_TABLE},
@@ -87,7 +87,7 @@ class Int8(Scheme):
                              "DataMove out: the table that bytes are looked up in at the end, 0 for none")
         return {Register.OUTPUT_SHIFT: RegisterSpec(bits_to_count(MOST_OUTPUT_SHIFT + 1), 0, MOST_OUTPUT_SHIFT,
                                                    "DataMove out: bits rounded off the product"),
-                Register.ACTIVATION_ZERO: zero("MatMul: subtracted from each activation"),
+                Register.ACTIVATION_ZERO_POINT: zero("MatMul: subtracted from each activation"),
                 Register.INPUT_ZERO_POINT: zero("DataMove into the accumulators: subtracted first"),
                 Register.INPUT_MULTIPLIER: RegisterSpec.unsigned(MULTIPLIER_WIDTH, 1,
                                                              "DataMove into the accumulators: multiplied by then"),

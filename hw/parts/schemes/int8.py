@@ -19,7 +19,7 @@ class Int8Circuits(Circuits):
     name = Int8.name
 
     def activation(self, scalar: Value, operation: Any) -> Value:
-        return scalar - operation.activation_zero
+        return scalar - operation.activation_zero_point
 
     def rescale(self, m: Module, request: Any) -> list[Value]:
         """Minus the zero point, the product, saturated: a register each."""

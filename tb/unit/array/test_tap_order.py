@@ -59,7 +59,7 @@ def test_results_lag_and_rows_keep_to_themselves(keys: dict[str, object], ask: f
                    "tap_dropped": rng.randrange(4)} for _ in range(40)]
     if arch.scheme.per_lane:
         for operation in operations:
-            operation |= {"activation_zero": rng.randint(-128, 127), "input_shift": 0}
+            operation |= {"activation_zero_point": rng.randint(-128, 127), "input_shift": 0}
     rows = [[rng.randint(number.minimum, number.maximum) for _ in range(6)] for _ in range(arch.local_depth)]
     given = [{name: value for name, value in operation.items() if name in shape.members} for operation in operations]
     source = Source("operation", [to_bits(shape, each) for each in given], rng, ask)
@@ -78,7 +78,7 @@ def test_results_lag_and_rows_keep_to_themselves(keys: dict[str, object], ask: f
         if operation["swap"]:
             swaps.add(first)
         reads += [address for address in addresses if address is not None and not operation["zeroes"]]
-        zero = 0 if operation["zeroes"] else operation.get("activation_zero", 0)
+        zero = 0 if operation["zeroes"] else operation.get("activation_zero_point", 0)
         empty = [-zero] * 6  # behind the last vector nothing is read, and no tap counts
         vectors += [empty if address is None or operation["zeroes"] else [x - zero for x in rows[address]]
                     for address in addresses]

@@ -79,7 +79,7 @@ def shifted(width: int, scalar: int) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize(("accumulator", "scalar"), ((8, 4), (8, 8), (13, 12), (16, 8), (32, 16), (33, 32),
                                                        (63, 18), (96, 32)))
-def test_leave_rounds_and_saturates(accumulator: int, scalar: int) -> None:
+def test_requantize_rounds_and_saturates(accumulator: int, scalar: int) -> None:
     check(lambda value, shift: fixed_point.requantize(value, shift, scalar),
           [signed(accumulator), unsigned(bits_to_count(accumulator))],
           lambda value, shift: numerics.requantize(value, shift, scalar), list(shifted(accumulator, accumulator)))

@@ -52,10 +52,10 @@ def test_a_mat_mul_takes_the_zero_point_from_activations_and_no_bias() -> None:
     made = machine()
     to_local(made, [[100, 100], [2, 3], [5, -7], [-128, 127]])  # bias, two rows of weights, an activation
     run(made, made.isa.load_weight(0, 3))
-    set_registers(made, activation_zero=-128)
+    set_registers(made, activation_zero_point=-128)
     run(made, made.isa.mat_mul(3, 0, 1), made.isa.mat_mul(3, 1, 1, zeroes=True))
     assert rows(made.accumulators, 0, 1) == [[255 * 5, 255 * -7], [0, 0]]
-    set_registers(made, activation_zero=127)
+    set_registers(made, activation_zero_point=127)
     run(made, made.isa.mat_mul(3, 0, 1, accumulate=True))
     assert rows(made.accumulators, 0) == [[255 * 5 - 255 * 2, 255 * -7 - 255 * 3]]
 
@@ -234,7 +234,7 @@ def test_a_machine_without_tables_has_neither_load_nor_register(instruction: Ins
     (Instruction(Opcode.CONFIGURE, 0, Register.INPUT_SHIFT, 0), Cause.REGISTER),
     (Instruction(Opcode.CONFIGURE, 0, Register.OUTPUT_SHIFT, 43), Cause.REGISTER_VALUE),
     (Instruction(Opcode.CONFIGURE, 0, Register.INPUT_MULTIPLIER, 1 << 17), Cause.REGISTER_VALUE),
-    (Instruction(Opcode.CONFIGURE, 0, Register.ACTIVATION_ZERO, 256), Cause.REGISTER_VALUE),
+    (Instruction(Opcode.CONFIGURE, 0, Register.ACTIVATION_ZERO_POINT, 256), Cause.REGISTER_VALUE),
     (Instruction(Opcode.LOAD_SCALE, 0, 54), Cause.LOCAL_RANGE),
     (Instruction(Opcode.LOAD_SCALE, 1, 0), Cause.FLAGS),
     (Instruction(Opcode.LOAD_SCALE, 0, 0, 1), Cause.RESERVED_BITS),

@@ -62,8 +62,8 @@ def test_block_rams_by_hand(ram: Ram, family: str, blocks: dict[str, int]) -> No
     ("FP18BP10", "ecp5", {"array": 16, "simd": 4, "decoder": 2}),
     ("FP20BP10", "ecp5", {"array": 64, "simd": 16, "decoder": 2}),
     ("FP4BP2", "xc7", {"array": 0, "simd": 0, "decoder": 2}),
-    ("INT8", "xc7", {"array": 16, "simd": 4, "decoder": 2, "enter": 4, "move_out": 4}),
-    ("INT8", "ecp5", {"array": 16, "simd": 4, "decoder": 2, "enter": 4, "move_out": 8}),
+    ("INT8", "xc7", {"array": 16, "simd": 4, "decoder": 2, "input_rescaler": 4, "move_out": 4}),
+    ("INT8", "ecp5", {"array": 16, "simd": 4, "decoder": 2, "input_rescaler": 4, "move_out": 8}),
 ])
 def test_dsp_blocks_by_hand(data_type: str, family: str, blocks: dict[str, int]) -> None:
     """Of 4 lanes. A move of bytes out multiplies 25 x 18 bits, an ECP5's blocks have 18 x 18."""

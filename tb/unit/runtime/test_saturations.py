@@ -52,8 +52,7 @@ def compiled(case: str, folder: Path, samples: np.ndarray, **options: str) -> Ne
     maker = ModelMaker([1, *shape], opset=opset)
     draw(maker)
     path = maker.save(folder / "m.onnx")
-    return Network.load(compile_model(path, arch, folder, calibration={"x": samples},
-                                      **options).model_path)  # type: ignore[arg-type]
+    return Network.load(compile_model(path, arch, folder, calibration={"x": samples}, **options).model_path)  # type: ignore[arg-type]
 
 
 def drawn(case: str, count: int = 6) -> np.ndarray:
