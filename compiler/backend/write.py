@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.runtime.driver.needs import needs_of_one
 from weft.runtime.host_part import HostPart
 from weft.runtime.manifest import TModel
 from weft.runtime.model_set import check_set
 from weft.runtime.network import Network
 from weft.runtime.ports import ConstFile, Port
+from weft.runtime.programs import window_of
 from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.runtime.tensors import Signature, Tensor
 
@@ -88,12 +91,13 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
     constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
-    return TModel(
+    model = TModel(
         name=name, folder=folder, arch=arch, program_file=files["tprog"],
         const_files=_const_files(consts, layout, files["tdata"]),
         inputs=_ports(graph.inputs, products), outputs=_ports(graph.outputs, products),
         contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
+    return model if arch.cores == 1 else replace(model, window_bytes=window_of(needs_of_one(model)["dram0"]))
 
 
 def _signature(graph: Graph) -> Signature:

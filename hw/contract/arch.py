@@ -171,8 +171,7 @@ class Arch:
 
     def _check_windows_fit(self) -> None:
         """Behind one port both windows lie in one memory, each from a block on."""
-        first = -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
-        needed, most = first + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        needed, most = self.dram0_window_bytes + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
         if self.shared_dram and needed > most:
             raise ArchError("dram_ports", f"{SHARED}, with windows that take {needed} bytes together",
                             f"at most {most} bytes behind {self.axi_address_width} address bits",
@@ -192,9 +191,8 @@ class Arch:
             raise ArchError("stream_width", f"{self.stream_width}, with cores {self.cores}",
                             f"axi_data_width = {self.axi_data_width}: programs come through the memory ports",
                             f"set stream_width to {self.axi_data_width}")
-        block = DRAM_OFFSET_BYTES
-        windows = self.cores * -(-self.dram0_depth * self.vector_bytes // block) * block
-        needed, most = windows + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        needed = self.cores * self.dram0_window_bytes + self.dram1_depth * self.vector_bytes
+        most = 1 << self.axi_address_width
         if needed > most:
             raise ArchError("cores", f"{self.cores}, with windows that take {needed} bytes together",
                             f"at most {most} bytes behind {self.axi_address_width} address bits: a DRAM0 window a "
@@ -287,6 +285,11 @@ class Arch:
     def vector_bytes(self) -> int:
         """Bytes of one vector in DRAM."""
         return self.array_size * self.number.scalar_bytes
+
+    @property
+    def dram0_window_bytes(self) -> int:
+        """Bytes from where a window of the whole DRAM0 begins to where the next one can."""
+        return -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
 
     @property
     def vector_beats(self) -> float:

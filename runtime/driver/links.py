@@ -108,7 +108,8 @@ class LinkTarget:
         check_memory(self.bridge, shell.memory.base, shell.memory.bytes)
 
     def backend(self, model: Network, arch: Arch) -> Backend:
-        return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model), model.name, self._seconds)
+        return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model, arch.cores), model.name,
+                               self._seconds)
 
     def close(self) -> None:
         self.bridge.close()
