@@ -45,7 +45,8 @@ def report_command(
 
 def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
                dram: DramModel = EXPECTED) -> None:
-    """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
+    """``arch``: the machine that runs the network, by default the one that it is compiled for; of several cores the
+    page shows the one that takes longest. Raises WeftError."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program
     from weft.report.collect import Machine
@@ -60,10 +61,10 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
     programs, objects = [], []
     session = Session(network, arch)
     for loaded in session.machines:
-        found, where, _ = estimated_program(session, loaded, dram, progress)
-        of_arch = dataclasses.replace(loaded.model, arch=arch)
-        programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
-        objects.append(where)
+        found = estimated_program(session, loaded, dram, progress)
+        of_arch, shown = dataclasses.replace(loaded.model, arch=arch), found.slowest
+        programs.append((Ran(of_arch, loaded.model.program, shown.cycles, shown.operations), found.where["layers"]))
+        objects.append(found.where)
     progress("writing the page", 0, 0)
     write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)), PAGE)
 

@@ -32,10 +32,19 @@ the core has."""
 
 
 @dataclass(frozen=True)
+class PortUse:
+    """Beats that a memory port carried, programs too; each is a cycle of its direction."""
+
+    read_beats: int
+    write_beats: int
+
+
+@dataclass(frozen=True)
 class SystemEstimate:
-    """``cores``: of each program, times from when its core accepted the first instruction."""
+    """``cores``: of each program, times from when its core accepted the first instruction; ``ports``: of each."""
 
     cores: tuple[Estimate, ...]
+    ports: tuple[PortUse, ...]
 
     @property
     def cycles(self) -> int:
@@ -73,7 +82,8 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
             progress(int(clock[1]), len(work))
     own = np.split(times, bounds[1:-1, WORK])
     return SystemEstimate(tuple(estimate_of(arch, each, state["control"], mine, {})
-                                for each, state, mine in zip(read, states, own, strict=False)))
+                                for each, state, mine in zip(read, states, own, strict=False)),
+                          tuple(PortUse(int(port["read_beats"]), int(port["write_beats"])) for port in ports))
 
 
 def _join(state: np.void, machine: np.void, arch: Arch, program_bytes: int) -> None:
