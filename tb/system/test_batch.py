@@ -11,6 +11,7 @@ import pytest
 
 from weft.cli.main import exit_code
 from weft.compiler.estimator.system import estimate_system
+from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
 
@@ -42,3 +43,17 @@ def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pyte
     tracks = {event["args"]["name"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]
               if event["name"] == "process_name"}
     assert tracks == {f"estimated, core {core}: net" for core in range(3)}
+
+
+def test_the_driver_runs_the_simulated_cores(tmp_path: Path) -> None:
+    """Through their pages of registers, as on a board."""
+    network, samples = compiled(tmp_path, ARCHS["three on two ports"])
+    session = Session(network)
+    with Device.open("sim") as device:
+        device.load(network)
+        found = device.launch({"x": samples}).result()
+    expected = session.run({"x": samples})
+    assert all(np.array_equal(found.outputs[name], values) for name, values in expected.outputs.items())
+    groups = session.machines[0].batch.groups(IMAGES)
+    assert found.images == IMAGES and found.cycles == sum(
+        estimate_system(group, session.arch).cycles for group in groups)
