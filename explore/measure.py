@@ -17,6 +17,7 @@ import weft.compiler
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.estimator.origin import apart
 from weft.compiler.estimator.replay import estimate_within
+from weft.compiler.estimator.system import cycles_an_image
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
@@ -26,7 +27,7 @@ from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import DramModel
+from weft.hw.contract.dram import DramModel, IdealDram
 from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.arrays import read_arrays
 from weft.runtime.files import read_bytes
@@ -95,9 +96,11 @@ def tool_digest() -> str:
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 def least_cycles(network: Network, arch: Arch) -> int | Refused:
-    """Below which no program of this network ends on ``arch``: the vectors that its array takes, one a cycle."""
+    """Below which no program of this network ends on ``arch``, of several cores an image on average: the vectors that
+    its array takes, one a cycle."""
     try:
-        return sum(_least_vectors(products) for products in constants(network, without(arch, FREE_OF_CONSTANTS)))
+        made = constants(network, without(arch, FREE_OF_CONSTANTS))
+        return -(-sum(map(_least_vectors, made)) // arch.cores)
     except WeftError as error:
         return Refused(str(error))
 
@@ -114,7 +117,11 @@ def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
 
 
 def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None = None) -> int | None:
-    """Of all parts, one after another; None where these are certainly more than ``most``."""
+    """Of all parts, one after another; None where these are certainly more than ``most``. Of several cores those that
+    an image takes on average."""
+    if arch.cores > 1:
+        assert isinstance(dram, IdealDram), "what a board's memory does behind ports that cores share is not modelled"
+        return sum(cycles_an_image(content, arch, dram) for content in contents)
     total, origin = 0, apart(arch)
     for content in contents:
         left = None if most is None else most - total

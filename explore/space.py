@@ -81,9 +81,15 @@ def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
         raise WeftError(explain("--axis", f"{count} machines", f"at most {MOST_MACHINES}", "give fewer values"))
     for values in itertools.product(*axes.values()):
         try:
-            yield base.replace(**dict(zip(axes, values, strict=True)))
+            yield base.replace(**with_stream(base, dict(zip(axes, values, strict=True))))
         except ArchError:
             continue
+
+
+def with_stream(base: Arch, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The values, and of several cores the stream's width, which their memory ports settle, unless it is among them."""
+    both = {**base.to_dict(), **values}
+    return {"stream_width": both["axi_data_width"], **values} if both["cores"] != 1 else dict(values)
 
 
 def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL) -> list[Point]:
@@ -103,7 +109,8 @@ def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL
 
 def without(arch: Arch, keys: Sequence[str]) -> Arch:
     """Return the machine that stands for all that differ from it in ``keys`` alone."""
-    return arch.replace(**{key: KEYS[key].neutral for key in keys}, axi_data_width=_bus(arch))
+    same = {**{key: KEYS[key].neutral for key in keys}, "axi_data_width": _bus(arch)}
+    return arch.replace(**{**same, **({"stream_width": _bus(arch)} if arch.cores > 1 else {})})
 
 
 def _bus(arch: Arch) -> int:

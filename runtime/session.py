@@ -45,6 +45,7 @@ class RunResult:
     done_macs: int | None
     seconds: float
     array_size: int
+    cores: int = 1
     comparison: Comparison | None = None
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     """On rtl with ``trace_operations``, of each program: its cycles, and a row of ``hw.contract.units.OPERATION`` for
@@ -69,7 +70,7 @@ class RunResult:
         """Multiply-accumulates of the network that the array does, per multiplier and cycle: at most 1."""
         if not self.cycles or self.done_macs is None:
             return None
-        return min(self.done_macs / (self.array_size**2 * self.cycles), 1.0)
+        return min(self.done_macs / (self.cores * self.array_size**2 * self.cycles), 1.0)
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Session:
             cycles=None if done[0].cycles is None else sum(map(_cycles, groups)),
             macs=self.network.macs * images or None, done_macs=self.network.done_macs * images or None,
             seconds=sum(max(each.seconds for each in group) for group in groups),
-            array_size=self.arch.array_size,
+            array_size=self.arch.array_size, cores=self.arch.cores,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
             programs=[(run.model, program) for run in ran if run.done[0].operations is not None

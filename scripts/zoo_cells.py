@@ -21,6 +21,7 @@ from weft.cli.resources import around
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.estimator.machine import machine_record
 from weft.compiler.estimator.replay import estimate
+from weft.compiler.estimator.system import cycles_an_image
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan
@@ -48,6 +49,7 @@ class Found(NamedTuple):
     """Of a network on a machine; ``signal_to_noise`` in decibels, None where no output has an error."""
 
     cycles: int
+    """Of an image; of several cores that work on one each, on average."""
     macs: int
     """Of the network as drawn."""
     done_macs: int
@@ -96,8 +98,8 @@ class Family:
 
 def _cycles(placed: Products) -> int:
     """Of one part of which every tensor has its place. Programs are not verified: the benchmark and the tests do."""
-    program = run_on(placed, "memory", without=("verify",))[MachineCode].content
-    return estimate(program, placed[Arch], IdealDram()).cycles
+    program, arch = run_on(placed, "memory", without=("verify",))[MachineCode].content, placed[Arch]
+    return cycles_an_image(program, arch) if arch.cores > 1 else estimate(program, arch, IdealDram()).cycles
 
 
 @lru_cache(1)
@@ -137,7 +139,7 @@ def _row(name: str, path: Path, preset: str, found: Found, on_rtl: bool) -> Row:
     return {"network": name, "arch": preset, "clock_mhz": clock / 1e6, "cycles_rtl": ran and ran.cycles_rtl,
             "bit_exact": ran and ran.bit_exact, "cycles_estimated": found.cycles, "ms": 1e3 * cycles / clock,
             "macs": found.macs, "done_macs": found.done_macs,
-            "utilization": found.done_macs / (arch.array_size**2 * cycles),
+            "utilization": found.done_macs / (arch.cores * arch.array_size**2 * cycles),
             "signal_to_noise": found.signal_to_noise, **_taken(arch, preset)}
 
 

@@ -94,7 +94,7 @@ def _zynq(board: Board, arch: Arch, project: Path) -> float:
     module, ports = with_ports(arch, board=board.key)
     machine, verilog = Machine(ports), converted(module, ports)
     if ultra_rams(arch, PARTS[board.part]):
-        verilog = in_ultra_ram(verilog, arch.local_banks)
+        verilog = in_ultra_ram(verilog, arch.cores * arch.local_banks)
     files = {
         "design.tcl": zynq.design(processor, block.interfaces(machine)),
         f"{block.BLOCK}.v": block.verilog(machine, MACHINE),

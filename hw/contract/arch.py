@@ -123,9 +123,9 @@ class Arch:
                               "leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, MOST_TAPS), since=2)
     cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
-                     _PROGRAM, _SAME, default=1, integers=(1, 16), since=2)
+                     _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)
     memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
-                            _PROGRAM, _SAME, default=1, integers=(1, 4), since=2)
+                            _CONSTANTS, _SAME, default=1, integers=(1, 4), since=2)
 
     def __post_init__(self) -> None:
         rows = KEYS.values()

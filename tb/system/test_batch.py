@@ -31,6 +31,7 @@ def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pyte
 
     groups = session.machines[0].batch.groups(IMAGES)
     expected = [estimate_system(group, arch) for group in groups]
+    assert found.utilization == pytest.approx(network.done_macs * IMAGES / (3 * arch.array_size**2 * found.cycles))
     assert found.groups == [3, 2] and found.cycles == sum(each.cycles for each in expected)
     assert [cycles for cycles, _ in found.operations] == [core.cycles for each in expected for core in each.cores]
 
