@@ -9,8 +9,8 @@ _BANK = re.compile(r"^( *reg \[\d+:0\] bank\d+ \[\d+:0\];\n) *initial begin\n.*\
 
 
 def in_ultra_ram(verilog: str, banks: int) -> str:
-    """The same Verilog of a machine with so many banks of local memory, in all cores. UltraRAM takes no initial
-    contents, and is zero at power-up by itself."""
+    """The same Verilog of a machine with so many banks of local memory; all cores are one module. UltraRAM takes no
+    initial contents, and is zero at power-up by itself."""
     marked, found = _BANK.subn(r'  (* ram_style = "ultra" *)\n\1', verilog)
     assert found == banks, f"{found} banks of local memory in the Verilog of a machine with {banks}"
     return marked
