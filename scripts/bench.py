@@ -22,6 +22,8 @@ import typer
 from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 from weft.boards import clock_hz
 from weft.cli.estimate import estimated_program
@@ -32,9 +34,7 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.runtime.devices import no_progress
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 

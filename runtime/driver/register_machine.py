@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
@@ -22,7 +23,6 @@ from weft.hw.contract.csr import (
     board_code,
     parameter_values,
 )
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.system import page_address

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
@@ -15,12 +19,8 @@ from weft.compiler.request import AUTO, BATCH
 from weft.golden.check import MachineStop
 from weft.golden.races import RaceError
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.system import estimate_system
 
 from weft.cli.main import exit_code
-from weft.compiler.estimator.system import estimate_system
 from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled

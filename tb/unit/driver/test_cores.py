@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.manifest import TModel
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
@@ -19,7 +20,6 @@ from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
 from weft.runtime.driver.uartbone import UartBone
-from weft.runtime.manifest import TModel
 from weft.runtime.programs import Batch
 from weft.runtime.session import Session
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
