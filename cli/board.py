@@ -13,8 +13,8 @@ from weft.boards.board import OnChip
 from weft.cli import console
 from weft.cli.options import need_simulation
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.driver.shell_file import BUILT
+from weft.support.errors import WeftError, explain
 
 app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build, flash.")
 

@@ -17,9 +17,9 @@ from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.dram import EXPECTED, DramModel
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.outputs import write_text
+from weft.support.outputs import write_text
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 OWN = "a machine of its own"
 

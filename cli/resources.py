@@ -13,11 +13,11 @@ from weft.boards.board import OnChip
 from weft.boards.shell.machine import windows
 from weft.cli.console import plain_console, say
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.parts import block_rams as count_blocks
 from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, counted, dsp_blocks, fits, largest_error, room
+from weft.support.errors import WeftError, explain
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 
 def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:

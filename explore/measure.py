@@ -15,21 +15,21 @@ import numpy as np
 
 import weft.compiler
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.origin import apart
-from weft.compiler.estimator.replay import estimate_within
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.request import Request
+from weft.cycles.origin import apart
+from weft.cycles.replay import estimate_within
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.arrays import read_arrays
-from weft.runtime.files import read_bytes
+from weft.support.errors import WeftError, explain
+from weft.support.files import read_bytes
 
 KEPT = 24
 """Networks' constants that a worker keeps, of so many sizes and types of machines."""

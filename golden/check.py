@@ -22,12 +22,12 @@ from weft.golden.decode import (
     SimdLoop,
 )
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
+from weft.support.errors import WeftError, explain
 
 
 class MachineStop(WeftError):

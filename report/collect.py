@@ -16,7 +16,7 @@ from weft.report.live import memory_over_time
 from weft.report.operations import Ran
 from weft.report.picture import nodes
 from weft.report.texts import shown
-from weft.runtime.network import Network
+from weft.tmodel.network import Network
 
 Rows = Sequence[dict[str, Any]]
 

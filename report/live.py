@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.estimator.jit import entry, kernel
-from weft.compiler.estimator.program import MEMORIES
+from weft.cycles.jit import entry, kernel
+from weft.cycles.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory, dram_units
 from weft.report.operations import Ran
 

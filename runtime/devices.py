@@ -15,11 +15,10 @@ import numpy as np
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.runtime.errors import Mismatch
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import Mismatch, WeftError
 
 if TYPE_CHECKING:
     from weft.simulate.job import MemorySettings

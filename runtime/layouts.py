@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 LINE_BYTES = 64
 """To which the aligned layouts align."""

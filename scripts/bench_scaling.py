@@ -15,13 +15,13 @@ import typer
 from bench import OUTPUT, QUICK, network_file, sample, write
 
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.tmodel.manifest import TModel
 
 BASE = "pynq"
 WIDE_FROM_LANES = 16

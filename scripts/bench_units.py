@@ -28,10 +28,10 @@ from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, Sim
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.schemes import FixedPointEveryStep
 from weft.hw.contract.timing import ALU_LATENCY, execute_latency
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[1]
 MEMORY = MemorySettings(read_latency=EXPECTED.read_latency, write_latency=EXPECTED.read_latency)

@@ -23,13 +23,13 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.calibrate import random_inputs
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.flow.synthesis import synthesize, total
 from weft.runtime.arrays import read_arrays
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "front"

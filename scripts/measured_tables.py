@@ -15,7 +15,7 @@ from tables import number, table
 
 from weft.boards import clock_hz
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "data"

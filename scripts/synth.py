@@ -11,8 +11,8 @@ from pathlib import Path
 
 from weft.boards import board_of
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import run_script
 from weft.hw.flow import synthesis
+from weft.support.errors import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -24,8 +24,8 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.outputs import Kind, write_text
+from weft.support.errors import WeftError, explain, run_script
+from weft.support.outputs import Kind, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/cli.md")

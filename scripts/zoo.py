@@ -29,8 +29,8 @@ import zoo_table
 
 from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
-from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.outputs import Kind, write_text
+from weft.support.errors import WeftError, explain, run_script
+from weft.support.outputs import Kind, write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4

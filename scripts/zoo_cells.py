@@ -16,11 +16,9 @@ import bench
 import network_table
 
 from weft.boards import board_of, clock_hz
-from weft.cli.check.signals import LAST, signal_of
 from weft.cli.resources import around
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.machine import machine_record
-from weft.compiler.estimator.replay import estimate
+from weft.compiler.check.signals import LAST, signal_of
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan
@@ -29,12 +27,14 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import random_inputs
 from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
+from weft.cycles.machine import machine_record
+from weft.cycles.replay import estimate
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
+from weft.support.errors import WeftError
 
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -19,7 +19,6 @@ import numpy as np
 import weft.hw.flow.verilog
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.causes import Cause
 from weft.simulate import toolchain
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_groups
@@ -27,6 +26,7 @@ from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.simulation import Simulation
 from weft.simulate.trace import read_operations
+from weft.support.cache import cache_directory
 
 __all__ = ["RtlResult", "build_rtl", "run_groups_on_rtl", "run_many_on_rtl", "run_on_rtl"]
 

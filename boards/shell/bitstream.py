@@ -22,10 +22,10 @@ from weft.boards.shell.delivery import deliver as replace_folder
 from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import need_package
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
+from weft.support.errors import WeftError, explain
+from weft.support.packages import need_package
 
 KEPT = ("shell.json", "shell.v", "weft.tarch")
 """Of the working folder, beside the bitstream, its report and its constraints."""

@@ -20,8 +20,8 @@ from litex.soc.interconnect import axi
 
 from weft.boards.shell.soc import CHANNELS, LITE_CHANNELS, MACHINE, Machine, joined
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError, explain
 
 
 class Weft(LiteXModule):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import ecp5, gowin
+from weft.support.errors import WeftError, explain
 
 Tell = Callable[[str], None]
 SHELL, MACHINE = "shell", "machine.il"

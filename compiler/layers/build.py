@@ -39,11 +39,11 @@ from weft.compiler.layers.hir import (
     Relu,
     Save,
 )
+from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fuse_gates import GATE
-from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.schemes import SchemeKind
-from weft.runtime.scales import TensorScale
+from weft.tmodel.scales import TensorScale
 
 
 def _product(builder: Builder, position: int, node: Node) -> Open:

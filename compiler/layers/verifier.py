@@ -21,7 +21,7 @@ from weft.compiler.layers.hir import (
     Var,
 )
 from weft.hw.contract.schemes import SCALE_VECTORS
-from weft.runtime.window import Size
+from weft.tmodel.window import Size
 
 Temp = tuple[int | None, Size]
 """Channels, where the layer tells them, and pixels."""

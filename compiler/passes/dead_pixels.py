@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.operators import ROWS
-from weft.runtime.window import Window
+from weft.compiler.lowering.operators import ROWS
+from weft.tmodel.window import Window
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
 

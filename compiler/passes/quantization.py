@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.runtime.scales import TensorScale
+from weft.tmodel.scales import TensorScale
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.passes.index import feed
-from weft.runtime.onnx_engine import runner, session
+from weft.compiler.indices.index import feed
+from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""

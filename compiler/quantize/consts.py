@@ -28,7 +28,7 @@ from weft.compiler.quantize.scales import weight_parts
 from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
-from weft.runtime.window import Size
+from weft.tmodel.window import Size
 
 
 class WeightTile(NamedTuple):

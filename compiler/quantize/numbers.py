@@ -13,7 +13,7 @@ import numpy as np
 from weft.compiler.layers.hir import Layer
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.hw.contract.arch import Arch
-from weft.runtime.scales import TensorNumbers
+from weft.tmodel.scales import TensorNumbers
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from weft.compiler.lir import Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
-from weft.runtime.scales import TensorPoint
+from weft.tmodel.scales import TensorPoint
 
 
 def rounded_together(steps: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS
-from weft.runtime.window import Size
+from weft.tmodel.window import Size
 
 Operations = Iterator[lir.Operation]
 

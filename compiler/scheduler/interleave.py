@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.lir import Address, Space
+from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES

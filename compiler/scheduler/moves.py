@@ -11,7 +11,7 @@ from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Size
+from weft.tmodel.window import Size
 
 
 def whole(var: Var, base: int, arch: Arch) -> View:

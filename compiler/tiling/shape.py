@@ -19,7 +19,7 @@ from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import load_weight_cycles
-from weft.runtime.window import Size
+from weft.tmodel.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""

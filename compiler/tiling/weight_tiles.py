@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import OutputBlock
-from weft.runtime.window import Window
+from weft.tmodel.window import Window
 
 NOWHERE = 1 << 40
 """Beyond every tap and every offset."""

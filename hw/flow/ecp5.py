@@ -10,9 +10,9 @@ from pathlib import Path
 from amaranth.hdl._ir import PortDirection
 
 from weft.hw.bus.axi import Ports
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.nextpnr import run as nextpnr_run
 from weft.hw.flow.spread import spread
+from weft.support.errors import WeftError, explain
 
 NETLIST, SPREAD, DELAYS = "ecp5.json", "spread.json", "delays.sdf"
 """yosys' netlist, that with empty tables, nextpnr's delays."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.packing import PAIR
@@ -28,6 +27,7 @@ from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, 
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
 from weft.hw.flow.parts import Part
 from weft.hw.flow.parts import block_rams as count_blocks
+from weft.support.errors import WeftError, explain
 
 FITTED = ("lut", "ff")
 COLUMNS = (*FITTED, "dsp", "bram36", "bram18")

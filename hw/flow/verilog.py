@@ -16,8 +16,8 @@ from amaranth.hdl import Module
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError, explain
 
 TOP_NAME = "weft_top"
 

@@ -17,7 +17,7 @@ from weft.runtime.driver.register_machine import RegisterMachine, Registers, che
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
-from weft.runtime.network import Network
+from weft.tmodel.network import Network
 
 
 def litex_map(options: Mapping[str, Any]) -> MemoryMap:

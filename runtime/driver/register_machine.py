@@ -12,7 +12,6 @@ from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, board_code, parameter_values
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.runtime.devices import Done, Progress, no_progress
@@ -21,6 +20,7 @@ from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, written
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import WeftError, explain
 
 RESET_SECONDS = 1.0
 COMMANDS = 5

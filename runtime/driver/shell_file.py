@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.strict_json import read_object
 from weft.runtime.driver.memory_map import MEMORIES
+from weft.support.errors import WeftError, explain
+from weft.support.strict_json import read_object
 
 BUILT = Path("build/boards")
 """Where ``weft board build`` leaves a folder for each board."""

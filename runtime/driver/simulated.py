@@ -9,10 +9,9 @@ import numpy as np
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.memory_map import MEMORIES, MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES
-from weft.runtime.errors import Mismatch
+from weft.support.errors import Mismatch, WeftError
 
 REACH_BITS = 42
 """Address bits between two memories on the host's side, so that each has the whole space of a port."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 
 WORD_BYTES = 4
 PROGRAM_SECONDS = 60.0

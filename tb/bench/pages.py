@@ -23,8 +23,8 @@ from weft.cli.app import app
 from weft.cli.options import override
 from weft.cli.resources import part_named
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.targets import read_device
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [str(path.relative_to(ROOT)) for path in sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"),

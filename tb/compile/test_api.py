@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.cli.main import exit_code
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from weft.compiler.pipeline import compile_model
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float
+from weft.tmodel.network import Network
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3, local_depth=4096)
 DECIBELS = 45

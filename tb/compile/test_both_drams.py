@@ -29,10 +29,10 @@ from weft.compiler.tiling.spans import Box, View
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Done, Golden, Local, Progress, no_progress
-from weft.runtime.errors import Mismatch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
+from weft.support.errors import Mismatch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
+from weft.tmodel.manifest import TModel
 
 ARCH = BASE.replace(array_size=3, local_depth=220, accumulator_depth=90, axi_data_width=32)
 """Local memory has no room for a tensor of several tiles, and a vector takes two cycles of DRAM."""

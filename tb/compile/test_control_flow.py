@@ -15,11 +15,11 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.errors import WeftError
-from weft.runtime.network import Network
-from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import BASE, signal_to_noise
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 RNG = np.random.default_rng(0)
 SAMPLES = RNG.standard_normal((2, 3, 6, 6)).astype(np.float32)
@@ -149,7 +149,7 @@ def test_a_loop_is_the_hosts(turns: str, tmp_path: Path) -> None:
 
 
 def test_a_loop_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.runtime.onnx_engine.MOST_SECONDS", 0.5)
+    monkeypatch.setattr("weft.tmodel.onnx_engine.MOST_SECONDS", 0.5)
     path = looping(tmp_path / "loop.onnx", "", [helper.make_node("Equal", ["factor", "factor"], ["go"])])
     with pytest.raises(WeftError, match="a loop that still runs"):
         Session(Network.load(compile_model(path, BASE, tmp_path, host_fallback=True).model_path)).run({"x": SAMPLES})

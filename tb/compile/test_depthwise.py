@@ -17,11 +17,11 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
-from weft.runtime.window import Window
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tmodel.manifest import TModel
+from weft.tmodel.window import Window
 
 TAPS = 3
 DEEP = BASE.replace(depthwise_taps=TAPS)

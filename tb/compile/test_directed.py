@@ -17,9 +17,9 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 ONE_PIXEL = (1, 4, 1, 1)
 EPSILON = 0.25

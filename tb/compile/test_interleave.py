@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.check.lir_machine import run_lir
 from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.replay import estimate
+from weft.compiler.check.lir_machine import run_lir
 from weft.compiler.lir import Address, Space
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products, Step
@@ -18,11 +17,12 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler import interleave as scheduler
 from weft.compiler.scheduler.interleave import interleave, start_cycles
 from weft.compiler.scheduler.schedule import Schedule
+from weft.cycles.replay import estimate
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.instructions import SimdOpcode
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.manifest import TModel
 
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)

@@ -11,9 +11,9 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
 
 
 def graph_of(maker: ModelMaker, tmp_path: Path) -> Graph:

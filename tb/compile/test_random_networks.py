@@ -12,10 +12,10 @@ import pytest
 
 from weft.compiler.quantize import consts, scales, var_scales
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.runtime.window import Window
 from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
 from weft.tb.random.random_networks import Case
+from weft.tmodel.window import Window
 
 QUICK, CHUNK = 5, 25
 LONG_SEEDS = range(QUICK, QUICK + CHUNK * 5)

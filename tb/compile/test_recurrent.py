@@ -15,9 +15,9 @@ from onnx import helper
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, run_float, signal_to_noise
+from weft.tmodel.manifest import TModel
 
 TABLES = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
 ARCHS = {"8 lanes": BASE.replace(**TABLES),

@@ -12,11 +12,11 @@ from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.network import Network
 from weft.runtime.session import GOLDEN, RTL, Session
 from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.compile.test_quantised_variants import SAMPLES, SHAPE, Maker
+from weft.tmodel.network import Network
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS = {"8 lanes": ROOMY, "3 lanes": ROOMY.replace(array_size=3),

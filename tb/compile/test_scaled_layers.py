@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.check.runners import RUNNERS
 from weft.compiler import lir, steps
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.runners import RUNNERS
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
@@ -38,8 +38,8 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
-from weft.runtime.scales import TensorScale
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.scales import TensorScale
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,

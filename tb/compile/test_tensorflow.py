@@ -15,10 +15,10 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import run_golden, signal_to_noise
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
 
 pytestmark = pytest.mark.long
 

@@ -17,12 +17,12 @@ import pytest
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import load_model, read_model
 from weft.compiler.frontend.tflite.operators import CONVERTERS, UNKNOWN
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import signal_to_noise
 from weft.tb.compile.tflite_bytes import BYTES, int8_network, stored, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
 from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, conv, weights
 from weft.tb.compile.tflite_streams import STREAMS, stream
+from weft.tmodel.onnx_engine import session
 
 LARGEST_ERROR = 1e-4
 """Of a float32 result, relative to the largest one."""

@@ -15,9 +15,9 @@ from weft.compiler.products import Products, Step
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
 from weft.compiler.scheduler.schedule import Schedule
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
+from weft.tmodel.manifest import TModel
 
 NARROW = BASE.replace(axi_data_width=32)
 """Four cycles a vector."""

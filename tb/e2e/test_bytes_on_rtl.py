@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
-from weft.runtime.manifest import TModel
+from weft.cycles.replay import estimate
 from weft.runtime.session import RTL, RunResult, Session
 from weft.tb.compile.quantised_twin import quantised_twin
 from weft.tb.compile.run_model import ModelMaker, run_float
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tmodel.manifest import TModel
 
 ARCHS = {name: lockstep_archs()[name] for name in ("lanes2_int8", "lanes4_int8")}
 """The random programs' tests build their simulators too."""

@@ -14,11 +14,11 @@ from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import EXPECTED
-from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
 from weft.tb.random import network_rule
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
 
 GUARD_BYTE = 0xA5
 GUARDED_BYTES = 4 << 20

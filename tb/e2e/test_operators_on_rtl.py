@@ -11,7 +11,6 @@ import pytest
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_blocks as blocks
 from weft.tb.compile import test_both_drams as both_drams
@@ -20,6 +19,7 @@ from weft.tb.compile import test_products as products
 from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import ModelMaker, run_float, signal_to_noise
 from weft.tb.random import network_rule
+from weft.tmodel.manifest import TModel
 
 ARCH = network_rule.ARCHS["lanes3"]
 """The random networks' tests build its simulator too."""

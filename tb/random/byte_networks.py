@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.cli.check.checker import Checker
-from weft.cli.check.runners import RUNNERS
+from weft.compiler.check.checker import Checker
+from weft.compiler.check.runners import RUNNERS
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.memory.variables import whole_var
@@ -28,13 +28,13 @@ from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.runtime.onnx_engine import session
-from weft.runtime.scales import TensorScale
 from weft.tb.compile.layer_bytes import Checked, scales_of, together
 from weft.tb.compile.quantised_twin import KINDS, quantised_twin
 from weft.tb.compile.run_model import BASE, run_float, signal_to_noise
 from weft.tb.random.network_rule import Verdict, describe, save, with_the_least
 from weft.tb.random.random_networks import Case, generate
+from weft.tmodel.onnx_engine import session
+from weft.tmodel.scales import TensorScale
 
 DECIBELS, ROUNDED_DECIBELS = 15.0, 16.0
 """Of bytes against real numbers, and against those that a quantised file rounds."""

@@ -12,11 +12,11 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.hw.contract.isa import Isa
-from weft.runtime.manifest import TModel
 from weft.tb.bench.asked_litedram import COLUMNS, modelled
 from weft.tb.bench.paced import first_difference, run_paced
 from weft.tb.bench.recorded_litedram import build, record
 from weft.tb.random.random_program import random_program
+from weft.tmodel.manifest import TModel
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
 OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("colorlight_i9", "ecpix5", "arty_a7_35")]

@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from weft.hw.contract.errors import ArchError
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.numerics import (
     DataType,
@@ -22,6 +21,7 @@ from weft.hw.contract.numerics import (
 )
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
+from weft.support.errors import ArchError
 
 ACCUMULATOR_WIDTHS = range(24, 33)
 ACTIVATION_WIDTH = 9

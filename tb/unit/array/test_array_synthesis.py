@@ -18,10 +18,10 @@ from amaranth.sim import Simulator
 
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.flow import ecp5, xilinx
 from weft.hw.parts.delay import delayed
+from weft.support.errors import WeftError
 from weft.tb.bench import ecp5_cells, xilinx_cells
 
 SIZE = 4

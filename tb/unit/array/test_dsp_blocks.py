@@ -13,9 +13,9 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.array.multiplier import Multiplier
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import ecp5, synthesis
 from weft.hw.simd.alu import Alu
+from weft.support.errors import WeftError
 
 WIDTH = 8
 

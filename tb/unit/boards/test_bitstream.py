@@ -21,7 +21,6 @@ from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
 from weft.cli.resources import refuse_without_room
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import ecp5, gowin, synthesis
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS
@@ -29,6 +28,7 @@ from weft.hw.system import with_ports
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import ShellFile
 from weft.simulate import toolchain
+from weft.support.errors import WeftError
 
 TINY = Arch.load("tiny")
 SHELLS = [name for name, board in BOARDS.items() if board.shell]

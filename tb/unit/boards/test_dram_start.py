@@ -11,7 +11,6 @@ import pytest
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Status, board_code
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import (
@@ -24,6 +23,7 @@ from weft.runtime.driver.dram_start import (
 from weft.runtime.driver.links import litex_target, shell_map
 from weft.runtime.driver.memory_map import place
 from weft.runtime.driver.shell_file import ShellFile
+from weft.support.errors import WeftError
 from weft.tb.bench.dram_model import LANES, MEMORY_BASE, MEMORY_BYTES, DramModel, description
 
 

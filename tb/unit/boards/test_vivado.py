@@ -19,9 +19,9 @@ from weft.boards.vivado import block, zynq
 from weft.boards.vivado.ultra_ram import in_ultra_ram
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 tkinter = pytest.importorskip("tkinter", reason="needs Python's tkinter, which has a Tcl interpreter")

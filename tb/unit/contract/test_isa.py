@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from weft.hw.contract.arch import KEYS, Arch, presets
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
-from weft.hw.contract.errors import ArchError, IsaError
 from weft.hw.contract.instructions import (
     MOVE_ACCUMULATE_BIT,
     OPERATIONS,
@@ -27,6 +26,7 @@ from weft.hw.contract.instructions import (
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
+from weft.support.errors import ArchError, IsaError
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 

@@ -22,14 +22,14 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.samples import FILLER
 from weft.hw.flow.reports import c_header
 from weft.runtime.driver.simulated import SimulatedTransport
-from weft.runtime.elements import pack
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.driver.test_device import ODD, TINY, adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
+from weft.tmodel.elements import pack
+from weft.tmodel.manifest import TModel
 
 SOURCE = Path(__file__).parents[3] / "boards" / "driver" / "c"
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-O1"]

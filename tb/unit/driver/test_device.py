@@ -12,7 +12,6 @@ from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status, board_code
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -22,13 +21,14 @@ from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, echo, model
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 TINY = lockstep_archs()["lanes2"]
 ODD = TINY.replace(array_size=3, data_type="FP8BP4")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.register_machine import DeviceError
@@ -21,6 +20,7 @@ from weft.runtime.driver.targets import KINDS, read_device
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import open_serial
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.link_models import UartFarEnd
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.unit.driver.test_device import TINY, adder, inputs_for

@@ -14,7 +14,7 @@ import pytest
 
 from weft.cli.main import exit_code
 from weft.explore.workers import Keys, dask
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 
 pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
 pytest.importorskip("cryptography", reason="needs the extra explore: pip install -e '.[explore]'")

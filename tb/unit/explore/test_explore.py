@@ -22,9 +22,9 @@ from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, defaul
 from weft.explore.workers import Here, dask
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
@@ -253,9 +253,9 @@ def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, networ
     import numpy as np
 
     from weft.compiler.pipeline import compile_model
-    from weft.runtime.manifest import TModel
     from weft.runtime.session import RTL, Session
     from weft.simulate.job import MemorySettings
+    from weft.tmodel.manifest import TModel
 
     inputs = {"image": np.load(ROOT / "models" / "digits" / "held_out.npz")["image"][:1]}
     front = outcome.front

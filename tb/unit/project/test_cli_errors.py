@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
-from weft.runtime.files import reason
+from weft.support.files import reason
 
 Weft = Callable[..., Any]
 VECTORS = np.zeros((4, 2), np.int16)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli import doctor
-from weft.hw.contract import packages
+from weft.support import packages
 from weft.tb.unit.project.conftest import Weft
 
 

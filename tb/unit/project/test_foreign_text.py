@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import ArchError, explain
+from weft.support.errors import ArchError, explain
 from weft.tb.unit.project.conftest import Weft
 
 FORGED = "weft: all is well"

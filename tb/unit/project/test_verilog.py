@@ -8,13 +8,13 @@ import pytest
 from amaranth.back import verilog
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.flow.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten
 from weft.hw.simd.sequencer import Sequencer
 from weft.hw.system import with_ports
 from weft.simulate import toolchain
+from weft.support.errors import WeftError
 
 
 @pytest.mark.parametrize(("text", "shorter"), [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 

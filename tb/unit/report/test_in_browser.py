@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from weft.cli.main import exit_code
 from weft.report.page import plot_library
-from weft.runtime.network import Network
+from weft.tmodel.network import Network
 
 Made = Callable[[Network, Path], Path]
 CHROMIUM = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.tb.unit.runtime.models import echo
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 KILLED = 66
 FILE_EVENTS = ("open", "os.", "fcntl.flock", "shutil.")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.numerics import DataType
-from weft.runtime.ports import Port, layer_runs, layers_from_text, layers_to_text, runs
-from weft.runtime.scales import TensorScale
-from weft.runtime.schema import PortEntry, TensorEntry
-from weft.runtime.tensors import Tensor
+from weft.tmodel.ports import Port, layer_runs, layers_from_text, layers_to_text, runs
+from weft.tmodel.scales import TensorScale
+from weft.tmodel.schema import PortEntry, TensorEntry
+from weft.tmodel.tensors import Tensor
 
 
 def entry_of(port: Port) -> PortEntry:

@@ -1,0 +1,1 @@
+"""The machine in time: how long a program takes, without simulating its logic."""
