@@ -24,11 +24,11 @@ from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel
 from weft.tmodel.model_set import check_set
@@ -159,7 +159,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
         warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
-        if layer.lookup is not None and isinstance(numbers, FixedPointParams):
+        if layer.lookup is not None and arch.scheme.kind is SchemeKind.FIXED_POINT:
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
             name = row["name"]

@@ -201,7 +201,7 @@ def stop_early(code: MachineCode) -> MachineCode:
 
 
 BREAKS: dict[str, Callable[[Any], Any]] = {
-    "frontend": nudge_weights, "divide": nudge_what_is_left, "pool_parts": nudge_weights,
+    "frontend": nudge_weights, "partition": nudge_what_is_left, "pool_parts": nudge_weights,
     "normalise": nudge_weights, "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu,
     "points": shift_too_far, "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap,
     "backend": stop_early,

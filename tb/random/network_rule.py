@@ -4,7 +4,8 @@ A network passes when three things hold:
 
 1. ``weft compile --check`` finds no step that changes the result (``compiler/check/checker.py``): graphs on onnxruntime
    and layers in real numbers within single precision; from the layers in fixed point, which
-   ``compiler/check/evaluate.py`` computes without tiles or instructions, to the program on the golden machine bit for bit.
+   ``compiler/check/evaluate.py`` computes without tiles or instructions, to the program on the golden machine bit for
+   bit.
 2. Rounding costs no more than the data type does: over three samples together, 2 dB a bit between onnxruntime and the
    golden machine.
 3. The same network on the same machine with numbers of 24 bits answers as onnxruntime does to ``WIDE_DECIBELS``: a
