@@ -136,8 +136,6 @@ def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
         raise ValueError(f"shape {list(shape)}")
     file.seek(start.tell())
     wanted, there = math.prod(shape) * dtype.itemsize, size - start.tell()
-    if min(shape, default=0) < 0:
-        raise ValueError(f"shape {list(shape)}")
     if wanted > most:
         raise ValueError(f"shape {list(shape)}, {wanted} bytes: more than {most}")
     if wanted > there:

@@ -66,7 +66,8 @@ def prepared(board: Board, clock_hz: float | None) -> Board:
     if board.shell is None or board.family not in FAMILIES:
         raise WeftError(explain(
             f"board {board.key}", "no shell" if board.family in FAMILIES else "no open place and route for its chip",
-            f"a board with a chip of {' or '.join(FAMILIES)}", "weft board list names those that have one"))
+            f"a board with a shell and a chip of {' or '.join(FAMILIES)}",
+            "choose a board to which weft board list gives a bitstream"))
     return at(board, clock_hz)
 
 
