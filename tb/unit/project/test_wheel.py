@@ -97,6 +97,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return run
 
 
+@pytest.mark.wide
 def test_installed_wheel_knows_its_machines_and_what_it_lacks(installed: Installed) -> None:
     assert set(json.loads(installed("archs", "--json"))["archs"]) == set(presets())
     assert json.loads(installed("resources", "-a", "pynq", "--json"))["fits"]
@@ -104,6 +105,7 @@ def test_installed_wheel_knows_its_machines_and_what_it_lacks(installed: Install
     assert {row["what"]: row["state"] for row in found}["packages"] == "ok"
 
 
+@pytest.mark.wide
 def test_installed_wheel_compiles_runs_estimates_and_reports(installed: Installed, tmp_path: Path) -> None:
     digits = ROOT / "models" / "digits"
     held_out = np.load(digits / "held_out.npz")
