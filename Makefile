@@ -45,7 +45,7 @@ demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardw
 test: $(READY)  ## the honest suite, on all cores (JOBS=1: on one)
 	@$(SUITE) -m "not long and not wide"
 
-test-wide: $(READY)  ## more sizes, machines and seeds of what `make test` proves (tb/wide.txt); CI runs both
+test-wide: $(READY)  ## more sizes, machines and seeds of what `make test` proves (tb/wide.py); CI runs both
 	@$(SUITE) -m "wide and not long"
 
 test-fast: $(READY)  ## the suite without what takes long, for every save

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from weft.cycles.replay import Estimate
-from weft.cycles.replay import estimate as replay
-from weft.cycles.system import estimate_system
-from weft.support.errors import WeftError, explain
-
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
 from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
 from weft.cli.groups import group_object, joined_groups, print_group
 from weft.cli.memory import placed, print_use, use_object
+from weft.cycles.replay import Estimate
+from weft.cycles.replay import estimate as replay
+from weft.cycles.system import estimate_system
 from weft.golden.legality import first_stop
 from weft.hw.contract.dram import DramModel, IdealDram
 from weft.runtime.devices import Progress
 from weft.runtime.session import Loaded, Session
+from weft.support.errors import WeftError, explain
 
 
 @dataclass(frozen=True)

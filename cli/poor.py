@@ -1,19 +1,19 @@
-"""The warning of a compiled network whose outputs lost their signal; what measures it: ``check/quality.py``."""
+"""The warning of a compiled network whose outputs lost their signal.
+
+``compiler/check/quality.py`` measures it.
+"""
 
 from __future__ import annotations
 
-from weft.tmodel.network import Network
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
-
-KEY = "outputs_decibels"
-"""Of the row of the last layer of a compiled network: signal to noise of the worst output."""
+from weft.tmodel.manifest import OUTPUTS_DECIBELS
+from weft.tmodel.network import Network
 
 
 def recorded(network: Network) -> float | None:
     """Return what :func:`record` wrote; None for anything else."""
-    found = next((row.get(KEY) for model in network.machines[-1:] for row in model.layers[-1:]), None)
+    found = next((row.get(OUTPUTS_DECIBELS) for model in network.machines[-1:] for row in model.layers[-1:]), None)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 

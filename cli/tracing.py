@@ -9,15 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+
 from weft.cycles.replay import Estimate, estimate
 from weft.cycles.system import estimate_system
-from weft.support.outputs import write_text
-
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import TRACE
 from weft.report.operations import Ran
 from weft.report.trace import chrome_trace
 from weft.runtime.session import RunResult, Session
+from weft.support.outputs import write_text
 
 ESTIMATED, RTL = "estimated", "RTL"
 

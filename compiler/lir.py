@@ -7,7 +7,6 @@ value changes.
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,24 +14,22 @@ from typing import Any, NamedTuple
 from weft.compiler.errors import refuse
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
+from weft.hw.contract.units import Memory
 from weft.hw.contract.walk import Walk
 
-
-class Space(enum.Enum):
-    """What an address counts vectors of."""
-
-    DRAM0 = "dram0"
-    DRAM1 = "dram1"
-    LOCAL = "local"
-    ACCUMULATORS = "accumulators"
+LOCAL, ACCUMULATORS, DRAM0, DRAM1 = (memory.value for memory in (
+    Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1))
+"""Names of the memories of the core that a program runs on (``System.memories_of``)."""
 
 
 class Address(NamedTuple):
-    space: Space
+    """A vector of a memory: the memory's name, and the vector's number in it."""
+
+    memory: str
     offset: int
 
     def __str__(self) -> str:
-        return f"{self.space.value}[{self.offset}]"
+        return f"{self.memory}[{self.offset}]"
 
 
 class Settings(tuple[tuple[Register, int], ...]):
@@ -204,7 +201,7 @@ _SETTINGS = re.compile(r"(\w+:-?\d+,?)+|none")
 def _value(word: str) -> Any:
     match = _ADDRESS.fullmatch(word)
     if match:
-        return Address(Space(match[1]), int(match[2]))
+        return Address(match[1], int(match[2]))
     if _SETTINGS.fullmatch(word):
         pairs = (part.split(":") for part in word.split(",") if part != "none")
         return Settings.of(**{name: int(value) for name, value in pairs})

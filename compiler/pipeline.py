@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from weft.support.errors import WeftError, explain
-from weft.support.files import file_name
-from weft.support.outputs import Kind, check_output, replacing
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
@@ -42,6 +39,9 @@ from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import AUTO, NO_SHAPES, NO_VALUES, Request, Sizes, Values, known_cores
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, explain
+from weft.support.files import file_name
+from weft.support.outputs import Kind, check_output, replacing
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph

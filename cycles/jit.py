@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+
+import weft.cycles
+import weft.hw.contract
 from weft.support import cache
+from weft.support.sources import sources_digest
 
-
-def _digest() -> str:
-    """Of the sources that the functions and their constants come from, this package and the contract: numba itself
-    looks only at the file of the function that it is asked for, and would keep what other files have changed."""
-    digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, Path(cache.__file__).parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:20]
-
-
-_FOLDER = cache.cache_directory("estimator", _digest())
+# Functions and their constants come from these packages. numba itself looks only at the file of the function that it is
+# asked for, and would keep what other files have changed.
+_FOLDER = cache.cache_directory("estimator", sources_digest(weft.cycles, weft.hw.contract))
 
 
 class _OurFolder(CompileResultCacheImpl):

@@ -6,9 +6,9 @@ Cores offer and hear of what became of it as with a board's memory: by the recor
 from __future__ import annotations
 
 import numpy as np
+
 from weft.cycles.board_dram import FETCH_BEATS, next_burst, offer
 from weft.cycles.jit import kernel
-
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
     OUTSTANDING_BURSTS,

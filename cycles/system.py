@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from weft.cycles.jit import entry
 from weft.cycles.machine import machine_record
 from weft.cycles.origin import begin
@@ -21,7 +22,6 @@ from weft.cycles.replay import (
     stuck,
 )
 from weft.cycles.state import NONE, STATE, new_state
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.isa import Isa
@@ -59,7 +59,8 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
     """Return when every operation of legal programs runs, one program a core from core 0 on; the others rest.
     ``progress(operations done, all)`` is called now and then.
 
-    Raises IsaError for a program that is truncated, CompileError for one that ends within a SIMD loop or is endless."""
+    Raises IsaError for a program that is truncated, EstimateError for one that ends within a SIMD loop or is
+    endless."""
     assert arch.cores > 1 and 0 < len(programs) <= arch.cores
     read = [read_program(program, arch) for program in programs]
     for each in read:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from weft.support.errors import Mismatch, WeftError
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
@@ -20,6 +19,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import Mismatch, WeftError
 
 if TYPE_CHECKING:
     from weft.golden.system import GoldenSystem

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from weft.tmodel.manifest import TModel
-
 from weft.golden.dram import MOST_ADDRESS_BITS
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.tmodel.manifest import TModel
 
 PROGRAM_LIMIT_BYTES = 8 << 20
 """Of many images' programs as one."""

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.tmodel.manifest import TModel
-
 from weft.runtime.programs import Batch
-
-ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"
-"""What the row of a layer says of results that saturate: nothing that reads them tells them apart, or a quantised file
-says so; or they are beyond the range that ``--ranges`` left of what calibration saw."""
+from weft.tmodel.manifest import BY_RANGES, TModel
 
 
 @dataclass(frozen=True)

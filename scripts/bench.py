@@ -22,8 +22,6 @@ import typer
 from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
-from weft.support.errors import WeftError, explain, run_script
-from weft.tmodel.manifest import TModel
 
 from weft.boards import clock_hz
 from weft.cli.estimate import estimated_program
@@ -37,6 +35,8 @@ from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.runtime.devices import no_progress
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "build" / "bench"

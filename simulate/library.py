@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from weft.support.cache import cache_directory
-
 from weft.simulate import toolchain
 from weft.simulate.make import BUILD_FAST, make, optimise
 from weft.simulate.once import built_once
+from weft.support.cache import cache_directory
 
 LIBRARY_FAST = "-O0"
 """Of the library beside BUILD_FAST: to optimise it takes 12 s, more than short runs win by it."""

@@ -15,6 +15,10 @@ class WeftError(Exception):
     """A user's mistake. The command line prints the message alone and exits with 1."""
 
 
+class Mismatch(Exception):
+    """RTL and golden machine do not agree, or the RTL did not come to an end. The command line exits with 2."""
+
+
 class ArchError(WeftError):
     """An architecture that cannot be built."""
 

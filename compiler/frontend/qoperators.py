@@ -26,9 +26,6 @@ from weft.compiler.frontend.check_quantizers import (
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
 
-Trio = tuple[str, str, str]
-"""The names of a tensor, its scale and its zero point."""
-
 
 def to_qdq(model: onnx.ModelProto) -> None:
     """Rewrites the model's own graph. Raises CompileError for an operator that lacks inputs."""

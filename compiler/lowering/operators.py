@@ -1,8 +1,8 @@
 """The operators that the compiler knows, one row each: the check below, the rewriting (``normalise.py``), the value
 tables, the layers, the documentation and the node tests all read this table.
 
-A new operator is a row here, and a function that rewrites it in one of ``lower_*.py``. An attribute that is not in its
-operator's row is an error, so nothing is silently ignored.
+A new operator is a row here, and a function that rewrites it in one of this folder's files. An attribute that is not in
+its operator's row is an error, so nothing is silently ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elements brought to where an operator needs them, piece by piece: the general case of ``take.py``.
+"""Elements brought to where an operator needs them, piece by piece: the general case of ``gather.py``.
 
 A piece is a box of output pixels that one 1x1 convolution for each source pixel makes; or pixel by pixel, where that
 are fewer convolutions. All pieces are counted before the first is made.

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
-from weft.support.errors import IsaError, explain
 
 from weft.hw.contract.instructions import Instruction, Opcode
+from weft.support.errors import IsaError, explain
 
 MOST_INSTRUCTIONS = 1 << 23
 """That our tools let a program stand for, which take some hundred bytes for each. ResNet-50 at 4 lanes has 6.5 million.

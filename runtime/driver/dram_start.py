@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.shell_file import ShellFile
+from weft.support.errors import WeftError, explain
 
 SOFTWARE, HARDWARE = 0b1110, 0b0001
 """Who drives the chip, in ``sdram_dfii_control``: the host (clock enable, termination, no reset) or the controller."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
@@ -32,6 +31,7 @@ from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, own_window, written
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import WeftError, explain
 
 RESET_SECONDS = 1.0
 COMMANDS = 5

@@ -13,19 +13,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
 from weft.support.errors import explain
 from weft.support.files import reason
 from weft.support.packages import no_package
 
-from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
-
 WRITE, READ = 1, 2
 ADDRESS_BYTES = 4
 MOST_WORDS = 255
-GIVES_UP_SECONDS = 0.1
-"""After which the remote end forgets a command that is not whole."""
 PATIENCE_SECONDS = 0.15
-"""More than that: when the host begins anew, the remote end has forgotten."""
+"""The host waits so long before it begins anew. The remote end forgets a command that is not whole after 0.1 s."""
 EXCHANGE_SECONDS = 0.05
 """An exchange on the line must be well below what the remote end waits for."""
 BITS_OF_A_BYTE = 10

@@ -12,13 +12,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from weft.cycles.replay import estimate
-from weft.cycles.system import cycles_an_image
-from weft.support.errors import WeftError
-from weft.tmodel.network import Network as Compiled
 
 from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
+from weft.cycles.system import cycles_an_image
 from weft.explore import measure
 from weft.explore.measure import Network, Refused, digest_of
 from weft.explore.results import Results
@@ -29,6 +27,8 @@ from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network as Compiled
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
@@ -251,6 +251,7 @@ def test_workers_end_with_a_search_that_is_killed() -> None:
 
 
 # -- other workers, and the hardware -----------------------------------------------------------------------------------
+@pytest.mark.wide
 @pytest.mark.slow
 def test_two_dask_workers_find_the_same_front(network: Network, space: list[Point], outcome: Outcome) -> None:
     pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
@@ -258,6 +259,7 @@ def test_two_dask_workers_find_the_same_front(network: Network, space: list[Poin
         assert workers == 2 and search(network, space, executor, workers).front == outcome.front
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
     """Killed when some machines are measured, and others not."""
@@ -279,11 +281,11 @@ def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, network: Network, tmp_path: Path) -> None:
     import numpy as np
-    from weft.tmodel.manifest import TModel
 
     from weft.compiler.pipeline import compile_model
     from weft.runtime.session import RTL, Session
     from weft.simulate.job import MemorySettings
+    from weft.tmodel.manifest import TModel
 
     inputs = {"image": np.load(ROOT / "models" / "digits" / "held_out.npz")["image"][:1]}
     front = outcome.front

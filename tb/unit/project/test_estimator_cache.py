@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
+
 from weft.cycles import jit
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from weft.support import cache
 
 ROOT = Path(__file__).parents[3]
