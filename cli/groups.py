@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.cycles.system import SystemEstimate
-from weft.tmodel.manifest import TModel
-
 from weft.cli.console import print_columns, say
 from weft.cli.cycles import cycles_object, waits_of
+from weft.cycles.system import SystemEstimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.system import System
+from weft.tmodel.manifest import TModel
 
 OF_CORE = ("cycles", "utilization", "waits", "tail")
 OF_PORT = ("read_beats", "write_beats")

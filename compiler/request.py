@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
-from weft.support.errors import WeftError, explain
 
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, explain
 
 Sizes = Mapping[str, Sequence[int] | int]
 """Sizes that a file leaves open: by input all of them, by the name of a size that one."""

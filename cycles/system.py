@@ -24,9 +24,7 @@ from weft.cycles.replay import (
 from weft.cycles.state import NONE, STATE, new_state
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.hw.contract.isa import Isa
 from weft.hw.contract.timing import program_burst
-from weft.runtime.programs import Batch
 
 WORK, DRAINS, REPEATS, INSTRUCTIONS = range(4)
 """Columns of ``bounds`` [cores + 1, 4]: where a core's part of an array that all share begins; of INSTRUCTIONS how many
@@ -89,10 +87,9 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
                           tuple(PortUse(int(port["read_beats"]), int(port["write_beats"])) for port in ports))
 
 
-def cycles_an_image(program: bytes, arch: Arch, dram: IdealDram = EXPECTED) -> int:
-    """Return what an image takes on average, rounded up, where all cores start together with one each."""
-    group, = Batch(Isa(arch), program).groups(arch.cores)
-    return -(-estimate_system(group, arch, dram).cycles // arch.cores)
+def cycles_an_image(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXPECTED) -> int:
+    """Return what an image takes on average, rounded up, where all cores start together, each with its program."""
+    return -(-estimate_system(programs, arch, dram).cycles // len(programs))
 
 
 def _join(state: np.void, machine: np.void, arch: Arch, program_bytes: int) -> None:

@@ -31,6 +31,7 @@ from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel, IdealDram
 from weft.runtime.arrays import read_arrays
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes
 from weft.support.sources import sources_digest
@@ -120,7 +121,7 @@ def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None 
     an image takes on average."""
     if arch.cores > 1:
         assert isinstance(dram, IdealDram), "what a board's memory does behind ports that cores share is not modelled"
-        return sum(cycles_an_image(content, arch, dram) for content in contents)
+        return sum(cycles_an_image(image_a_core(content, arch), arch, dram) for content in contents)
     total, origin = 0, apart(arch)
     for content in contents:
         left = None if most is None else most - total

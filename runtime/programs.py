@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from weft.golden.dram import MOST_ADDRESS_BITS
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -24,11 +24,6 @@ def preload(model: TModel, isa: Isa) -> bytes:
         return b""
     return isa.assemble(isa.data_move(DataFlow.DRAM1_TO_LOCAL, base, base, len(vectors))
                         for base, vectors in model.consts if len(vectors))
-
-
-def window_of(size: int) -> int:
-    """Bytes from one window of DRAM0 to the next, where an image has need of ``size`` bytes."""
-    return -(-size // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
 
 
 class Batch:
@@ -79,3 +74,9 @@ class Batch:
         opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
         return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
+
+
+def image_a_core(program: bytes, arch: Arch) -> list[bytes]:
+    """The programs of a full group, as :meth:`Batch.groups` makes them, in windows as long as DRAM0."""
+    group, = Batch(Isa(arch), program).groups(arch.cores)
+    return group

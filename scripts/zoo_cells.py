@@ -35,6 +35,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
 
 T = TypeVar("T")
@@ -99,7 +100,9 @@ class Family:
 def _cycles(placed: Products) -> int:
     """Of one part of which every tensor has its place. Programs are not verified: the benchmark and the tests do."""
     program, arch = run_on(placed, "memory", without=("verify",))[MachineCode].content, placed[Arch]
-    return cycles_an_image(program, arch) if arch.cores > 1 else estimate(program, arch, IdealDram()).cycles
+    if arch.cores > 1:
+        return cycles_an_image(image_a_core(program, arch), arch)
+    return estimate(program, arch, IdealDram()).cycles
 
 
 @lru_cache(1)

@@ -28,10 +28,8 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.schemes import SchemeKind
-from weft.runtime.driver.needs import needs_of_one
-from weft.runtime.programs import window_of
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel
 from weft.tmodel.model_set import check_set
@@ -97,7 +95,12 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
         inputs=_ports(graph.inputs, products), outputs=_ports(graph.outputs, products),
         contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
-    return model if arch.cores == 1 else replace(model, window_bytes=window_of(needs_of_one(model)["dram0"]))
+    return model if arch.cores == 1 else replace(model, window_bytes=_window_bytes(layout, arch))
+
+
+def _window_bytes(layout: MemoryPlan, arch: Arch) -> int:
+    """From one core's window of DRAM0 to the next."""
+    return -(-layout.dram0_end * arch.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
 
 
 def _signature(graph: Graph) -> Signature:

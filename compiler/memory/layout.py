@@ -61,6 +61,12 @@ class MemoryPlan:
         """Bases in local memory."""
         return {name: place.base for name, place in self.local.items()}
 
+    @property
+    def dram0_end(self) -> int:
+        """Vectors of DRAM0 from its first to the last that is in use, at least one."""
+        copies = () if self.copy is None else (self.copy,)
+        return max((place.base + place.size for place in (*self.dram0.values(), *copies)), default=1)
+
     def text(self) -> str:
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
                  for space, places in (("dram0", self.dram0), ("dram1", self.dram1), ("local", self.local))

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.errors import ModelError
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
@@ -22,10 +18,14 @@ from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.system.test_system import SYSTEMS
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, model
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 IMAGES = 5
 ARCHS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.system import estimate_system
 
 from weft.cli.main import exit_code
+from weft.cycles.system import estimate_system
 from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
@@ -31,6 +31,7 @@ def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pyte
 
     groups = session.machines[0].batch.groups(IMAGES)
     expected = [estimate_system(group, arch) for group in groups]
+    assert found.cycles is not None
     assert found.utilization == pytest.approx(network.done_macs * IMAGES / (3 * arch.array_size**2 * found.cycles))
     assert found.groups == [3, 2] and found.cycles == sum(each.cycles for each in expected)
     assert [cycles for cycles, _ in found.operations] == [core.cycles for each in expected for core in each.cores]

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.manifest import TModel
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
@@ -22,6 +20,7 @@ from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.programs import Batch
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import (
     CYCLES_OF_AN_INSTRUCTION,
@@ -33,6 +32,7 @@ from weft.tb.bench.register_model import (
 from weft.tb.system.test_system import SYSTEMS
 from weft.tb.unit.driver.test_device import adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
+from weft.tmodel.manifest import TModel
 
 ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15)
 """A window of all of DRAM0 is two blocks long."""
