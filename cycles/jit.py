@@ -9,40 +9,9 @@ from typing import Any
 
 import numba
 from numba import types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 
-import weft.cycles
-import weft.hw.contract
-from weft.support import cache
-from weft.support.sources import sources_digest
-
-# Functions and their constants come from these packages. numba itself looks only at the file of the function that it is
-# asked for, and would keep what other files have changed.
-_FOLDER = cache.cache_directory("estimator", sources_digest(weft.cycles, weft.hw.contract))
-
-
-class _OurFolder(CompileResultCacheImpl):
-    """numba would keep results beside the sources too, where they would outlive a change of another file."""
-
-    _locator_classes = [UserProvidedCacheLocator]
-
-
-class _Kept(FunctionCache):
-    """What cannot be kept, because the disk is full, or not be read any more, is compiled again."""
-
-    _impl_class = _OurFolder
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # whatever pickle makes of half a file
-            with contextlib.suppress(OSError):
-                self.flush()
-            return None
+from weft.cycles import kept_code
+from weft.cycles.kept_code import KeptCode
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,14 +41,12 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
     njit: Any = numba.njit  # its types do not know all of its options
     compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     find = compiled.get_call_template
     # numba would compile a function anew for each constant that it is called with, such as the number of a unit
     compiled.get_call_template = lambda given, named: find(tuple(map(types.unliteral, given)), named)
-    with contextlib.suppress(RuntimeError):  # the folder cannot be written
-        compiled._cache = _Kept(function)
+    compiled._cache = KeptCode(function)
     return compiled
 
 
@@ -88,7 +55,7 @@ def _alone() -> Iterator[None]:
     """No other process that works on the same folder is in here. Where it cannot be written, all are."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            _FOLDER.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(_FOLDER / "lock", "w"))
+            kept_code.FOLDER.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(kept_code.FOLDER / "lock", "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
