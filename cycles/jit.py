@@ -46,7 +46,8 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     find = compiled.get_call_template
     # numba would compile a function anew for each constant that it is called with, such as the number of a unit
     compiled.get_call_template = lambda given, named: find(tuple(map(types.unliteral, given)), named)
-    compiled._cache = KeptCode(function)
+    with contextlib.suppress(RuntimeError):  # a function that is in no file is not kept
+        compiled._cache = KeptCode(function)
     return compiled
 
 

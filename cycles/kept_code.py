@@ -47,8 +47,8 @@ class _ByContent(_CacheLocator):
         return str(self.line)
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> _ByContent:
-        return cls(function, file)
+    def from_function(cls, function: Callable[..., Any], file: str) -> _ByContent | None:
+        return cls(function, file) if Path(file).is_file() else None
 
 
 class _KeptResult(CompileResultCacheImpl):
