@@ -12,7 +12,7 @@ from weft.tmodel.network import Network
 
 
 def recorded(network: Network) -> float | None:
-    """Return the signal to noise that ``check/quality.py`` recorded in a network; None if there is none."""
+    """Return the signal to noise that ``compiler/check/quality.py`` recorded in a network; None if there is none."""
     found = next((row.get(OUTPUTS_DECIBELS) for model in network.machines[-1:] for row in model.layers[-1:]), None)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 

@@ -1,4 +1,4 @@
-"""Compiles the estimator's inner functions to machine code, and keeps the result while their sources stay the same."""
+"""Compile the estimator's inner functions to machine code, and cache the result while their sources stay the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from weft.cycles.kept_code import KeptCode
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a function on numbers and numpy records, called by other kernels alone: what Python would need to
-    call it is left out, a third of the time that compiling takes. Python calls are refused with a TypeError."""
+    """Compile a function on numbers and numpy records that only other kernels call (a decorator).
+
+    What Python needs to call it is left out, a third of the compile time. Python calls raise TypeError."""
     compiled = _compiled(function, no_cpython_wrapper=True)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -28,7 +29,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a kernel that Python calls. One process compiles it; others that want it meanwhile wait for that."""
+    """Compile a kernel that Python calls (a decorator). One process compiles it; others wait for that."""
     compiled = _compiled(function)
     make = compiled.compile
 
@@ -41,6 +42,7 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
+    """Return a function compiled by numba, with its result cached in the common folder."""
     njit: Any = numba.njit  # its types do not know all of its options
     compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     find = compiled.get_call_template
@@ -53,7 +55,7 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """No other process that works on the same folder is in here. Where it cannot be written, all are."""
+    """Hold a lock on the cache folder, so that one process compiles at a time; without lock if it cannot be written."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             kept_code.FOLDER.mkdir(parents=True, exist_ok=True)
