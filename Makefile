@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -75,6 +75,9 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
+
+wheel: $(READY)  ## the wheel, dist/weft_accelerator-*.whl, with machine code for the estimator
+	@$(PY) scripts/wheel.py
 
 bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open tools alone (some 20 minutes)
 	@$(PY) -m weft.cli.main board build $(BOARD)

@@ -1,4 +1,4 @@
-"""What ``weft estimate`` does: the golden machine's checks, then the estimator, for the program and its preload."""
+"""The work of ``weft estimate``: the golden machine's checks, then the estimator, for program and preload."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ class Estimated:
 
 
 def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
-    """When every operation of each of the network's programs runs, and the object of ``--json`` for all of them. Of
-    several cores, each of which runs the program, a program's cores stand one behind another.
+    """Return the estimates of the network's programs, and the object of ``--json`` for all of them.
 
-    Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter, and
-    WeftError for a network that does not fit a board's memory.
-    """
+    Of several cores, each of which runs the program, a program's cores stand one behind another. Raise MachineStop for
+    a program that the machine refuses, with the golden machine's cause and program counter, and WeftError for a network
+    that does not fit a board's memory."""
     found = [estimated_program(session, machine, dram, progress) for machine in session.machines]
     every = [core for one in found for core in one.cores]
     preload = next((one.preload for one in reversed(found) if one.preload is not None), None)
@@ -52,7 +51,7 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
 
 
 def estimated_program(session: Session, machine: Loaded, dram: DramModel, progress: Progress) -> Estimated:
-    """One of the network's programs."""
+    """Return the estimate of one of the network's programs."""
     progress("checking the program", 0, 0)
     stop = first_stop(machine.model.program, machine.arch)
     if stop is not None:
@@ -67,7 +66,7 @@ def estimated_program(session: Session, machine: Loaded, dram: DramModel, progre
 
 
 def _of_group(machine: Loaded, dram: DramModel, progress: Progress) -> Estimated:
-    """Of an image a core, all at once."""
+    """Return the estimate of a group of programs, one a core, which start together."""
     arch = machine.arch
     if not isinstance(dram, IdealDram):
         raise WeftError(explain("--board", f"a machine of {arch.cores} cores", "one core: what a board's memory does "
@@ -82,7 +81,7 @@ def _of_group(machine: Loaded, dram: DramModel, progress: Progress) -> Estimated
 
 
 def print_estimate(where: dict[str, Any]) -> None:
-    """The same for a person."""
+    """Print where the cycles went as tables."""
     if "cores" in where:
         print_group(where)
     print_cycles(where)

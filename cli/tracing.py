@@ -1,4 +1,4 @@
-"""``--trace``: what ran, as a file for Perfetto."""
+"""The option ``--trace``: the operations that ran, as a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Runs = Sequence[Sequence[Ran]]
 
 
 def write_run(file: Path, arch: Arch, result: RunResult) -> None:
-    """What ran in RTL, and beside it what the estimator says of the same programs."""
+    """Write the operations of a run in RTL, and beside them the estimator's for the same programs."""
     ran = [Ran(dataclasses.replace(model, arch=arch), program, cycles, operations)
            for (model, program), (cycles, operations) in zip(result.programs, result.operations, strict=True)]
     ends = np.cumsum([0, *result.groups])
@@ -35,7 +35,7 @@ def write_run(file: Path, arch: Arch, result: RunResult) -> None:
 
 
 def write_estimates(file: Path, session: Session, found: Sequence[Estimate]) -> None:
-    """Of each of the session's programs, as ``cli.estimate.estimated`` gives them."""
+    """Write the estimated operations of the session's programs, as ``cli.estimate.estimated`` gives them."""
     waiting = iter(found)
     groups = []
     for loaded in session.machines:
@@ -46,7 +46,7 @@ def write_estimates(file: Path, session: Session, found: Sequence[Estimate]) -> 
 
 
 def _estimated(group: Sequence[Ran], arch: Arch) -> list[Ran]:
-    """What the estimator says of programs that ran side by side."""
+    """Return programs that ran side by side with the estimator's operations and cycles."""
     programs = [ran.program for ran in group]
     found = [estimate(programs[0], arch)] if arch.cores == 1 else estimate_system(programs, arch).cores
     return [dataclasses.replace(ran, cycles=each.cycles, operations=each.operations)
@@ -54,7 +54,7 @@ def _estimated(group: Sequence[Ran], arch: Arch) -> list[Ran]:
 
 
 def _write(file: Path, runs: Mapping[str, Runs]) -> None:
-    """A process for each of ``runs``, of several cores for each core. A group's cores start together."""
+    """Write a trace: a process for each of ``runs``, and of several cores for each core of it."""
     processes = {}
     for name, groups in runs.items():
         cores = max(map(len, groups))

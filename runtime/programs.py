@@ -1,4 +1,4 @@
-"""What a driver runs: a model's program for each image in turn, and before the first what loading the model takes."""
+"""The programs that a driver runs: one for loading the model, then the model's program for each image in turn."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from weft.hw.contract.registers import Register
 from weft.tmodel.manifest import TModel
 
 PROGRAM_LIMIT_BYTES = 8 << 20
-"""Of many images' programs as one."""
+"""The most bytes of several images' programs as one."""
 
 
 def preload(model: TModel, isa: Isa) -> bytes:
-    """The program that a driver runs once when it loads the model: constants from DRAM1 to the same addresses of local
-    memory, where the model says ``load_consts_to_local``; else empty.
+    """Return the program that a driver runs once when it loads the model, or no bytes.
 
-    One DataMove for each entry: an instruction's size field counts as far as the smaller of the two memories goes."""
+    If the model says ``load_consts_to_local``, it copies constants from DRAM1 to the same addresses of local memory.
+    One DataMove serves each entry: an instruction's size field counts as far as the smaller of the two memories
+    goes."""
     if not model.consts_to_local:
         return b""
     return isa.assemble(isa.data_move(DataFlow.DRAM1_TO_LOCAL, base, base, len(vectors))
@@ -27,9 +28,10 @@ def preload(model: TModel, isa: Isa) -> bytes:
 
 
 class Batch:
-    """Programs of many images. Each image has a window of its own in DRAM0, ``window_bytes`` long (None: as long as
-    DRAM0), which the Configure register DRAM0_OFFSET moves; at most ``most_images`` have room at once. DRAM1 is that of
-    all.
+    """The programs of several images.
+
+    Each image has a window of its own in DRAM0, ``window_bytes`` long (None: as long as DRAM0), which the Configure
+    register DRAM0_OFFSET moves. At most ``most_images`` have room at once. All images share DRAM1.
 
     One core runs all images one after another, as one program. Several cores run groups: image i is on core i modulo
     the number of cores, and the last group may leave cores without one."""
@@ -43,7 +45,7 @@ class Batch:
         self.most_images = max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1) * isa.arch.cores
 
     def groups(self, images: int) -> list[list[bytes]]:
-        """The programs of so many images: of each group one a core, from core 0 on."""
+        """Return the programs of so many images: of each group one a core, from core 0 on."""
         cores = self.isa.arch.cores
         if cores == 1:
             return [[self._of(range(images))]]
@@ -51,8 +53,9 @@ class Batch:
                 for first in range(0, images, cores)]
 
     def place(self, group: int, core: int, instruction: int) -> tuple[int, int]:
-        """Return the image of an instruction of :meth:`groups`, and its number in the program of one image, which is
-        negative before it begins."""
+        """Return the image of an instruction of :meth:`groups`, and its number in the program of one image.
+
+        The number is negative for instructions before that program."""
         first, between = group * self.isa.arch.cores + core, 1 + len(self._rewind)
         lead = between - len(self._window(first))
         image, number = divmod(instruction + lead, len(self.program) // self.isa.instruction_bytes + between)
@@ -70,13 +73,13 @@ class Batch:
 
     @cached_property
     def _rewind(self) -> list[Register]:
-        """The registers of ours that the program sets."""
+        """Return the registers, among those new in weft, that the program sets."""
         opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
         return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
 
 
 def image_a_core(program: bytes, arch: Arch) -> list[bytes]:
-    """The programs of a full group, as :meth:`Batch.groups` makes them, in windows as long as DRAM0."""
+    """Return the programs of a full group, as :meth:`Batch.groups` makes them, in windows as long as DRAM0."""
     group, = Batch(Isa(arch), program).groups(arch.cores)
     return group

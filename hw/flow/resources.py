@@ -264,7 +264,7 @@ def counted(arch: Arch, family: str) -> bool:
 
 
 def check_counted(arch: Arch, family: str) -> None:
-    """Raises WeftError for numbers of which no machine was counted."""
+    """Raise WeftError for numbers of which no machine was counted."""
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",

@@ -35,11 +35,11 @@ from weft.support.errors import WeftError, explain
 
 RESET_SECONDS = 1.0
 COMMANDS = 5
-"""Tries of a command."""
+"""The attempts of a command."""
 LOOKS = 3
-"""Readings of STATUS after which a start counts as lost."""
+"""The readings of STATUS after which a start counts as lost."""
 RUNS = 5
-"""Tries of a program that link faults disturb."""
+"""The attempts of a program that link faults disturb."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 1e-4, 0.05
 """Seconds between two readings of STATUS: from the first on, each time twice as long."""
 
@@ -51,11 +51,13 @@ ALIVE = ENDED | 1 << Status.RUNNING
 
 
 class DeviceError(WeftError):
-    """A device that is not the one meant, is busy, or does not do what it is told."""
+    """The error for a device that is not the one meant, is busy, or does not do what it is told."""
 
 
 class DeviceTimeout(DeviceError):
-    """A program that did not end in time. ``program_counter`` is that of the next ``instruction``, as text."""
+    """The error for a program that did not end in time.
+
+    ``program_counter`` is that of the next ``instruction``, as text."""
 
     def __init__(self, text: str, program_counter: int, instruction: str) -> None:
         super().__init__(text)
@@ -64,7 +66,7 @@ class DeviceTimeout(DeviceError):
 
 @dataclass(frozen=True)
 class _Run:
-    """What ran last: where it is, and the words that it may have overwritten, as they were before."""
+    """The last run: where its programs are, and the words that they may have overwritten, as they were before."""
 
     groups: Sequence[Sequence[bytes]]
     before: list[tuple[int, np.ndarray]]
@@ -88,24 +90,28 @@ class Registers:
         self.bridge, self.base, self.table = bridge, base, table
 
     def read(self, name: str) -> int:
+        """Return a register's value."""
         return int(self.bridge.read(self._at(name), 1)[0])
 
     def read_wide(self, name: str) -> int:
-        """Two halves, of a counter that stands still."""
+        """Return the value of a counter in two halves, which must stand still."""
         return self.read(f"{name}_LOW") | self.read(f"{name}_HIGH") << 32
 
     def write(self, name: str, value: int) -> None:
+        """Write a register that keeps its value."""
         self.bridge.write(self._at(name), np.array([value], np.uint32))
 
     def command(self, name: str, value: int) -> None:
+        """Write a register that acts when it is written."""
         self.bridge.command(self._at(name), value)
 
     def _at(self, name: str) -> int:
+        """Return the byte address of a register."""
         return self.base + self.table[name].offset
 
 
 def check_there(registers: Registers, name: str) -> None:
-    """Raises DeviceError unless a weft machine answers that nobody else uses."""
+    """Raise DeviceError unless a weft machine answers that nobody else uses."""
     found = registers.read("IDENTITY")
     if found != IDENTITY:
         raise DeviceError(explain(f"device {name}", f"{found:#010x} in IDENTITY", f"{IDENTITY:#010x}: a weft machine",
@@ -119,7 +125,7 @@ def check_there(registers: Registers, name: str) -> None:
 
 
 def check_machine(registers: Registers, arch: Arch, name: str) -> None:
-    """Raises DeviceError when the machine is not one that programs for ``arch`` run on."""
+    """Raise DeviceError if the machine does not run programs for ``arch``."""
     for register, wanted in parameter_values(arch).items():
         found = registers.read(register)
         if found != wanted:
@@ -129,7 +135,7 @@ def check_machine(registers: Registers, arch: Arch, name: str) -> None:
 
 
 def check_cores(system: Registers, arch: Arch, name: str) -> None:
-    """Raises DeviceError when the machine has not as many cores as ``arch``."""
+    """Raise DeviceError if the machine has not as many cores as ``arch``."""
     found = system.read("CORES")
     if found != arch.cores:
         raise DeviceError(explain(f"CORES of device {name}", f"{found:#x}", f"{arch.cores:#x}, which the model was "
@@ -138,7 +144,7 @@ def check_cores(system: Registers, arch: Arch, name: str) -> None:
 
 
 def check_board(registers: Registers, board: str, name: str) -> None:
-    """Raises DeviceError when the bitstream is one for another board. 0 names none: it was made by other means."""
+    """Raise DeviceError if the bitstream is for another board; 0 names none, for designs made by other means."""
     found = registers.read("BOARD")
     if found not in (0, board_code(board)):
         raise DeviceError(explain(
@@ -152,7 +158,7 @@ class RegisterMachine:
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
                  seconds: float = PROGRAM_SECONDS) -> None:
-        """Raises WeftError where the machine is another one, or has too little memory."""
+        """Raise WeftError if the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
         self.fair_lock = FairLock()
         self.isa = Isa(arch)
@@ -168,11 +174,14 @@ class RegisterMachine:
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        """Write scalars [size, lanes] to vectors from ``address`` on."""
         content = vectors.astype(self.arch.number.storage_dtype).tobytes()
         write_bytes(self.bridge, self._at(memory, address, offset_blocks), content)
 
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
-        """As Device.read; what a program left that a link fault disturbed meanwhile is computed again."""
+        """Return int64 [size, lanes] from ``address`` on.
+
+        If a link fault has disturbed memory since the last program, that program runs again first."""
         start = self._at(memory, address, offset_blocks)
         for _ in range(RUNS):
             content = read_bytes(self.bridge, start, size * self.arch.vector_bytes)
@@ -184,14 +193,18 @@ class RegisterMachine:
         raise self._disturbed()
 
     def _at(self, memory: str, address: int, offset_blocks: int = 0) -> int:
+        """Return the host's byte address of a vector."""
         return self.places.bus(memory) + offset_blocks * DRAM_OFFSET_BYTES + address * self.arch.vector_bytes
 
     # -- programs --------------------------------------------------------------------------------------------------
     def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
-        """Raises MachineStop, DeviceError, DeviceTimeout, LinkError."""
+        """Run programs one after another; return how each ended.
+
+        Raise MachineStop, DeviceError, DeviceTimeout or LinkError."""
         return self._run(groups, progress)
 
     def _run(self, groups: Sequence[Sequence[bytes]], progress: Progress) -> list[list[Done]]:
+        """Place and run programs; run them again if link faults disturbed them."""
         progress(f"running on {self.name}", 0, 0)
         placed = self._place(groups)
         self._check_kept()
@@ -205,7 +218,7 @@ class RegisterMachine:
         raise self._disturbed()
 
     def _place(self, groups: Sequence[Sequence[bytes]]) -> list[list[_Placed]]:
-        """Every program, which is in the device's memory then."""
+        """Write each program into memory; return where they are."""
         placed: list[list[_Placed]] = []
         offset = 0
         for programs in groups:
@@ -218,13 +231,13 @@ class RegisterMachine:
         return placed
 
     def _check_kept(self) -> None:
-        """A machine that was without power, or used by others, has lost what was written: it is written again."""
+        """Write all memory again if the machine was without power or used by others."""
         if self.registers.read("SCRATCH") != self.bridge.mark:
             self.bridge.doubt()
         self.bridge.settle()
 
     def _release(self, program: bytes) -> list[tuple[int, np.ndarray]]:
-        """What a program may write is its own from now on; the words that were kept there."""
+        """Release the words that a program may write; return those that were kept there."""
         before, window = [], {"dram0": own_window(self.isa, program) or 0}
         for memory, first, end in written(program, self.arch):
             blocks = window.get(memory, 0)
@@ -235,13 +248,14 @@ class RegisterMachine:
         return before
 
     def _restore(self, run: _Run) -> None:
+        """Restore the words that a run may have overwritten."""
         for address, words in run.before:
             self.bridge.write(address, words)
         self.bridge.repair()
 
     # -- one group -------------------------------------------------------------------------------------------------
     def _execute(self, group: Sequence[_Placed]) -> list[Done] | None:
-        """None: the cores did not run just this, once; to be tried again."""
+        """Run a group of programs; return how each ended, or None if the cores did not run exactly these once."""
         cores = self.cores[:len(group)]
         self._reset(cores)
         for registers, placed in zip(cores, group, strict=True):
@@ -270,6 +284,7 @@ class RegisterMachine:
         return found
 
     def _reset(self, cores: Sequence[Registers]) -> None:
+        """Reset the machine."""
         looks = int(RESET_SECONDS / LONGEST_PAUSE)
         self._command(cores, Command.SOFT_RESET, lambda status: not status & ~(1 << Status.IDLE), looks)
         for registers in cores:
@@ -277,7 +292,7 @@ class RegisterMachine:
 
     def _command(self, cores: Sequence[Registers], command: Command, is_done: Callable[[int], bool],
                  looks: int) -> None:
-        """Give a command to all of them at once until its effect is seen in STATUS of each."""
+        """Give a command to ``cores`` until STATUS of each shows it. Raise DeviceError if it does not."""
         for _ in range(COMMANDS):
             if self.arch.cores == 1:
                 self.registers.command("CONTROL", 1 << command)
@@ -294,7 +309,7 @@ class RegisterMachine:
                                   "reset the board, or load its bitstream again"))
 
     def _wait(self, cores: Sequence[Registers], group: Sequence[_Placed], began: float) -> list[int]:
-        """STATUS of each core at the end, drained."""
+        """Wait until all programs have ended and the cores are drained; return STATUS of each."""
         pause = SHORTEST_PAUSE
         while True:
             found = [registers.read("STATUS") for registers in cores]
@@ -308,17 +323,19 @@ class RegisterMachine:
 
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, placed: _Placed, counter: int) -> str:
-        """The instruction of a program counter."""
+        """Return the instruction at a program counter as text."""
         rows = self.isa.split(placed.content)[:, placed.before + counter:][:, :1].T.tolist()
         return self.isa.text(Instruction(*rows[0])) if rows else "none: behind the end of the program"
 
     def _stopped(self, core: int, placed: _Placed) -> MachineStop:
+        """Return the MachineStop that the registers describe."""
         cause = Cause(self.cores[core].read("ERROR_CAUSE"))
         counter = self.cores[core].read("ERROR_PROGRAM_COUNTER")
         stop = MachineStop(cause, counter, self._text(placed, counter), f"what {self.name} can run")
         return stop.of_core(core) if self.arch.cores > 1 else stop
 
     def _timeout(self, core: int, placed: _Placed, status: int) -> DeviceTimeout:
+        """Return the error for a program that did not end in time."""
         counter = self.cores[core].read("PROGRAM_COUNTER")
         text = self._text(placed, counter)
         whose = f" of core {core}" if self.arch.cores > 1 else ""
@@ -329,5 +346,6 @@ class RegisterMachine:
             "give it more time, or reset the board"), counter, text)
 
     def _disturbed(self) -> DeviceError:
+        """Return the error for a link with faults in every run."""
         return DeviceError(explain(f"link {self.name}", f"faults in each of {RUNS} runs", "a link that comes through",
                                    "look at the cable, or lower the baud rate"))

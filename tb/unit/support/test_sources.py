@@ -13,7 +13,7 @@ import weft.compiler
 import weft.cycles
 import weft.hw.contract
 import weft.tmodel
-from weft.cycles import jit
+from weft.cycles import kept_code
 from weft.explore.measure import tool_digest
 from weft.support import cache
 from weft.support.sources import CHECKOUT, is_checkout, sources_digest
@@ -54,7 +54,7 @@ def test_a_digest_changes_with_any_file(tmp_path: Path) -> None:
 
 def test_the_estimators_machine_code_depends_on_all_that_it_is_made_of() -> None:
     assert rooms_of("weft.cycles.replay") == {"cycles", "hw.contract"}
-    assert jit._FOLDER.name == sources_digest(weft.cycles, weft.hw.contract)
+    assert sources_digest(weft.cycles, weft.hw.contract) == kept_code.DIGEST
 
 
 def test_a_measurement_depends_on_all_that_it_is_made_of() -> None:
