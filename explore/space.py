@@ -113,9 +113,12 @@ def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL
 
 
 def without(arch: Arch, keys: Sequence[str]) -> Arch:
-    """Return the machine that stands for all that differ from it only in ``keys``."""
-    same = {**{key: KEYS[key].neutral for key in keys}, "axi_data_width": _bus(arch)}
-    return arch.replace(**{**same, **({"stream_width": _bus(arch)} if arch.cores > 1 else {})})
+    """Return the machine that stands for all that differ from it only in ``keys``.
+
+    It can be built: several cores keep the keys that their memory ports settle."""
+    neutral, bus = {key: KEYS[key].neutral for key in keys}, _bus(arch)
+    settled = {"stream_width": bus, "dram_ports": arch.dram_ports} if arch.cores > 1 else {}
+    return arch.replace(**{**neutral, "axi_data_width": bus, **settled})
 
 
 def _bus(arch: Arch) -> int:
