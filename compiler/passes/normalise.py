@@ -1,9 +1,8 @@
-"""Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
+"""Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). How
-each operator is rewritten says its row in ``operators.py``.
-"""
+Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The row
+of an operator in ``operators.py`` says how it is rewritten."""
 
 from __future__ import annotations
 
@@ -31,15 +30,14 @@ from weft.compiler.passes.operators import ROWS
 from weft.compiler.passes.rewrite import Rewrite
 
 OPSET = 20
-"""Opset of the normalised graph."""
+"""The opset of the normalised graph."""
 
 
 def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None) -> Graph:
-    """The graph in canonical form, for an array of ``lanes``.
+    """Return the graph in canonical form, for an array of ``lanes`` lanes.
 
-    Raises CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to it, and
-    what the node makes is taken as an input; the result then is of no use.
-    """
+    Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
+    instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
     state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
     consumers, ends = graph.consumers(), graph.output_tensors()
@@ -63,9 +61,9 @@ def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = Non
 
 
 def _count(state: Rewrite, node: Node, first: int) -> None:
-    """Share the multiply-accumulates of a node of the model, as drawn, among the canonical nodes from ``first`` on that
-    do its work: none of them knows what is drawn, for a kernel may have many zeros, and zeros of a first state are left
-    out."""
+    """Share the multiply-accumulates of a node, as drawn, among the canonical nodes from ``first`` on that do its work.
+
+    A canonical node does not know them, as a kernel may have many zeros, and zeros of a first state are left out."""
     if not ROWS[node.op].counted:
         return
     read = {held.tensor for held in state.held.values()}.union(*(made.inputs for made in state.nodes[first:]))
@@ -80,7 +78,7 @@ def _count(state: Rewrite, node: Node, first: int) -> None:
 
 
 def _size(state: Rewrite, node: Node) -> int:
-    """What a node's work is in proportion to."""
+    """Return a number to which a canonical node's share of the work is proportional."""
     pixels = math.prod(state.shapes[node.output][2:])
     if node.op == "Product":
         return pixels * state.shapes[node.input(0)][1] * state.shapes[node.output][1]
@@ -89,8 +87,10 @@ def _size(state: Rewrite, node: Node) -> int:
 
 def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]],
            ends: frozenset[str]) -> GraphPort:
-    """An input lies as the first operator that computes wants it: packing costs nothing, moving elements does. So
-    TensorFlow's channels, the last axis of the user's array, lie as channels. ``ends``: the graph's outputs."""
+    """Return an input port that lies as the first operator that computes wants it.
+
+    Packing costs nothing, moving elements does. So TensorFlow's channels, the last axis of the user's array, lie as
+    channels. ``ends``: the graph's outputs."""
     shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
     while True:
         readers = consumers.get(name, [])
@@ -116,13 +116,14 @@ def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Nod
 
 
 def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
-    """Whether a node wants the last axis of a tensor as channels: products of matrices, but for one with a constant on
-    its left side."""
+    """Tell whether a node wants the last axis of a tensor as channels.
+
+    Products of matrices do, except with a constant on their left side."""
     return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
 def _output(state: Rewrite, port: GraphPort) -> GraphPort:
-    """Outputs lie in whole tensors of their own; where elements lie in another order, ``order`` says it."""
+    """Return an output port; outputs lie in whole tensors of their own, and ``order`` says where elements lie."""
     if port.tensor not in state.held:
         raise refuse(f"output {port.name!r}", "a constant", "a tensor computed from the inputs", "remove it")
     held = state.held[port.tensor]
