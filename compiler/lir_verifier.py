@@ -1,5 +1,6 @@
-"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before, no
-constant is overwritten."""
+"""Check a LIR program before it is encoded.
+
+Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
     SchemeKind.AFFINE: {IN: ("INPUT_ZERO_POINT", "INPUT_MULTIPLIER"), OUT: ("OUTPUT_SHIFT", "OUTPUT_ZERO_POINT"),
                         MULTIPLIED: ("ACTIVATION_ZERO_POINT",), COMPUTED: (), NOWHERE: ()},
 }
-"""The registers that each use of a scalar needs, no more and no less."""
+"""The registers that each kind of operation must set, for each number scheme."""
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
-    """Raises Fault at the first operation that is wrong. ``written`` Vars are there before the program runs."""
+    """Raise Fault at the first wrong operation. ``written``: Vars that are there before the program runs."""
     checker = _Checker(arch, written, const_size)
     for number, operation in enumerate(operations):
         checker.check(number, operation)
@@ -38,6 +39,8 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Al
 
 
 class _Checker:
+    """The state of the check: which vectors, registers and tables were written so far."""
+
     def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
         self.valid = {Space.DRAM0: np.zeros(arch.dram0_depth, bool), Space.DRAM1: np.zeros(arch.dram1_depth, bool),
                       Space.LOCAL: np.zeros(arch.local_depth, bool),
@@ -63,21 +66,24 @@ class _Checker:
         self.operation: lir.Operation
 
     def check(self, number: int, operation: lir.Operation) -> None:
+        """Check an operation, the ``number``-th of the program."""
         self.number, self.operation = number, operation
         if self.loop and not isinstance(operation, lir.Simd):
             raise self._error("a loop body that is cut short")
         self.CHECKS[type(operation)](self, operation)
 
     def finish(self, count: int) -> None:
+        """Raise Fault if the program ends inside a loop body."""
         if self.loop:
             raise Fault(f"operation {count}: the program ends inside a loop body")
 
     def _error(self, problem: str) -> Fault:
+        """Return the Fault for a problem of the current operation."""
         return Fault(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
     def _vectors(self, space: Space, walk: Walk) -> np.ndarray:
-        """The flags of a walk's vectors, as a view [rows, size]."""
+        """Return the flags of a walk's vectors, as a view [rows, size]. Raise Fault beyond the memory."""
         flags = self.valid[space]
         if walk.size < 1 or walk.rows < 1 or walk.base < 0 or walk.last >= len(flags):
             raise self._error(f"{Address(space, walk.base)} reaches {walk.last}, beyond {space.value} of {len(flags)} "
@@ -85,19 +91,23 @@ class _Checker:
         return np.ndarray((walk.rows, walk.size), bool, flags, walk.base, (walk.pitch, walk.stride))
 
     def _read(self, space: Space, walk: Walk) -> None:
+        """Raise Fault if a walk reads a vector that nothing wrote."""
         if not self._vectors(space, walk).all():
             raise self._error(f"{Address(space, walk.base)} reads a vector that nothing wrote")
 
     def _write(self, space: Space, walk: Walk) -> None:
+        """Mark a walk's vectors as written. Raise Fault if it overwrites a constant."""
         if space is Space.DRAM1 and walk.base < self.const_size:
             raise self._error(f"{Address(space, walk.base)} overwrites a constant")
         self._vectors(space, walk)[...] = True
 
     def _space(self, address: Address | None, *allowed: Space) -> None:
+        """Raise Fault unless an address is in one of the allowed memories."""
         if address is not None and address.space not in allowed:
             raise self._error(f"{address} must be in {' or '.join(space.value for space in allowed)}")
 
     def _settings(self, settings: lir.Settings, way: str) -> None:
+        """Raise Fault unless settings have exactly the registers that the kind of operation ``way`` needs."""
         found, allowed = tuple(register.name for register, _ in settings), self.allowed[way]
         if found != allowed:
             raise self._error(f"sets {', '.join(found) or 'nothing'}; what is {way} sets "
@@ -105,6 +115,7 @@ class _Checker:
 
     # -- operations ------------------------------------------------------------------------------------------------
     def _mat_mul(self, operation: lir.MatMul) -> None:
+        """Check a MatMul."""
         self._space(operation.local, Space.LOCAL)
         self._space(operation.accumulator, Space.ACCUMULATORS)
         self._settings(operation.settings, MULTIPLIED)
@@ -117,10 +128,12 @@ class _Checker:
             raise self._error(f"drops results beyond the accumulators of {self.arch.accumulator_depth} vectors")
 
     def _load_weight(self, operation: lir.LoadWeight) -> None:
+        """Check a LoadWeight."""
         self._space(operation.local, Space.LOCAL)
         self._read(operation.local.space, Walk(operation.local.offset, operation.size))
 
     def _data_move(self, operation: lir.DataMove) -> None:
+        """Check a DataMove."""
         self._space(operation.local, Space.LOCAL)
         self._space(operation.far, Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)
         inside = operation.far.space is Space.ACCUMULATORS
@@ -140,6 +153,7 @@ class _Checker:
         self._write(*target)
 
     def _simd(self, operation: lir.Simd) -> None:
+        """Check a SIMD operation."""
         self._settings(operation.settings, COMPUTED)
         self._space(operation.read, Space.ACCUMULATORS)
         self._space(operation.write, Space.ACCUMULATORS)
@@ -161,23 +175,27 @@ class _Checker:
                 self.registers = set(self.before_loop)
 
     def _simd_loop(self, operation: lir.SimdLoop) -> None:
+        """Check the header of a SIMD loop."""
         if not 1 <= operation.body <= self.arch.simd_loop_depth:
             raise self._error(f"a body of {operation.body}, allowed are 1..{self.arch.simd_loop_depth}")
         self.loop, self.iterations = operation.body, operation.iterations
         self.before_loop = frozenset(self.registers)
 
     def _load_lut(self, operation: lir.LoadLut) -> None:
+        """Check a LoadLUT."""
         self._space(operation.local, Space.LOCAL)
         if operation.table > self.arch.lut_count or operation.size != self.arch.lut_depth:
             raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
         self._read(operation.local.space, Walk(operation.local.offset, operation.size))
 
     def _load_scale(self, operation: lir.LoadScale) -> None:
+        """Check a LoadScale."""
         self._space(operation.local, Space.LOCAL)
         self._read(operation.local.space, Walk(operation.local.offset, SCALE_VECTORS))
         self.scaled = True
 
     def _load_activation_table(self, operation: lir.LoadActivationTable) -> None:
+        """Check a LoadActivationTable."""
         self._space(operation.local, Space.LOCAL)
         if not 1 <= operation.table <= self.arch.activation_tables:
             raise self._error(f"tables are 1..{self.arch.activation_tables}")

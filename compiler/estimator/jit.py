@@ -1,4 +1,4 @@
-"""Compiles the estimator's inner functions to machine code, and keeps the result while their sources stay the same."""
+"""Compile the estimator's inner functions to machine code, and cache the result while their sources stay the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from weft.hw.contract import cache
 
 
 def _digest() -> str:
-    """Of the sources that the functions and their constants come from, this package and the contract: numba itself
-    looks only at the file of the function that it is asked for, and would keep what other files have changed."""
+    """Return a hash of the sources that the functions and their constants come from: this package and the contract.
+
+    numba itself only looks at the file of the function that it is asked for, and would miss changes of other files."""
     digest = hashlib.sha256()
     for folder in (Path(__file__).parent, Path(cache.__file__).parent):
         for path in sorted(folder.glob("*.py")):
@@ -30,21 +31,23 @@ _FOLDER = cache.cache_directory("estimator", _digest())
 
 
 class _OurFolder(CompileResultCacheImpl):
-    """numba would keep results beside the sources too, where they would outlive a change of another file."""
+    """The cache's location; numba would also use folders where results outlive a change of another file."""
 
     _locator_classes = [UserProvidedCacheLocator]
 
 
 class _Kept(FunctionCache):
-    """What cannot be kept, because the disk is full, or not be read any more, is compiled again."""
+    """The cache of compiled functions; what cannot be stored or read is compiled again."""
 
     _impl_class = _OurFolder
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store a compiled function; ignore a full disk."""
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return a compiled function, or None if it cannot be read; then empty the cache."""
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever pickle makes of half a file
@@ -54,8 +57,9 @@ class _Kept(FunctionCache):
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a function on numbers and numpy records, called by other kernels alone: what Python would need to
-    call it is left out, a third of the time that compiling takes. Python calls are refused with a TypeError."""
+    """Compile a function on numbers and numpy records that only other kernels call (a decorator).
+
+    What Python needs to call it is left out, a third of the compile time. Python calls raise TypeError."""
     compiled = _compiled(function, no_cpython_wrapper=True)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -67,7 +71,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a kernel that Python calls. One process compiles it; others that want it meanwhile wait for that."""
+    """Compile a kernel that Python calls (a decorator). One process compiles it; others wait for that."""
     compiled = _compiled(function)
     make = compiled.compile
 
@@ -80,6 +84,7 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
+    """Return a function compiled by numba, with its result cached in the common folder."""
     numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
     njit: Any = numba.njit  # its types do not know all of its options
     compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
@@ -93,7 +98,7 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """No other process that works on the same folder is in here. Where it cannot be written, all are."""
+    """Hold a lock on the cache folder, so that one process compiles at a time; without lock if it cannot be written."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             _FOLDER.mkdir(parents=True, exist_ok=True)
