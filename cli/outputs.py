@@ -1,6 +1,6 @@
 """Check a command's output files before it works.
 
-None may be one of its inputs, none may be written twice, and none may be of another kind (``runtime/outputs.py``)."""
+None may be one of its inputs, none may be written twice, and none may be of another kind (``support/outputs.py``)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.outputs import Kind, check_output
+from weft.support.errors import WeftError, explain
+from weft.support.outputs import Kind, check_output
 
 
 class Output(NamedTuple):

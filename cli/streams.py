@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from weft.hw.contract.errors import RAW, WeftError, escaped, explain
+from weft.support.errors import RAW, WeftError, escaped, explain
 
 SIZE = re.compile("[1-9][0-9]{0,3}")
 """The pattern of a terminal's size in its environment variables."""

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 LINE_BYTES = 64
 """The alignment of the aligned layouts, in bytes."""

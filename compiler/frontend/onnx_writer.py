@@ -153,7 +153,7 @@ def _scale_channels(graph: Graph, node: Node, weights: dict[str, np.ndarray]) ->
 def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
     """Return the nodes of a function of one number: an ONNX operator, or a ``Function`` of several steps.
 
-    Steps are explained in ``passes/rules.py``."""
+    Steps are explained in ``lowering/rules.py``."""
     if node.op != "Function":
         return [node_to_onnx(node.replace(name=node.output))]
     made, names = [], [node.input(0)]

@@ -16,9 +16,7 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.passes.align_slices import aligned_channels
-from weft.compiler.passes.gather import exact
-from weft.compiler.passes.index import (
+from weft.compiler.indices.index import (
     FILL,
     SMALL_ENOUGH,
     as_order,
@@ -26,8 +24,10 @@ from weft.compiler.passes.index import (
     default_place,
     run_on_indices,
 )
-from weft.compiler.passes.operators import ROWS
-from weft.compiler.passes.rewrite import Rewrite
+from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.operators import ROWS
+from weft.compiler.lowering.rewrite import Rewrite
+from weft.compiler.passes.align_slices import aligned_channels
 
 OPSET = 20
 """The opset of the normalised graph."""
