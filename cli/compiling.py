@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from weft.support.errors import WeftError
-from weft.support.files import file_name
-from weft.support.outputs import Kind, write_text
 
 from weft.cli import console
 from weft.cli.options import (
@@ -35,6 +32,9 @@ from weft.cli.poor import poor
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import PAGE
 from weft.runtime.arrays import read_arrays
+from weft.support.errors import WeftError
+from weft.support.files import file_name
+from weft.support.outputs import Kind, write_text
 
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 

@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
-from weft.support.errors import WeftError, explain
-from weft.support.files import MOST_BYTES
-from weft.support.outputs import Kind, write_text
-from weft.support.strict_json import parse_object
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
@@ -31,6 +27,10 @@ from weft.cli.options import (
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram
+from weft.support.errors import WeftError, explain
+from weft.support.files import MOST_BYTES
+from weft.support.outputs import Kind, write_text
+from weft.support.strict_json import parse_object
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -259,8 +259,8 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None
 
 # -- what is told ------------------------------------------------------------------------------------------------------
 def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
-    """Return the error that no machine is left, with the most frequent reason."""
 
+    """Return the error that no machine is left, with the most frequent reason."""
     from weft.cli.resources import USED
 
     why = max(outcome.refusals, key=lambda text: outcome.refusals[text], default="")

@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from weft.support.errors import FINE, INTERRUPTED, USER_ERROR, Mismatch, WeftError, explain
-
 from weft.cli import streams
+from weft.support.errors import FINE, INTERRUPTED, USER_ERROR, Mismatch, WeftError, explain
 
 MISMATCH = 2
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from weft.support.errors import WeftError, explain
-from weft.support.files import reason
-from weft.support.packages import no_package
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
+from weft.support.errors import WeftError, explain
+from weft.support.files import reason
+from weft.support.packages import no_package
 
 if TYPE_CHECKING:
     from weft.tmodel.network import Network

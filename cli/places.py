@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
 from weft.support.errors import one_line
 
 if TYPE_CHECKING:

@@ -1,19 +1,19 @@
-"""The warning that a compiled network's outputs lost their signal; ``check/quality.py`` measures it."""
+"""The warning of a compiled network whose outputs lost their signal.
+
+``compiler/check/quality.py`` measures it.
+"""
 
 from __future__ import annotations
 
-from weft.tmodel.network import Network
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
-
-KEY = "outputs_decibels"
-"""The key, in the row of the last layer, of the worst output's signal to noise."""
+from weft.tmodel.manifest import OUTPUTS_DECIBELS
+from weft.tmodel.network import Network
 
 
 def recorded(network: Network) -> float | None:
-    """Return the signal to noise that ``check/quality.py`` recorded in a network; None if there is none."""
-    found = next((row.get(KEY) for model in network.machines[-1:] for row in model.layers[-1:]), None)
+    """Return the signal to noise that ``compiler/check/quality.py`` recorded in a network; None if there is none."""
+    found = next((row.get(OUTPUTS_DECIBELS) for model in network.machines[-1:] for row in model.layers[-1:]), None)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
-from weft.support.errors import WeftError, explain
 
 from weft.boards import Board, board_of, routing
 from weft.boards.board import OnChip
@@ -18,6 +17,7 @@ from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.parts import block_rams as count_blocks
 from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, counted, dsp_blocks, fits, largest_error, room
+from weft.support.errors import WeftError, explain
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from weft.cycles.replay import Estimate, estimate
-from weft.support.outputs import write_text
-
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import TRACE
 from weft.report.operations import Ran
 from weft.report.trace import chrome_trace
 from weft.runtime.session import RunResult, Session
+from weft.support.outputs import write_text
 
 ESTIMATED, RTL = "estimated", "RTL"
 

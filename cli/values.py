@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import typer
+
 from weft.support.errors import WeftError, explain
 
 

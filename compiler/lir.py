@@ -5,7 +5,6 @@ fields here, so that a scheduler may reorder operations. The backend writes a Co
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,27 +12,23 @@ from typing import Any, NamedTuple
 from weft.compiler.errors import refuse
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
+from weft.hw.contract.units import Memory
 from weft.hw.contract.walk import Walk
 
-
-class Space(enum.Enum):
-    """The memories that addresses refer to."""
-
-    DRAM0 = "dram0"
-    DRAM1 = "dram1"
-    LOCAL = "local"
-    ACCUMULATORS = "accumulators"
+LOCAL, ACCUMULATORS, DRAM0, DRAM1 = (memory.value for memory in (
+    Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1))
+"""Names of the memories of the core that a program runs on (``System.memories_of``)."""
 
 
 class Address(NamedTuple):
     """An address: a memory, and the number of a vector in it."""
 
-    space: Space
+    memory: str
     offset: int
 
     def __str__(self) -> str:
         """Return the address as text, such as ``local[12]``."""
-        return f"{self.space.value}[{self.offset}]"
+        return f"{self.memory}[{self.offset}]"
 
 
 class Settings(tuple[tuple[Register, int], ...]):
@@ -217,7 +212,7 @@ def _value(word: str) -> Any:
     """Return the value of a field that prints as ``word``."""
     match = _ADDRESS.fullmatch(word)
     if match:
-        return Address(Space(match[1]), int(match[2]))
+        return Address(match[1], int(match[2]))
     if _SETTINGS.fullmatch(word):
         pairs = (part.split(":") for part in word.split(",") if part != "none")
         return Settings.of(**{name: int(value) for name, value in pairs})

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.onnx_runnable import check_bytes
-
 from weft.compiler.errors import CompileError, refuse_node
 from weft.compiler.frontend.branches import conditions_of
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
@@ -20,6 +17,8 @@ from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import part_to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.lowering.operators import refusals
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.onnx_runnable import check_bytes
 
 BESIDE = "no multiply-accumulates, beside parts of the host"
 LAST_JOIN = "joins results of the machine, in front of a part of the host"

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from weft.support.errors import WeftError, explain
-from weft.support.files import file_name
-from weft.support.outputs import Kind, check_output, replacing
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
@@ -41,6 +38,9 @@ from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, explain
+from weft.support.files import file_name
+from weft.support.outputs import Kind, check_output, replacing
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph
@@ -130,10 +130,8 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
               last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
-    """Run the compiler up to and including the step ``last``.
-
-    Return the products of the whole network and, for each subgraph of the machine, its own. ``dump_dir``, ``progress``,
-    ``watch``: see :func:`compile_model`."""
+    """Run the compiler up to and including the step ``last``. Return the products of the whole network and, for each
+    subgraph of the machine, its own. ``dump_dir``, ``progress``, ``watch``: see :func:`compile_model`."""
     def run_all(steps: Sequence[Step], products: Products, prefix: str = "") -> Products:
         for step in steps:
             name = prefix + step.name

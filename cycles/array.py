@@ -14,7 +14,6 @@ from weft.cycles.memories import (
 )
 from weft.cycles.state import BANKS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
 from weft.cycles.two_rows import ask_for_two_rows, step_two_rows
-
 from weft.hw.contract.timing import STARVATION_LIMIT
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2

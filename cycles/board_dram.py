@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from weft.cycles.jit import kernel
 from weft.cycles.litedram import step_dram
-
 from weft.hw.contract.timing import READER_BEATS_WAITING
 from weft.hw.contract.units import UNIT_NAMES
 

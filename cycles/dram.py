@@ -5,7 +5,6 @@ from __future__ import annotations
 from weft.cycles.interlock import offered, take
 from weft.cycles.jit import kernel
 from weft.cycles.state import SLOTS
-
 from weft.hw.contract.timing import SEGMENTS_WAITING
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from weft.cycles.jit import kernel
 from weft.cycles.program import NO_MEMORY
 from weft.cycles.state import LATER, NONE, SIMD, SLOTS, STAGES, UNIT_COUNT
-
 from weft.hw.contract.timing import DECODE_LATENCY, FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 
 ISSUED, STARTED, FINISHED = range(3)

@@ -4,55 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
-from weft.support import cache
 
-
-def _digest() -> str:
-    """Return a hash of the sources that the functions and their constants come from: this package and the contract.
-
-    numba itself only looks at the file of the function that it is asked for, and would miss changes of other files."""
-    digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, Path(cache.__file__).parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:20]
-
-
-_FOLDER = cache.cache_directory("estimator", _digest())
-
-
-class _OurFolder(CompileResultCacheImpl):
-    """The cache's location; numba would also use folders where results outlive a change of another file."""
-
-    _locator_classes = [UserProvidedCacheLocator]
-
-
-class _Kept(FunctionCache):
-    """The cache of compiled functions; what cannot be stored or read is compiled again."""
-
-    _impl_class = _OurFolder
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Store a compiled function; ignore a full disk."""
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a compiled function, or None if it cannot be read; then empty the cache."""
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # whatever pickle makes of half a file
-            with contextlib.suppress(OSError):
-                self.flush()
-            return None
+from weft.cycles import kept_code
+from weft.cycles.kept_code import KeptCode
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,14 +43,13 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     """Return a function compiled by numba, with its result cached in the common folder."""
-    numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
     njit: Any = numba.njit  # its types do not know all of its options
     compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     find = compiled.get_call_template
     # numba would compile a function anew for each constant that it is called with, such as the number of a unit
     compiled.get_call_template = lambda given, named: find(tuple(map(types.unliteral, given)), named)
-    with contextlib.suppress(RuntimeError):  # the folder cannot be written
-        compiled._cache = _Kept(function)
+    with contextlib.suppress(RuntimeError):  # a function that is in no file is not kept
+        compiled._cache = KeptCode(function)
     return compiled
 
 
@@ -100,7 +58,7 @@ def _alone() -> Iterator[None]:
     """Hold a lock on the cache folder, so that one process compiles at a time; without lock if it cannot be written."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            _FOLDER.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(_FOLDER / "lock", "w"))
+            kept_code.FOLDER.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(kept_code.FOLDER / "lock", "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

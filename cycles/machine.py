@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from weft.cycles.state import NONE
 
+from weft.cycles.state import NONE
 from weft.hw.contract import timing
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram

@@ -7,7 +7,6 @@ from weft.cycles.jit import kernel
 from weft.cycles.memories import ACCUMULATOR_READS, LOCAL_READS, LOCAL_WRITES, accumulator_bank, local_bank
 from weft.cycles.program import NO_MEMORY
 from weft.cycles.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
-
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE
 
 OUT_OF, INTO = range(2)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from weft.cycles.board_dram import next_burst
 from weft.cycles.jit import entry
 from weft.cycles.litedram_state import controller_record, new_dram
 from weft.cycles.machine import machine_record
 from weft.cycles.program import MEMORIES
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, LiteDram
 from weft.hw.contract.timing import program_burst

@@ -5,9 +5,9 @@ Cores use them as they use a board's memory: by the records ``PORT`` of ``state.
 from __future__ import annotations
 
 import numpy as np
+
 from weft.cycles.board_dram import FETCH_BEATS, next_burst, offer
 from weft.cycles.jit import kernel
-
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
     OUTSTANDING_BURSTS,

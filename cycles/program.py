@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.errors import refuse
+from weft.cycles.errors import refuse
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
 from weft.hw.contract.isa import Isa
@@ -60,10 +60,8 @@ class DecodedProgram:
 
 
 def read_program(program: bytes, arch: Arch) -> DecodedProgram:
-    """Return a legal program decoded, with its Repeats expanded.
-
-    Raise IsaError if it is truncated or stands for too many instructions, CompileError if it ends within a SIMD
-    loop."""
+    """Decode a legal program, its Repeats expanded. Raises IsaError when it is truncated or stands for too many
+    instructions, EstimateError when it ends within a SIMD loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(arch, opcode, flags)

@@ -8,7 +8,6 @@ from weft.cycles.interlock import address0, finish, is_last, step
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_WRITES, local_bank
 from weft.cycles.state import DEPTH, NONE, SLOTS
-
 from weft.hw.contract.timing import READER_BEATS_WAITING, READER_VECTORS_WAITING
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from weft.cycles import array, moves, reader, rescale, simd, writer
 from weft.cycles.board_dram import step_memory
+from weft.cycles.errors import EstimateError, refuse
 from weft.cycles.interlock import STARTED, commit, decode, fetch, fetch_heads, release
 from weft.cycles.jit import entry, kernel
 from weft.cycles.litedram_state import USES
@@ -36,8 +38,6 @@ from weft.cycles.state import (
     NONE,
     new_state,
 )
-
-from weft.compiler.errors import CompileError, refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
@@ -72,11 +72,10 @@ class Estimate:
 
 def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
              progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate:
-    """Return when every operation of a legal program runs on a machine.
+    """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
+    then; ``origin``: where a board's memory stands when the program starts.
 
-    ``progress(operations done, all)`` is called now and then; ``origin``: the state of a board's memory when the
-    program starts. Raise IsaError if the program is truncated, CompileError if it ends within a SIMD loop or is
-    endless."""
+    Raises IsaError when the program is truncated, EstimateError when it ends within a SIMD loop or is endless."""
     found = estimate_within(program, arch, None, dram, progress, origin)
     assert found is not None
     return found
@@ -130,7 +129,7 @@ def estimate_of(arch: Arch, read: DecodedProgram, control: np.void, times: np.nd
     return Estimate(end, operations, read, use)
 
 
-def stuck() -> CompileError:
+def stuck() -> EstimateError:
     """Return the error for operations that wait for each other."""
     return refuse("program", "operations that wait for each other for ever", "a program that ends",
                   "run it on rtl, and report both")
@@ -149,7 +148,7 @@ def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) 
 
 
 def refuse_endless(program: DecodedProgram) -> None:
-    """Raise CompileError for a program that takes too long to step through."""
+    """Raises EstimateError for a program that takes too long to step through."""
     counts = passed_vectors(program.work)
     if len(counts) and counts.max() > MOST_VECTORS:
         raise refuse(f"operation of instruction {program.work['instruction'][counts.argmax()]}",

@@ -7,7 +7,6 @@ from weft.cycles.jit import kernel
 from weft.cycles.memories import ACCUMULATOR_READS, LOCAL_READS, accumulator_bank, local_bank
 from weft.cycles.program import NO_MEMORY
 from weft.cycles.state import DEPTH, LATER, NONE, SIMD, SLOTS
-
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
 
 PLAIN, CAPTURE, CHECK, RUN, LOAD = range(5)

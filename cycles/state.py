@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+
 from weft.cycles.litedram_state import CONTROLLER, DRAM
 from weft.cycles.program import NO_MEMORY, WORK
-
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
     DECODE_LATENCY,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from weft.cycles.jit import entry
 from weft.cycles.machine import machine_record
 from weft.cycles.origin import begin
@@ -21,7 +22,6 @@ from weft.cycles.replay import (
     stuck,
 )
 from weft.cycles.state import NONE, STATE, new_state
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.timing import program_burst

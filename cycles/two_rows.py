@@ -8,7 +8,6 @@ from weft.cycles.interlock import finish, offered, take
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_READS, local_bank
 from weft.cycles.state import LOAD_WEIGHT, LOWER_WEIGHTS, NONE, SLOTS
-
 from weft.hw.contract.timing import ROWS_AHEAD
 
 UPPER, LOWER = range(2)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from weft.cycles.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.cycles.jit import entry, kernel
 from weft.cycles.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors
 from weft.cycles.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
 from weft.hw.contract.units import UNIT_NAMES, Memory, depths

@@ -8,7 +8,6 @@ from weft.cycles.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_READS, local_bank
 from weft.cycles.state import DEPTH, NONE, SLOTS
-
 from weft.hw.contract.timing import (
     BURSTS_BEFORE_DATA,
     DRAM_REQUEST_LATENCY,

@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from weft.cycles.origin import apart
-from weft.cycles.replay import estimate_within
-from weft.support.errors import WeftError, explain
-from weft.support.files import read_bytes
 
 import weft.compiler
+import weft.cycles
+import weft.hw.contract
+import weft.tmodel
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
@@ -24,11 +23,15 @@ from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.request import Request
+from weft.cycles.origin import apart
+from weft.cycles.replay import estimate_within
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
-from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
 from weft.runtime.arrays import read_arrays
+from weft.support.errors import WeftError, explain
+from weft.support.files import read_bytes
+from weft.support.sources import sources_digest
 
 KEPT = 24
 """The number of networks' constants that a worker caches, for different sizes and types of machines."""
@@ -85,12 +88,8 @@ def digest_of(*paths: Path | None) -> str:
 
 @lru_cache(1)
 def tool_digest() -> str:
-    """Return a digest of the sources of compiler and contract."""
-    found = hashlib.sha256()
-    for folder in (Path(next(iter(weft.compiler.__path__))), Path(contract.__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:20]
+    """Return a digest of the sources that make a program and count its cycles."""
+    return sources_digest(weft.compiler, weft.cycles, weft.tmodel, weft.hw.contract)
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes, reason
 from weft.support.outputs import Kind, check_output

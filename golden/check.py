@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft.support.errors import WeftError, explain
-
 from weft.golden.decode import (
     Configure,
     DataMove,
@@ -29,6 +27,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
 from weft.hw.contract.walk import Walk
+from weft.support.errors import WeftError, explain
 
 
 class MachineStop(WeftError):

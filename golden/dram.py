@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.support.errors import WeftError, explain
 
 MOST_ADDRESS_BITS = 40
 """The most address bits of a memory, the most that every kernel maps; larger spaces are cut."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.golden.legality import dram_walks
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow
+from weft.support.errors import WeftError, explain
 
 MOST_RUNS = 1 << 24
 """The most runs of vectors that are compared one by one."""

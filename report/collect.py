@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import NEVER, UNIT_NAMES, dram_units, unit_names
@@ -17,6 +16,7 @@ from weft.report.live import memory_over_time
 from weft.report.operations import Ran
 from weft.report.picture import nodes
 from weft.report.texts import shown
+from weft.tmodel.network import Network
 
 Rows = Sequence[dict[str, Any]]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.report.texts import shown
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel
 from weft.tmodel.network import Network
-
-from weft.report.texts import shown
 
 MACHINE, HOST, EDGE = "machine", "host", "network"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 import numpy as np
+
 from weft.support.errors import WeftError, explain
 from weft.support.files import opened, reason
 from weft.support.outputs import Kind, replacing
@@ -135,8 +136,6 @@ def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
         raise ValueError(f"shape {list(shape)}")
     file.seek(start.tell())
     wanted, there = math.prod(shape) * dtype.itemsize, size - start.tell()
-    if min(shape, default=0) < 0:
-        raise ValueError(f"shape {list(shape)}")
     if wanted > most:
         raise ValueError(f"shape {list(shape)}, {wanted} bytes: more than {most}")
     if wanted > there:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from weft.support.errors import Mismatch
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
+from weft.support.errors import Mismatch
 
 CHUNK_BYTES = 1 << 22
 
@@ -105,12 +104,3 @@ def _touched(*memories: Dram) -> Iterator[tuple[int, int]]:
         for low in range(max(start, done), end, CHUNK_BYTES):
             yield low, min(low + CHUNK_BYTES, end)
         done = max(done, end)
-
-
-def signal_to_noise(signal: float, noise: float) -> float | None:
-    """Return the ratio of two sums of squares in decibels, to a tenth.
-
-    It is None without noise, and -inf without signal or with infinite noise."""
-    if not noise:
-        return None
-    return round(10 * math.log10(signal / noise), 1) if signal and math.isfinite(noise) else -math.inf

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from weft.support.errors import Mismatch, WeftError
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
@@ -18,6 +17,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import Mismatch, WeftError
 
 if TYPE_CHECKING:
     from weft.simulate.job import MemorySettings

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+
 from weft.support.errors import WeftError, explain
 
 LINE_BYTES = 64

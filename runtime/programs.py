@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from weft.tmodel.manifest import TModel
-
 from weft.golden.dram import MOST_ADDRESS_BITS
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.instructions import DataFlow, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.tmodel.manifest import TModel
 
 PROGRAM_LIMIT_BYTES = 8 << 20
 """The most bytes of several images' programs as one."""

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from weft.tmodel.manifest import TModel
-
 from weft.runtime.programs import Batch
-
-ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"
-"""The reasons in a layer's row of the report why its results may saturate.
-
-On purpose: nothing that reads them tells them apart, or a quantised file says so. By ranges: they exceed the range that
-``--ranges`` left of what calibration saw."""
+from weft.tmodel.manifest import BY_RANGES, TModel
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from weft.support.errors import Mismatch, WeftError, explain
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.causes import Cause
@@ -24,6 +20,10 @@ from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Prog
 from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
 from weft.runtime.programs import Batch, preload
 from weft.runtime.saturations import Saturated
+from weft.support.errors import Mismatch, WeftError, explain
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 __all__ = ["GOLDEN", "RTL", "Loaded", "Progress", "RunResult", "Session", "no_progress"]
 

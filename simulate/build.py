@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cocotb_tools.config
-from weft.support.cache import cache_directory
 
 from weft.simulate import toolchain
 from weft.simulate.library import library, with_library
 from weft.simulate.make import call, make, optimise
 from weft.simulate.once import built_once
 from weft.simulate.simulation import Simulation
+from weft.support.cache import cache_directory
 
 SV = Path(__file__).parent / "sv"
 MAIN = SV / "main.cpp"

@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from weft.support.cache import cache_directory
-
 from weft.simulate import toolchain
 from weft.simulate.make import BUILD_FAST, make, optimise
 from weft.simulate.once import built_once
+from weft.support.cache import cache_directory
 
 LIBRARY_FAST = "-O0"
 """The flags of the library beside BUILD_FAST; optimising it takes 12 s, more than short runs gain."""

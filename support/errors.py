@@ -17,6 +17,10 @@ class WeftError(Exception):
     """A mistake of the user. The command line prints the message alone and exits with 1."""
 
 
+class Mismatch(Exception):
+    """RTL and golden machine do not agree, or the RTL did not come to an end. The command line exits with 2."""
+
+
 class ArchError(WeftError):
     """An error that says why an architecture cannot be built."""
 

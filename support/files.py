@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from weft.support.errors import WeftError, explain
 
 MOST_BYTES = 256 << 20

@@ -8,9 +8,9 @@ import sys
 import tomllib
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 from weft.support.errors import WeftError, explain
+from weft.support.sources import CHECKOUT, is_checkout
 
 DISTRIBUTION = "weft-accelerator"
 """Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
@@ -68,8 +68,7 @@ def version() -> str:
 
 def _project() -> dict | None:
     """Return the table ``project`` of the checkout's pyproject.toml; None in an installed wheel."""
-    file = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    return tomllib.loads(file.read_text())["project"] if file.is_file() else None
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"] if is_checkout() else None
 
 
 def need_package(what: str, package: str, extra: str) -> None:

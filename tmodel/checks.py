@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from weft.tmodel.model_set import is_plain
-from weft.tmodel.ports import layer_runs, packing_of
-from weft.tmodel.scales import SHIFTS
-from weft.tmodel.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.repeats import MOST_INSTRUCTIONS
 from weft.hw.contract.schemes import SchemeKind
+from weft.tmodel.model_set import is_plain
+from weft.tmodel.ports import layer_runs, packing_of
+from weft.tmodel.scales import SHIFTS
+from weft.tmodel.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
 
 MOST_ELEMENTS = 1 << 25
 """The most elements of all inputs and outputs, with unused lanes; each takes 64 bits, several times over."""

@@ -1,4 +1,4 @@
-"""The errors of a compiled model: its files are not what they must be, or the hardware is not."""
+"""What may go wrong with the files of a compiled model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,3 @@ class ModelError(WeftError):
 def refuse(what: str, found: object, allowed: str, way_out: str) -> ModelError:
     """Return the error for ``what``; the caller raises it."""
     return ModelError(explain(what, found, allowed, way_out))
-
-
-class Mismatch(Exception):
-    """The error that RTL and golden machine differ, or that the RTL does not end. The command line exits with 2."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from weft.support.errors import WeftError
 from weft.support.files import reason
 from weft.tmodel.checks import host_model

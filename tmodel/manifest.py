@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
+
+from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
 from weft.support.strict_json import read_object
 from weft.tmodel.checks import check, check_program, file_sizes
@@ -25,9 +27,12 @@ from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
 from weft.tmodel.schema import Manifest, Parts, convert_any
 from weft.tmodel.tensors import Signature
 
-from weft.hw.contract.arch import Arch
-
 AS_WRITTEN = "a .tmodel as the compiler writes it"
+ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"
+"""What the row of a layer says of results that saturate: nothing that reads them tells them apart, or a quantised file
+says so; or they are beyond the range that ``--ranges`` left of what calibration saw."""
+OUTPUTS_DECIBELS = "outputs_decibels"
+"""Key of the row of a network's last layer: signal to noise of the worst output, in decibels."""
 
 
 def read_manifest(path: Path) -> tuple[Manifest | Parts, Arch]:

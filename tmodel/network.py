@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.hw.contract.arch import Arch
 from weft.tmodel.checks import check, check_parts
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel, files_json, read_manifest, unreadable
 from weft.tmodel.model_set import write_set
 from weft.tmodel.schema import HostEntry, Manifest
 from weft.tmodel.tensors import Signature, Tensor
-
-from weft.hw.contract.arch import Arch
 
 
 @dataclass(frozen=True, kw_only=True)

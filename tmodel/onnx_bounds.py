@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 from onnx import external_data_helper
+
 from weft.support.errors import WeftError, explain
 
 MOST_ELEMENTS = 1 << 26

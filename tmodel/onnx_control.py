@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
 from weft.tmodel.onnx_bounds import captured
 from weft.tmodel.onnx_work import Shape
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
+
 from weft.support.errors import WeftError, explain
 from weft.support.files import reason
 from weft.tmodel.onnx_bounds import graphs

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from weft.support.errors import WeftError, explain
 from weft.support.files import reason
 from weft.tmodel.onnx_bounds import MOST_TOGETHER, check_content, check_names, check_opset, check_size, has_graph

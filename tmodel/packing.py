@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from weft.tmodel.window import Size, Window
 
 AXES = (0, 1)

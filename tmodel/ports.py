@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from weft.hw.contract.numerics import DataType
 from weft.tmodel.elements import Order, positions, strides_of
 from weft.tmodel.packing import Packing
 from weft.tmodel.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.tmodel.schema import PackingEntry, PortEntry
 from weft.tmodel.window import Window
-
-from weft.hw.contract.numerics import DataType
 
 
 @dataclass(frozen=True)

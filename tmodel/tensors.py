@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from weft.tmodel.errors import refuse
 from weft.tmodel.ports import Port
 from weft.tmodel.scales import SHIFTS, TensorScale

@@ -15,9 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.support.errors import WeftError, explain
-from weft.support.packages import need_package
-
 from weft.boards.board import Board, OnChip
 from weft.boards.shell.delivery import READY, begin
 from weft.boards.shell.delivery import deliver as replace_folder
@@ -26,6 +23,8 @@ from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
+from weft.support.errors import WeftError, explain
+from weft.support.packages import need_package
 
 KEPT = ("shell.json", "shell.v", "weft.tarch")
 """The files of the working folder that are kept, beside the bitstream, its report and its constraints."""
@@ -65,7 +64,8 @@ def prepared(board: Board, clock_hz: float | None) -> Board:
     if board.shell is None or board.family not in FAMILIES:
         raise WeftError(explain(
             f"board {board.key}", "no shell" if board.family in FAMILIES else "no open place and route for its chip",
-            f"a board with a chip of {' or '.join(FAMILIES)}", "weft board list names those that have one"))
+            f"a board with a shell and a chip of {' or '.join(FAMILIES)}",
+            "choose a board to which weft board list gives a bitstream"))
     return at(board, clock_hz)
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from litex.gen import ClockSignal, Instance, LiteXModule, ResetSignal
 from litex.soc.interconnect import axi
-from weft.support.errors import WeftError, explain
 
 from weft.boards.shell.soc import CHANNELS, LITE_CHANNELS, MACHINE, Machine, joined
 from weft.hw.contract.arch import Arch
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError, explain
 
 
 class Weft(LiteXModule):

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.support.errors import WeftError, explain
-
 from weft.boards.board import Board
 from weft.hw.flow import ecp5, gowin
+from weft.support.errors import WeftError, explain
 
 Tell = Callable[[str], None]
 SHELL, MACHINE = "shell", "machine.il"

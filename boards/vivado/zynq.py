@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from weft.support.errors import WeftError, explain
-
 from weft.boards.board import Processor
 from weft.boards.vivado.block import BLOCK, CLOCK, INTERRUPT, REGISTERS, RESET, Interface
 from weft.hw.contract.csr import ADDRESS_WIDTH
+from weft.support.errors import WeftError, explain
 
 DESIGN, PS, MACHINE = "weft", "ps", "weft"
 LINK = "smartconnect"
@@ -26,9 +25,7 @@ PORTS = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """A family of Zynqs.
-
-    ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
+    """A family of Zynqs. ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
 
     cell: str
     settings: Mapping[str, str]

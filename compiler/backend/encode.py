@@ -11,21 +11,21 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.backend.repeats import shortened
-from weft.compiler.lir import Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 
-FLOWS: dict[tuple[Space, bool, bool], DataFlow] = {
-    (Space.DRAM0, True, False): DataFlow.DRAM0_TO_LOCAL,
-    (Space.DRAM0, False, False): DataFlow.LOCAL_TO_DRAM0,
-    (Space.DRAM1, True, False): DataFlow.DRAM1_TO_LOCAL,
-    (Space.DRAM1, False, False): DataFlow.LOCAL_TO_DRAM1,
-    (Space.ACCUMULATORS, True, False): DataFlow.ACCUMULATOR_TO_LOCAL,
-    (Space.ACCUMULATORS, True, True): DataFlow.ACCUMULATOR_TO_LOCAL_RELU,
-    (Space.ACCUMULATORS, False, False): DataFlow.LOCAL_TO_ACCUMULATOR,
-    (Space.ACCUMULATORS, False, True): DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE,
+FLOWS: dict[tuple[str, bool, bool], DataFlow] = {
+    (DRAM0, True, False): DataFlow.DRAM0_TO_LOCAL,
+    (DRAM0, False, False): DataFlow.LOCAL_TO_DRAM0,
+    (DRAM1, True, False): DataFlow.DRAM1_TO_LOCAL,
+    (DRAM1, False, False): DataFlow.LOCAL_TO_DRAM1,
+    (ACCUMULATORS, True, False): DataFlow.ACCUMULATOR_TO_LOCAL,
+    (ACCUMULATORS, True, True): DataFlow.ACCUMULATOR_TO_LOCAL_RELU,
+    (ACCUMULATORS, False, False): DataFlow.LOCAL_TO_ACCUMULATOR,
+    (ACCUMULATORS, False, True): DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE,
 }
 """(far memory, to local, relu or accumulate) -> the DataMove's data flow."""
 
@@ -66,7 +66,6 @@ def machine_code(operations: Sequence[lir.Operation], layers: np.ndarray, arch: 
 
 class _Encoder:
     """The encoder: instructions so far, and the values that Configure registers have."""
-
     def __init__(self, arch: Arch) -> None:
         self.isa = Isa(arch)
         self.instructions: list[Instruction] = []
@@ -117,7 +116,7 @@ class _Encoder:
             self.set(Register.MOVE_LOCAL_PITCH, operation.local_pitch)
             self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)
         self._set_all(operation.settings)
-        flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
+        flow = FLOWS[operation.far.memory, operation.to_local, operation.relu or operation.accumulate]
         self.instructions.append(self.isa.data_move(flow, operation.local.offset, operation.far.offset, operation.size,
                                                     local_stride=operation.local_stride,
                                                     far_stride=operation.far_stride))

@@ -8,13 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.manifest import TModel
-from weft.tmodel.model_set import check_set
-from weft.tmodel.network import Network
-from weft.tmodel.ports import ConstFile, Port
-from weft.tmodel.scales import TensorNumbers, TensorPoint, TensorScale
-from weft.tmodel.tensors import Signature, Tensor
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
@@ -31,11 +24,18 @@ from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.schemes import SchemeKind
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.model_set import check_set
+from weft.tmodel.network import Network
+from weft.tmodel.ports import ConstFile, Port
+from weft.tmodel.scales import TensorNumbers, TensorPoint, TensorScale
+from weft.tmodel.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
 """The least ratio (dB) of a lookup table's largest value to its largest error without a warning."""
@@ -166,7 +166,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
         warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
-        if layer.lookup is not None and isinstance(numbers, FixedPointParams):
+        if layer.lookup is not None and arch.scheme.kind is SchemeKind.FIXED_POINT:
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
             name = row["name"]

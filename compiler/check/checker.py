@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper
-from weft.support.errors import Mismatch
-from weft.support.signals import signal_to_noise
-from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.check.runners import RUNNERS, Results, Sample, newest
 from weft.compiler.errors import reason, refuse
@@ -37,6 +34,9 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
+from weft.support.errors import Mismatch
+from weft.support.signals import signal_to_noise
+from weft.tmodel.onnx_engine import run_model
 
 FLOAT_DECIBELS = 80.0
 """The signal to noise that two computations in single precision always reach."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from weft.tmodel.window import Window
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
@@ -32,7 +31,7 @@ from weft.compiler.layers.hir import (
     Translate,
     Var,
 )
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import Allocation
 from weft.compiler.quantize.numbers import LayerIntegers
@@ -41,6 +40,7 @@ from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import integer_dtype
+from weft.tmodel.window import Window
 
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
@@ -52,10 +52,10 @@ class Tensors:
     def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: MemoryPlan | None = None) -> None:
         self.graph, self.lanes, self.dtype, self.layout = graph, arch.array_size, dtype, layout
         self.roots: dict[str, list[np.ndarray]] = {}
-        self.memories: dict[Space, np.ndarray] = {}
+        self.memories: dict[str, np.ndarray] = {}
         if layout is not None:
-            self.memories = {space: self._memory(places) for space, places in (
-                (Space.DRAM0, layout.dram0), (Space.DRAM1, layout.dram1), (Space.LOCAL, layout.local))}
+            self.memories = {memory: self._memory(places) for memory, places in (
+                (DRAM0, layout.dram0), (DRAM1, layout.dram1), (LOCAL, layout.local))}
 
     def _memory(self, places: Mapping[str, Allocation]) -> np.ndarray:
         """Return an empty memory, deep enough for these allocations."""
@@ -73,9 +73,9 @@ class Tensors:
 
     def _placed(self, layout: MemoryPlan, name: str, tile: int, pixels: int) -> np.ndarray:
         """Return [pixels, lanes] of a channel tile where the layout puts it."""
-        space, base = (Address(Space.LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
+        memory, base = (Address(LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
                        layout.homes[name].address(tile, pixels))
-        return self.memories[space][base:base + pixels]
+        return self.memories[memory][base:base + pixels]
 
     def _walk(self, var: Var) -> tuple[slice, np.ndarray]:
         """Return the channel tiles of a Var in its root, and the root's pixel for each (y, x)."""

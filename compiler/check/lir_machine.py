@@ -36,7 +36,7 @@ def _load_weight(operation: lir.LoadWeight) -> decode.LoadWeight:
 
 def _data_move(operation: lir.DataMove) -> decode.DataMove:
     """Return a DataMove as the golden machine decodes it."""
-    flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
+    flow = FLOWS[operation.far.memory, operation.to_local, operation.relu or operation.accumulate]
     return decode.DataMove(flow, operation.local_walk, operation.far_walk)
 
 

@@ -10,10 +10,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from weft.support.signals import signal_to_noise
-from weft.tmodel.elements import unpack
-from weft.tmodel.onnx_engine import session
-from weft.tmodel.scales import TensorScale
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.runners import memories
@@ -31,6 +27,10 @@ from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.support.signals import signal_to_noise
+from weft.tmodel.elements import unpack
+from weft.tmodel.onnx_engine import session
+from weft.tmodel.scales import TensorScale
 
 PROBES = 2
 """The number of calibration inputs that are run, the first ones."""

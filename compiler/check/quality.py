@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from weft.tmodel.network import Network
-
-from weft.cli.poor import KEY
 from weft.compiler.check.signals import LAST, signal_of
 from weft.compiler.products import Products, Step
+from weft.tmodel.manifest import OUTPUTS_DECIBELS
+from weft.tmodel.network import Network
 
 
 class Quality:
@@ -32,5 +31,6 @@ def record(path: Path, decibels: float) -> None:
     """Write the measured signal to noise into a ``.tmodel``, so that a later run can warn."""
     network = Network.load(path)
     last = network.machines[-1]
-    told = dataclasses.replace(last, layers=(*last.layers[:-1], {**last.layers[-1], KEY: round(decibels, 1)}))
+    row = {**last.layers[-1], OUTPUTS_DECIBELS: round(decibels, 1)}
+    told = dataclasses.replace(last, layers=(*last.layers[:-1], row))
     dataclasses.replace(network, parts=tuple(told if part is last else part for part in network.parts)).save()

@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from weft.tmodel.elements import gather, pack, unpack
-from weft.tmodel.onnx_engine import run_model
-from weft.tmodel.scales import SHIFTS
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.evaluate import Fixed, Real, Tensors
@@ -31,6 +28,9 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.tmodel.elements import gather, pack, unpack
+from weft.tmodel.onnx_engine import run_model
+from weft.tmodel.scales import SHIFTS
 
 Sample = Mapping[str, np.ndarray]
 """Input of the network -> one value."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from weft.tmodel.scales import LOWEST
 
 from weft.compiler.check.evaluate import Tensors, convolve, enlarged, pool
 from weft.compiler.layers.hir import (
@@ -29,6 +28,7 @@ from weft.compiler.quantize.scales import AffineParams, InputQuantization, Layer
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even, saturate
 from weft.hw.contract.schemes import Int8
+from weft.tmodel.scales import LOWEST
 
 BYTE, WITH_BIAS = 8, 25
 """The bits of a scalar, and of an accumulator with its bias."""

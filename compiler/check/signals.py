@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from weft.support.signals import signal_to_noise
 
 from weft.compiler.check.runners import RUNNERS
 from weft.compiler.frontend.graph import Graph
@@ -15,6 +14,7 @@ from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
+from weft.support.signals import signal_to_noise
 
 LAST = "consts"
 """The step after which a subgraph's layers can be computed in integers."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
+
 from weft.tmodel.onnx_bounds import graphs
 
 OTHER_REALS = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})

@@ -25,9 +25,6 @@ from weft.compiler.frontend.check_quantizers import (
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
 
-Trio = tuple[str, str, str]
-"""The names of a tensor, its scale and its zero point."""
-
 
 def to_qdq(model: onnx.ModelProto) -> None:
     """Rewrite the model's own graph. Raise CompileError for an operator that lacks inputs."""

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.elements import scatter
-from weft.tmodel.onnx_engine import run_model
-from weft.tmodel.scales import SHIFTS
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
+from weft.tmodel.elements import scatter
+from weft.tmodel.onnx_engine import run_model
+from weft.tmodel.scales import SHIFTS
 
 FILL = -1
 """The index of an element that is a constant."""

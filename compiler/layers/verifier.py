@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.tmodel.window import Size
-
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import (
     Add,
@@ -23,6 +21,7 @@ from weft.compiler.layers.hir import (
     Var,
 )
 from weft.hw.contract.schemes import SCALE_VECTORS
+from weft.tmodel.window import Size
 
 Temp = tuple[int | None, Size]
 """What is known of a Temp: its channels, or None if the layer does not tell, and its height and width."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.frontend.onnx_writer import IR_VERSION, function_nodes
 from weft.compiler.lowering.rules import Step, ValueTable
+from weft.tmodel.onnx_engine import session
 
 RealFunction = Callable[[np.ndarray], np.ndarray]
 

@@ -1,8 +1,8 @@
 """The table of operators that the compiler knows, one row each.
 
 The check below, the rewriting (``normalise.py``), lookup tables, layers, documentation and node tests all read it. A
-new operator is a row here, and a function that rewrites it in one of ``lower_*.py``. An attribute that is not in its
-operator's row is an error, so nothing is silently ignored."""
+new operator is a row here, and a function that rewrites it in one of the files beside this one. An attribute that is
+not in its operator's row is an error, so nothing is silently ignored."""
 
 from __future__ import annotations
 

@@ -22,11 +22,6 @@ def fake_quantize(state: Rewrite, node: Node) -> None:
     state.hold(node.output, made, index)
 
 
-def without_quantizers(graph: Graph) -> Graph:
-    """Return the network of real numbers that was quantised, without the limits that rounding sets."""
-    return graph.with_nodes(_as(node, "Identity") if node.op == FAKE_QUANTIZE else node for node in graph.nodes)
-
-
 def as_ranges(graph: Graph, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
     """Return the network of real numbers, limited where its quantised twin saturates.
 

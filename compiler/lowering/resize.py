@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node, Shape
@@ -17,6 +16,7 @@ from weft.compiler.lowering.arithmetic import constant_image
 from weft.compiler.lowering.gather import exact
 from weft.compiler.lowering.pool import weighted
 from weft.compiler.lowering.rewrite import Rewrite
+from weft.tmodel.onnx_engine import session
 
 MOST_STEPS = 1 << 29
 """The most pixels of all test images and results on which the operator runs: some seconds."""

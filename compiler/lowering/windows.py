@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.tmodel.window import Window
-
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
+from weft.tmodel.window import Window
 
 
 def two_axes(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:

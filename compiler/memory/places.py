@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import DRAM0, DRAM1, Address
 from weft.compiler.tiling.spans import groups
 
 
@@ -46,9 +46,9 @@ class DramAddress:
     def address(self, tile: int, pixels: int) -> Address:
         """Return the address of a channel tile; each has ``pixels`` vectors."""
         if self.dram1 is None:
-            return Address(Space.DRAM0, self.dram0 + tile * pixels)
+            return Address(DRAM0, self.dram0 + tile * pixels)
         before = tile // 2 * pixels
-        return Address(Space.DRAM1, self.dram1 + before) if tile % 2 else Address(Space.DRAM0, self.dram0 + before)
+        return Address(DRAM1, self.dram1 + before) if tile % 2 else Address(DRAM0, self.dram0 + before)
 
 
 def first_fit(placed: Iterable[Allocation], size: int, first: int, last: int) -> int:

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from weft.tmodel.window import Window
-
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.lowering.operators import ROWS
+from weft.tmodel.window import Window
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
-"""Operators that slide a window over an image."""
 
 
 class EvenPixels(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from weft.tmodel.scales import HIGHEST, LOWEST
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
@@ -20,6 +19,7 @@ from weft.compiler.lowering.operators import FUNCTIONS
 from weft.compiler.lowering.rules import Step
 from weft.compiler.passes.normalise import OPSET
 from weft.hw.contract.arch import Arch
+from weft.tmodel.scales import HIGHEST, LOWEST
 
 Argument = int | float
 Gains = Callable[[Graph, Sequence[Node], str], bool]

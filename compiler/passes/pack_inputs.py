@@ -6,11 +6,11 @@ import dataclasses
 import math
 
 import numpy as np
-from weft.tmodel.window import Window
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.ways import Way, ways
 from weft.hw.contract.arch import Arch
+from weft.tmodel.window import Window
 
 NEAR = 1.125
 """The ratio to the least cycles up to which ways to pack count as equally fast.

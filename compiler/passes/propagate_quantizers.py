@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from weft.tmodel.scales import TensorScale
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.lowering.functions import FUNCTION, of_steps
 from weft.compiler.lowering.quantize import Ranges
 from weft.compiler.passes.quantization import Quantization
+from weft.tmodel.scales import TensorScale
 
 KEEPS_SCALE = frozenset({"MaxPool", "Enlarge", "View"})
 COPY = {"factors": (1, 1)}
@@ -49,12 +49,17 @@ def _wanted(graph: Graph) -> dict[str, set[TensorScale | None]]:
 
 
 def only_copies(graph: Graph, node: Node, factor: int = 1) -> bool:
-    """Tell whether a node is a convolution each of whose results is one of its inputs, times ``factor``."""
+    """Return whether a node is a convolution each of whose results is one of its inputs, times ``factor``."""
     if node.op != "Conv" or any(node.attributes["pads"]):
         return False
-    weights = graph.constants[node.input(1)].reshape(len(graph.constants[node.input(1)]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()
-                and not graph.constants[node.input(2)].any())
+    weights, bias = (graph.constants[name] for name in node.inputs[1:])
+    return copies_inputs(weights, bias, factor)
+
+
+def copies_inputs(weights: np.ndarray, bias: np.ndarray, factor: int = 1) -> bool:
+    """Return whether each output channel of a convolution has one weight, which is ``factor``, and no bias."""
+    rows = weights.reshape(len(weights), -1)
+    return bool(((rows != 0).sum(1) == 1).all() and (rows.sum(1) == factor).all() and not bias.any())
 
 
 def multiplies(graph: Graph, node: Node) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from weft.tmodel.packing import AXES, Packing, Shape3
 from weft.tmodel.window import Size, Window
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.compiler.errors import END, refuse
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
+from weft.compiler.passes.propagate_quantizers import copies_inputs
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
@@ -49,21 +50,23 @@ def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Fi
     return FixedPointParams(dict.fromkeys(names, point), tuple(numbers), measured="")
 
 
-def _only_copies(core: Convolution, constants: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether each output channel of a convolution is a copy of one input channel."""
-    weights = constants[core.weights].reshape(len(constants[core.weights]), -1)
-    return bool(((weights != 0).sum(1) == 1).all() and (weights.max(1) == 1).all() and not constants[core.bias].any())
-
-
 def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.ndarray]) -> list[str]:
-    """Return the root of a Var, the root that it is a copy of, and so on; ``makers``: Var name -> its layer."""
+    """Return the root of a Var, of the Var that it is a copy of, and so on. ``makers``: layers by the Var that they
+    make."""
     found = [var.root]
-    maker = makers.get(var.name)
-    while maker is not None and len(maker.operations) == 2 and isinstance(maker.core, Convolution) and _only_copies(
-            maker.core, constants):
-        found.append(maker.core.input.root)
-        maker = makers.get(maker.core.input.name)
+    source = _copy_of(makers.get(var.name), constants)
+    while source is not None:
+        found.append(source.root)
+        source = _copy_of(makers.get(source.name), constants)
     return found
+
+
+def _copy_of(layer: Layer | None, constants: Mapping[str, np.ndarray]) -> Var | None:
+    """Return the Var that a layer copies to its output and does nothing else, or None."""
+    core = layer.core if layer is not None and len(layer.operations) == 2 else None
+    if isinstance(core, Convolution) and copies_inputs(constants[core.weights], constants[core.bias]):
+        return core.input
+    return None
 
 
 FEW = 64
@@ -73,6 +76,18 @@ FEW = 64
 def _is_whole(values: np.ndarray) -> bool:
     """Tell whether all values are whole numbers."""
     return bool((values == np.rint(values)).all())
+
+
+def _squared_error(point: int, size: float) -> float:
+    """Return the square of a rounding step at a binary point, relative to the root mean square ``size``."""
+    return float((2.0 ** -point / size) ** 2)
+
+
+def _bits_of_the_first(excess: int, first: int, second: int, sizes: Sequence[float]) -> int:
+    """Return how many of ``excess`` bits the first of two factors loses where the second loses the others, so that
+    both rounding errors are least together. ``first``, ``second``: binary points; ``sizes``: root mean squares."""
+    return min(range(excess + 1), key=lambda bits: _squared_error(first - bits, sizes[0])
+               + _squared_error(second - (excess - bits), sizes[1]))
 
 
 class _Chooser:
@@ -107,8 +122,7 @@ class _Chooser:
         """Return the largest magnitude in its input that a layer tells apart; infinite if all matter."""
         if layer.lookup is not None:
             return needed_magnitude(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], self.opset)
-        core = layer.core
-        if len(layer.operations) == 2 and isinstance(core, Convolution) and _only_copies(core, self.constants):
+        if _copy_of(layer, self.constants) is not None:
             return needed.get(layer.output.root, math.inf)
         return math.inf
 
@@ -201,12 +215,7 @@ class _Chooser:
 
         Errors count relative to the factors' sizes."""
         sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in layer.inputs]
-
-        def error(bits: int) -> float:
-            lost = left - bits, right - (excess - bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
-
-        bits = min(range(excess + 1), key=error)
+        bits = _bits_of_the_first(excess, left, right, sizes)
         return bits, excess - bits
 
     def _lookup(self, layer: Layer) -> LayerFixedPointParams:
@@ -260,9 +269,9 @@ class _Chooser:
             return 0
 
         def error(bits: int) -> float:
-            points = activations - bits, min(most, limit - activations + bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(points, sizes, strict=True)
-                       if point < exact or size is sizes[0])
+            weights_point = min(most, limit - activations + bits)
+            return (_squared_error(activations - bits, sizes[0])
+                    + (_squared_error(weights_point, sizes[1]) if weights_point < exact else 0.0))
 
         return min(range(self.width // 2), key=error)
 
@@ -287,12 +296,7 @@ class _Chooser:
         seen = (self.calibration.sums[core.name] + self._added(layer)) * SUM_HEADROOM
         excess = max(sum(points) - largest_point(seen, self.accumulator_width), 0)
         sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in (core.input, core.weights)]
-
-        def error(bits: int) -> float:
-            lost = points[0] - bits, points[1] - (excess - bits)
-            return sum((2.0 ** -point / size) ** 2 for point, size in zip(lost, sizes, strict=True))
-
-        bits = -(-excess // 2) if roots[0] == roots[1] else min(range(excess + 1), key=error)
+        bits = -(-excess // 2) if roots[0] == roots[1] else _bits_of_the_first(excess, points[0], points[1], sizes)
         self.points[roots[0]] -= bits
         if roots[0] != roots[1]:
             self.points[roots[1]] -= excess - bits

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
@@ -36,6 +35,7 @@ from weft.compiler.quantize.scales import (
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
 from weft.hw.contract.numerics import round_half_even
+from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
 """The magnitude at which requantization saturates accumulators; those of 24 bits end at half of it."""

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from weft.tmodel.window import Size
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Product
@@ -27,6 +26,7 @@ from weft.compiler.quantize.scales import weight_parts
 from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
+from weft.tmodel.window import Size
 
 
 class WeightTile(NamedTuple):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Minimum
@@ -18,6 +17,7 @@ from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
+from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
 """The largest weight of the machine: weights are symmetric, -127..127, and their zero point is 0."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from weft.tmodel.window import Size
-
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, rows
-from weft.compiler.lir import Address, Settings, Space
+from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import LayerQuantization
@@ -27,6 +25,7 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS
+from weft.tmodel.window import Size
 
 Operations = Iterator[lir.Operation]
 
@@ -127,7 +126,7 @@ class LayerEmitter:
             yield from self._round(prepared, result)
         elif self.layer.multiplies:
             factor = self._place(prepared, tiles, step.core, self.plan.need.core)
-            yield from move(False, core, prepared.residuals[0], factor, Space.ACCUMULATORS, self.arch,
+            yield from move(False, core, prepared.residuals[0], factor, ACCUMULATORS, self.arch,
                             self.ways.adds[0])
             yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
         elif not self.loader.preloads:
@@ -156,7 +155,7 @@ class LayerEmitter:
         """Yield the moves of a load core from an input tile into the accumulators."""
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.ways.core)
+            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.ways.core)
         return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
 
     def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
@@ -164,23 +163,23 @@ class LayerEmitter:
 
         With ``overwrite`` the first of them replaces what was there."""
         for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
-            yield from move(False, box, view, result, Space.ACCUMULATORS, self.arch, way,
+            yield from move(False, box, view, result, ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
 
     def _round(self, prepared: Prepared, result: View) -> Operations:
         """Yield the moves that round a result: requantize it, load it back, and add the residuals.
 
         They go piece by piece, so that one is loaded while the next ones are requantized."""
-        view, space = View(prepared.rounded, result.box), Space.ACCUMULATORS
+        view = View(prepared.rounded, result.box)
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box):
-                yield from move(True, piece, view, result, space, self.arch, self.ways.rounding,
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.ways.rounding,
                                 relu=self.layer.rounds_relu)
 
         yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
-            yield from move(False, piece, view, result, space, self.arch, self.ways.core)
+            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.ways.core)
             yield from self._add(prepared, result, piece, overwrite=False)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
@@ -200,9 +199,9 @@ class LayerEmitter:
                 streams = [Streamed(walk, self.together) for walk in repeated(stream.walk for stream in streams)]
             biased = first and block.biased
             if streams:
-                yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
+                yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
             for span, settings in streams:
-                yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
+                yield lir.MatMul(Address(LOCAL, span.near), Address(ACCUMULATORS, span.far), span.size,
                                  settings, self.loader.preloads or not first, span.near_stride,
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
@@ -211,11 +210,11 @@ class LayerEmitter:
 
         They are needed if no tap reaches every pixel."""
         if block.biased:
-            yield lir.LoadWeight(Address(Space.LOCAL, local + block.bias), 1)
+            yield lir.LoadWeight(Address(LOCAL, local + block.bias), 1)
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):
-            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.together,
+            yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
     def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Streamed]:
@@ -294,7 +293,7 @@ class LayerEmitter:
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:
-                yield from move(True, piece, view, result, Space.ACCUMULATORS, self.arch,
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
                                 self.ways.requantizations[number],
                                 relu=save.relu)
 
@@ -310,7 +309,7 @@ class LayerEmitter:
         for scales, group in itertools.groupby(range(*box.tiles), prepared.scales.get):
             tiles = [*group]
             if scales is not None:
-                yield lir.LoadScale(Address(Space.LOCAL, scales + way * SCALE_VECTORS))
+                yield lir.LoadScale(Address(LOCAL, scales + way * SCALE_VECTORS))
             yield from move_out(box.of((tiles[0], tiles[-1] + 1)))
 
 

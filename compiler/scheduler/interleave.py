@@ -13,10 +13,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from weft.cycles.jit import entry, kernel
 
 from weft.compiler import lir
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, Address
+from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
@@ -35,9 +35,8 @@ SIMD_CYCLES = 2
 
 MatMuls have priority at the banks of the accumulators."""
 
-_MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.DRAM0, Space.DRAM1)
-_MEMORY = {space: number for number, space in enumerate(_MEMORIES)}
-_WINDOW = {Space.DRAM0: "dram0", Space.DRAM1: "dram1"}
+_MEMORIES = tuple(Memory)
+_NUMBER = {memory.value: number for number, memory in enumerate(_MEMORIES)}
 _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
             "write_last")
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
@@ -63,9 +62,8 @@ def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
 
 def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
     """Return [memory, unit, writes]: whether the unit reads (0) or writes (1) the memory at all."""
-    names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
-    touched = np.zeros((len(names), len(units), 2), np.bool_)
-    for number, memory in enumerate(names):
+    touched = np.zeros((len(_MEMORIES), len(units), 2), np.bool_)
+    for number, memory in enumerate(_MEMORIES):
         for writes in (False, True):
             for name in clients(arch, memory, writes=writes):
                 touched[number, units[name], int(writes)] = True
@@ -78,7 +76,7 @@ class _Rows:
     def __init__(self, arch: Arch, units: Mapping[str, int]) -> None:
         self.units = units
         self.arch = arch
-        self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
+        self.port = {window: "dram" if arch.shared_dram else window for window in (DRAM0, DRAM1)}
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         # Fixed-point programs keep the order that they had before machines came whose moves take longer.
         whole = arch.scheme.per_lane
@@ -95,7 +93,7 @@ class _Rows:
     @staticmethod
     def _range(address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> Row:
         """Return (memory, first vector, last vector) of a strided access."""
-        return (_MEMORY[address.space], address.offset,
+        return (_NUMBER[address.memory], address.offset,
                 address.offset + (size - 1) * stride + (rows - 1) * pitch)
 
     def _mat_mul(self, entry: lir.MatMul) -> Row:
@@ -118,10 +116,10 @@ class _Rows:
         far = self._range(entry.far, entry.size, entry.far_stride, entry.rows, entry.far_pitch)
         read, write = (far, near) if entry.to_local else (near, far)
         vectors = entry.size * entry.rows
-        if entry.far.space is Space.ACCUMULATORS:
+        if entry.far.memory == ACCUMULATORS:
             unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
             return self.units[unit], 0, vectors, latency, *read, *write
-        unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
+        unit = f"{self.port[entry.far.memory]}_{'read' if entry.to_local else 'write'}"
         beats = math.ceil(vectors * self.arch.vector_beats)
         return self.units[unit], 0, beats, EXPECTED.read_latency, *read, *write
 

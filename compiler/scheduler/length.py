@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from weft.tmodel.checks import MOST_PROGRAM_BYTES
 
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Convolution, Layer, Layers, MaxPool
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.isa import Isa
+from weft.tmodel.checks import MOST_PROGRAM_BYTES
 
 MARGIN = 2
 """The ratio of the limit to a program's expected length on a machine that the error message recommends."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
@@ -57,15 +57,15 @@ class WeightSource:
     vectors by DRAM."""
 
     copy: int | None
-    read: Counter[Space] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
 
     def address(self, far: int, size: int) -> Address:
         """Return where to load ``size`` vectors of Consts from that lie at ``far`` in DRAM1; count them."""
-        if self.copy is not None and self.read[Space.DRAM0] + size <= self.read[Space.DRAM1]:
-            self.read[Space.DRAM0] += size
-            return Address(Space.DRAM0, self.copy + far)
-        self.read[Space.DRAM1] += size
-        return Address(Space.DRAM1, far)
+        if self.copy is not None and self.read[DRAM0] + size <= self.read[DRAM1]:
+            self.read[DRAM0] += size
+            return Address(DRAM0, self.copy + far)
+        self.read[DRAM1] += size
+        return Address(DRAM1, far)
 
 
 class Loader:
@@ -91,17 +91,17 @@ class Loader:
         Constants go on to the accumulators, from ``base`` on."""
         consts = self.shape.consts
         key = Key(OPERAND, None)
-        near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
+        near = Address(LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
-            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
-            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, ways.operand)
+            yield lir.DataMove(True, near, Address(DRAM1, consts.operand), consts.operands)
+            yield lir.DataMove(False, near, Address(ACCUMULATORS, base), consts.operands, ways.operand)
         if ways.load_table:
-            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), TABLE_ENTRIES)
+            yield lir.DataMove(True, near, Address(DRAM1, consts.operand), TABLE_ENTRIES)
             yield lir.LoadActivationTable(near, ways.load_table)
         depth = self.arch.lut_depth
         for number in range(consts.tables if self.layer.lookup is not None else 0):
-            table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)
-            yield lir.DataMove(True, table, Address(Space.DRAM1, consts.operand + number * depth), depth)
+            table = Address(LOCAL, near.offset + number * depth % consts.local_vectors)
+            yield lir.DataMove(True, table, Address(DRAM1, consts.operand + number * depth), depth)
             yield lir.LoadLut(table, number, depth)
         self.buffers.release(key)
 
@@ -199,7 +199,7 @@ class Loader:
     def _load(self, var: Var, box: Box, view: View) -> None:
         """Add the moves that load a box of a Var from the DRAMs."""
         for load in transfer(True, box, view, var, self.homes[var.root], self.arch):
-            self.source.read[load.far.space] += load.size * load.rows
+            self.source.read[load.far.memory] += load.size * load.rows
             self.loads.append(load)
 
     def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
@@ -225,7 +225,7 @@ class Loader:
             joined[-1][2] += end - start
             base += end - start
         most = self.arch.local_depth if self.source.copy is None else LOAD_VECTORS
-        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near + low), self.source.address(far + low, high - low),
+        self.loads += [lir.DataMove(True, Address(LOCAL, near + low), self.source.address(far + low, high - low),
                                     high - low)
                        for near, far, size in joined if fill for low, high in groups(size, most)]
         return pieces
@@ -240,7 +240,7 @@ class Loader:
         base, consts = place[0], self.shape.consts
         start, end = consts.scale_piece(step.region.tiles)
         if place[1]:
-            self.loads.append(lir.DataMove(True, Address(Space.LOCAL, base), self.source.address(
+            self.loads.append(lir.DataMove(True, Address(LOCAL, base), self.source.address(
                 consts.scale_base + start, end - start), end - start))
         return {output: base + consts.scales[output] - start for output in range(*step.region.tiles)}
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from weft.tmodel.window import Size
-
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
-from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
+from weft.compiler.lir import ACCUMULATORS, LOCAL, NO_SETTINGS, Address, Settings
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
+from weft.tmodel.window import Size
 
 
 def whole(var: Var, base: int, arch: Arch) -> View:
@@ -33,10 +32,10 @@ def transfer(to_local: bool, box: Box, local: View, var: Var, home: DramAddress,
     moves of every second tile would wait for each other."""
     for tiles in home.runs(box.tiles):
         far = home.address(var.first_tile + tiles[0], var.tile_pixels)
-        yield from move(to_local, box.of(tiles), local, _tiles_at(var, tiles, far.offset), far.space, arch)
+        yield from move(to_local, box.of(tiles), local, _tiles_at(var, tiles, far.offset), far.memory, arch)
 
 
-def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: Arch, settings: Settings = NO_SETTINGS,
+def move(to_local: bool, box: Box, local: View, far: View, memory: str, arch: Arch, settings: Settings = NO_SETTINGS,
          *, accumulate: bool = False, relu: bool = False) -> Iterator[lir.DataMove]:
     """Yield the moves of ``box`` between two views that both hold it.
 
@@ -44,7 +43,7 @@ def move(to_local: bool, box: Box, local: View, far: View, space: Space, arch: A
     corner = box.tiles[0], box.rows[0], box.columns[0]
     near_base, far_base = local.address(*corner), far.address(*corner)
     for span in spans(between(box, local, far), arch):
-        yield lir.DataMove(to_local, Address(Space.LOCAL, near_base + span.near), Address(space, far_base + span.far),
+        yield lir.DataMove(to_local, Address(LOCAL, near_base + span.near), Address(memory, far_base + span.far),
                            span.size, settings, accumulate, relu, span.near_stride, span.far_stride, span.rows,
                            span.near_pitch, span.far_pitch)
 
@@ -59,8 +58,8 @@ def enlarge(box: Box, factors: Size, local: View, result: View, arch: Arch,
         far = result.address(box.tiles[0], row, column)
         tiles = Axis(box.tiles[1] - box.tiles[0], local.tile_pitch, result.tile_pitch)
         for span in spans([tiles, rows, columns], arch):
-            yield lir.DataMove(False, Address(Space.LOCAL, near + span.near),
-                               Address(Space.ACCUMULATORS, far + span.far), span.size, settings, False, False,
+            yield lir.DataMove(False, Address(LOCAL, near + span.near),
+                               Address(ACCUMULATORS, far + span.far), span.size, settings, False, False,
                                span.near_stride, span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
 

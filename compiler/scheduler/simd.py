@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.compiler.layers.hir import Gate, LeakyRelu, MaxPool, Minimum
-from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
+from weft.compiler.lir import ACCUMULATORS, Address, Operation, Settings, Simd, SimdLoop
 from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
@@ -44,7 +44,7 @@ def emit_elementwise(operation: Minimum | Gate | LeakyRelu, operand: int, view: 
 
 def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """Yield the operations that limit every vector of a view to a constant from above."""
-    address = Address(Space.ACCUMULATORS, view.base)
+    address = Address(ACCUMULATORS, view.base)
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)
@@ -55,7 +55,7 @@ def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[
 
     The register holds the offset, and in each iteration what becomes the factor. The input of an instruction that reads
     nothing is 0."""
-    address, limit = (Address(Space.ACCUMULATORS, place) for place in (view.base, operand + 1))
+    address, limit = (Address(ACCUMULATORS, place) for place in (view.base, operand + 1))
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings, address),
             Simd(SimdOpcode.MAX, INPUT, REGISTER, REGISTER, settings),
@@ -73,9 +73,9 @@ def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Ite
     apart = arch.simd_registers_depth >= (2 if loops else 3)
     product = PRODUCT if arch.simd_registers_depth >= 3 else REGISTER
     for low, high in [(0, view.box.vectors)] if apart or loops else groups(view.box.vectors, 1):
-        address = Address(Space.ACCUMULATORS, view.base + low)
+        address = Address(ACCUMULATORS, view.base + low)
         yield _fetch(operand, settings)
-        second = Address(Space.ACCUMULATORS, operand + 1)
+        second = Address(ACCUMULATORS, operand + 1)
         if apart:
             yield _fetch(operand + 1, settings, SECOND)
             body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, product, settings, address),
@@ -90,7 +90,7 @@ def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Ite
 
 def emit_multiply(view: View, second: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """Yield the product of two views, vector by vector, into ``view``; both lie densely."""
-    left, right = (Address(Space.ACCUMULATORS, entry.base) for entry in (view, second))
+    left, right = (Address(ACCUMULATORS, entry.base) for entry in (view, second))
     body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, right),
             Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, settings, left, left)]
     yield from _repeat(body, view.box.vectors, arch)
@@ -101,7 +101,7 @@ def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iter
 
     The result is the value at the nearest key plus the distance to it times the slope there. It is the value alone if
     ``tables`` is 2: keys and values."""
-    address = Address(Space.ACCUMULATORS, view.base)
+    address = Address(ACCUMULATORS, view.base)
     distance, value, slope = REGISTER, REGISTER + 1, REGISTER + 2
     body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, settings, address),
             Simd(SimdOpcode.MULTIPLY, distance, slope, distance, settings),
@@ -117,7 +117,7 @@ BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] =
 
 def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:
     """Return the operation that moves a constant from accumulator address ``operand`` into a register."""
-    return Simd(SimdOpcode.MOVE, INPUT, 0, register, settings, Address(Space.ACCUMULATORS, operand))
+    return Simd(SimdOpcode.MOVE, INPUT, 0, register, settings, Address(ACCUMULATORS, operand))
 
 
 def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
@@ -139,9 +139,9 @@ def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
 def _maximum(reads: list[tuple[int, int]], write: int, settings: Settings) -> list[Simd]:
     """Return the operations for the largest of some vectors (addresses and their strides), written to ``write``."""
     body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, settings,
-                 Address(Space.ACCUMULATORS, address), read_stride=stride)
+                 Address(ACCUMULATORS, address), read_stride=stride)
             for number, (address, stride) in enumerate(reads)]
-    body[-1] = body[-1]._replace(write=Address(Space.ACCUMULATORS, write))
+    body[-1] = body[-1]._replace(write=Address(ACCUMULATORS, write))
     return body
 
 
@@ -161,4 +161,4 @@ def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
 
 def _advance(address: Address | None, vectors: int) -> Address | None:
     """Return the address ``vectors`` further; None stays None."""
-    return None if address is None else Address(address.space, address.offset + vectors)
+    return None if address is None else Address(address.memory, address.offset + vectors)

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from weft.tmodel.window import Size
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
 from weft.compiler.layers.taps import load_cycles
@@ -20,6 +19,7 @@ from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import load_weight_cycles
+from weft.tmodel.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
 """Cycles that a weight tile costs beyond its vectors, to decode its instructions."""

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from weft.tmodel.window import Window
 
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import OutputBlock
+from weft.tmodel.window import Window
 
 NOWHERE = 1 << 40
 """A number beyond every tap and every offset, for weight tiles that do not exist."""

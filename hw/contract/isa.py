@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
 import numpy as np
-from weft.support.errors import IsaError, explain
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import (
@@ -31,6 +30,7 @@ from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.repeats import History, counts, expand
 from weft.hw.contract.walk import encodable
+from weft.support.errors import IsaError, explain
 
 
 def _round_up_to_byte(bits: int) -> int:

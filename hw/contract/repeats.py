@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
-from weft.support.errors import IsaError, explain
 
 from weft.hw.contract.instructions import Instruction, Opcode
+from weft.support.errors import IsaError, explain
 
 MOST_INSTRUCTIONS = 1 << 23
 """Instructions that tools let a program stand for at most; each takes them some hundred bytes.

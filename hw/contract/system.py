@@ -8,6 +8,16 @@ from dataclasses import dataclass
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH, SYSTEM_PAGE
+from weft.hw.contract.units import Memory
+
+
+@dataclass(frozen=True)
+class NamedMemory:
+    """A memory of a core, of ``depth`` vectors."""
+
+    kind: Memory
+    core: int
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,18 @@ class System:
     def cores_of(self, port: int) -> tuple[int, ...]:
         """Return the cores behind a memory port, in ascending order, in which they take turns."""
         return tuple(core for core in self.cores if self.port_of(core) == port)
+
+    def memories_of(self, core: int) -> dict[str, NamedMemory]:
+        """Return the memories of a core, by the names that the core's own program has for them."""
+        depths = {Memory.LOCAL: self.arch.local_depth, Memory.ACCUMULATORS: self.arch.accumulator_depth,
+                  Memory.DRAM0: self.arch.dram0_depth, Memory.DRAM1: self.arch.dram1_depth}
+        return {kind.value: NamedMemory(kind, core, depth) for kind, depth in depths.items()}
+
+    @property
+    def memories(self) -> dict[str, NamedMemory]:
+        """Every memory of all cores by a name of its own: ``local``, or ``core1.local`` where there are several."""
+        return {name if self.is_single else f"core{core}.{name}": memory
+                for core in self.cores for name, memory in self.memories_of(core).items()}
 
     @property
     def is_single(self) -> bool:

@@ -15,10 +15,10 @@ import secrets
 from collections.abc import Callable
 
 import numpy as np
-from weft.support.errors import explain
 
 from weft.runtime.driver.shadow import Shadow
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Transport
+from weft.support.errors import explain
 
 ATTEMPTS = 12
 """The attempts of one exchange before the link counts as broken."""

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.support.errors import WeftError, explain
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Backend
 from weft.runtime.driver.targets import Target, open_target
 from weft.runtime.session import RunResult, Session
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 Arrays = Mapping[str, np.ndarray]
 """Input or output -> array."""
@@ -38,9 +38,8 @@ AHEAD = 2
 
 @dataclass
 class Counters:
-    """Sums over all runs since the model was loaded.
-
-    ``cycles`` stays 0 on a machine that does not count them; ``seconds``: of the machine alone."""
+    """Sums over all runs since the model was loaded. ``cycles`` stays 0 on a machine that does not count them;
+    ``seconds``: of the machine alone."""
 
     images: int = 0
     instructions: int = 0

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.shell_file import ShellFile
+from weft.support.errors import WeftError, explain
 
 SOFTWARE, HARDWARE = 0b1110, 0b0001
 """The values of ``sdram_dfii_control``: the host drives the chip, or the controller does.

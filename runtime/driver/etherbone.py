@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from weft.support.errors import explain
-from weft.support.files import reason
 
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
+from weft.support.errors import explain
+from weft.support.files import reason
 
 PORT = 1234
 """LiteEth's port, at both ends: answers go to the port that they come from."""
@@ -38,14 +38,10 @@ LARGEST_PACKET = 2048
 class Datagrams(Protocol):
     """A connected UDP socket."""
 
-    def send(self, content: bytes, /) -> int:
-        """Send a packet."""
-    def recv(self, size: int, /) -> bytes:
-        """Return the next packet."""
-    def settimeout(self, seconds: float | None, /) -> None:
-        """Set the time to wait for a packet."""
-    def close(self) -> None:
-        """Close the socket."""
+    def send(self, content: bytes, /) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def settimeout(self, seconds: float | None, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class Etherbone:

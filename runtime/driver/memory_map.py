@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.support.errors import WeftError, explain
-
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.support.errors import WeftError, explain
 
 MEMORIES = ("dram0", "dram1", "program")
 OFFSETS = {"dram0": Register.DRAM0_OFFSET, "dram1": Register.DRAM1_OFFSET}

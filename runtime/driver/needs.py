@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from weft.support.errors import WeftError, explain
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.golden.legality import dram_moves
 from weft.hw.contract.arch import Arch
@@ -14,6 +11,9 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.driver.memory_map import OFFSETS, Places
 from weft.runtime.programs import preload
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 DRAMS = ("dram0", "dram1")
 PAGE_BYTES = 256

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
@@ -21,6 +20,7 @@ from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, written
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 from weft.runtime.fair_lock import FairLock
+from weft.support.errors import WeftError, explain
 
 RESET_SECONDS = 1.0
 COMMANDS = 5
@@ -120,9 +120,7 @@ def check_board(registers: Registers, board: str, name: str) -> None:
 
 
 class RegisterMachine:
-    """A backend for models of ``arch`` (runtime/devices.py).
-
-    ``needs``: bytes of each memory, for model ``owner``."""
+    """A backend for models of ``arch`` (runtime/devices.py). ``needs``: bytes of each memory, for model ``owner``."""
 
     most_images = 1
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from weft.support.errors import explain
-from weft.support.packages import no_package
-
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.transport import LinkError, LinkFault, Transport
+from weft.support.errors import explain
+from weft.support.packages import no_package
 
 AUTO = "auto"
 """The word in place of a port's name: any port with a machine."""

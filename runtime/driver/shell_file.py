@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from weft.support.errors import WeftError, explain
-from weft.support.strict_json import read_object
 
 from weft.runtime.driver.memory_map import MEMORIES
+from weft.support.errors import WeftError, explain
+from weft.support.strict_json import read_object
 
 BUILT = Path("build/boards")
 """The folder in which ``weft board build`` leaves a folder for each board."""

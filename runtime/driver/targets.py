@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from weft.support.errors import WeftError, explain
-from weft.tmodel.network import Network
-
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
 from weft.runtime.driver.transport import PROGRAM_SECONDS
+from weft.support.errors import WeftError, explain
+from weft.tmodel.network import Network
 
 Options = dict[str, Any]
 
@@ -29,19 +28,16 @@ class Target(Protocol):
     """A machine that was found. ``arch``: None if only the model will tell."""
 
     @property
-    def name(self) -> str:
-        """The device string."""
+    def name(self) -> str: ...
     @property
-    def arch(self) -> Arch | None:
-        """The machine, None if only the model will tell."""
+    def arch(self) -> Arch | None: ...
 
     def backend(self, model: Network, arch: Arch) -> Backend:
         """Return the backend that runs programs of ``model`` for ``arch``.
 
         Raise WeftError if they do not go together."""
 
-    def close(self) -> None:
-        """Close the link."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)

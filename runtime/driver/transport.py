@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+
 from weft.support.errors import WeftError
 
 WORD_BYTES = 4

@@ -12,19 +12,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
 from weft.support.errors import explain
 from weft.support.files import reason
 from weft.support.packages import no_package
 
-from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
-
 WRITE, READ = 1, 2
 ADDRESS_BYTES = 4
 MOST_WORDS = 255
-GIVES_UP_SECONDS = 0.1
-"""The time after which the remote end forgets a command that is not whole."""
 PATIENCE_SECONDS = 0.15
-"""The time after which the host begins anew, longer than the remote end remembers a command."""
+"""The host waits so long before it begins anew. The remote end forgets a command that is not whole after 0.1 s."""
 EXCHANGE_SECONDS = 0.05
 """The longest exchange on the line, well below the time that the remote end waits."""
 BITS_OF_A_BYTE = 10
@@ -38,12 +36,16 @@ class Line(Protocol):
     @property
     def in_waiting(self) -> int:
         """The number of bytes that have arrived."""
+
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes."""
+
     def write(self, content: bytes) -> Any:
         """Send bytes."""
+
     def reset_input_buffer(self) -> None:
         """Drop all bytes that have arrived."""
+
     def close(self) -> None:
         """Close the line."""
 

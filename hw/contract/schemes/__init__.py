@@ -6,13 +6,12 @@ name: whatever differs is a property or a method."""
 
 from __future__ import annotations
 
-from weft.support.errors import ArchError
-
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
 from weft.hw.contract.schemes.every_step import FixedPointEveryStep
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, TABLE_ENTRIES, Int8
 from weft.hw.contract.schemes.once import FixedPointOnce
+from weft.support.errors import ArchError
 
 FIXED_POINT_SCHEMES: dict[str, type[Scheme]] = {system.name: system for system in (FixedPointOnce, FixedPointEveryStep)}
 """Schemes of fixed-point types by the key ``mac_rounding``; the first is the default."""

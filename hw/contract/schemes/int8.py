@@ -8,7 +8,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import numpy as np
-from weft.support.errors import ArchError
 
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.numerics import (
@@ -22,6 +21,7 @@ from weft.hw.contract.numerics import (
 )
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
+from weft.support.errors import ArchError
 
 ACCUMULATOR_WIDTHS = range(24, 33)
 ACTIVATION_WIDTH = 9
