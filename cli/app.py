@@ -87,7 +87,7 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _usage(error: TyperException, context: typer.Context | None) -> str:
-    """Return what may be typed there: the commands where one is unknown, else how the command is called."""
+    """Return what may be typed: the commands for an unknown command, else how the command is called."""
     if context is None:
         return "a command"
     if error.message.startswith("No such command"):

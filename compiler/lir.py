@@ -21,7 +21,7 @@ LOCAL, ACCUMULATORS, DRAM0, DRAM1 = (memory.value for memory in (
 
 
 class Address(NamedTuple):
-    """An address: a memory, and the number of a vector in it."""
+    """A vector of a memory: the memory's name, and the vector's number in it."""
 
     memory: str
     offset: int

@@ -60,8 +60,10 @@ class DecodedProgram:
 
 
 def read_program(program: bytes, arch: Arch) -> DecodedProgram:
-    """Decode a legal program, its Repeats expanded. Raises IsaError when it is truncated or stands for too many
-    instructions, EstimateError when it ends within a SIMD loop."""
+    """Return a legal program decoded, with its Repeats expanded.
+
+    Raise IsaError if it is truncated or stands for too many instructions, EstimateError if it ends within a SIMD
+    loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(arch, opcode, flags)

@@ -72,10 +72,11 @@ class Estimate:
 
 def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
              progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate:
-    """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
-    then; ``origin``: where a board's memory stands when the program starts.
+    """Return when every operation of a legal program runs on a machine.
 
-    Raises IsaError when the program is truncated, EstimateError when it ends within a SIMD loop or is endless."""
+    ``progress(operations done, all)`` is called now and then; ``origin``: the state of a board's memory when the
+    program starts. Raise IsaError if the program is truncated, EstimateError if it ends within a SIMD loop or is
+    endless."""
     found = estimate_within(program, arch, None, dram, progress, origin)
     assert found is not None
     return found
@@ -148,7 +149,7 @@ def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) 
 
 
 def refuse_endless(program: DecodedProgram) -> None:
-    """Raises EstimateError for a program that takes too long to step through."""
+    """Raise EstimateError for a program that takes too long to step through."""
     counts = passed_vectors(program.work)
     if len(counts) and counts.max() > MOST_VECTORS:
         raise refuse(f"operation of instruction {program.work['instruction'][counts.argmax()]}",

@@ -18,7 +18,7 @@ class WeftError(Exception):
 
 
 class Mismatch(Exception):
-    """RTL and golden machine do not agree, or the RTL did not come to an end. The command line exits with 2."""
+    """The error that RTL and golden machine differ, or that the RTL does not end. The command line exits with 2."""
 
 
 class ArchError(WeftError):

@@ -1,4 +1,4 @@
-"""What may go wrong with the files of a compiled model."""
+"""The errors of a compiled model: its files are not what they must be."""
 
 from __future__ import annotations
 

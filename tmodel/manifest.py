@@ -29,8 +29,10 @@ from weft.tmodel.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
 ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"
-"""What the row of a layer says of results that saturate: nothing that reads them tells them apart, or a quantised file
-says so; or they are beyond the range that ``--ranges`` left of what calibration saw."""
+"""The reasons in a layer's row of the report why its results may saturate.
+
+On purpose: nothing that reads them tells them apart, or a quantised file says so. By ranges: they exceed the range that
+``--ranges`` left of what calibration saw."""
 OUTPUTS_DECIBELS = "outputs_decibels"
 """Key of the row of a network's last layer: signal to noise of the worst output, in decibels."""
 

@@ -66,6 +66,7 @@ def machine_code(operations: Sequence[lir.Operation], layers: np.ndarray, arch: 
 
 class _Encoder:
     """The encoder: instructions so far, and the values that Configure registers have."""
+
     def __init__(self, arch: Arch) -> None:
         self.isa = Isa(arch)
         self.instructions: list[Instruction] = []

@@ -17,6 +17,7 @@ from weft.compiler.lowering.operators import ROWS
 from weft.tmodel.window import Window
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
+"""Operators that slide a window over an image."""
 
 
 class EvenPixels(NamedTuple):

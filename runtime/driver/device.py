@@ -38,8 +38,9 @@ AHEAD = 2
 
 @dataclass
 class Counters:
-    """Sums over all runs since the model was loaded. ``cycles`` stays 0 on a machine that does not count them;
-    ``seconds``: of the machine alone."""
+    """Sums over all runs since the model was loaded.
+
+    ``cycles`` stays 0 on a machine that does not count them; ``seconds``: of the machine alone."""
 
     images: int = 0
     instructions: int = 0

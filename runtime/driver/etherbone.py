@@ -38,10 +38,14 @@ LARGEST_PACKET = 2048
 class Datagrams(Protocol):
     """A connected UDP socket."""
 
-    def send(self, content: bytes, /) -> int: ...
-    def recv(self, size: int, /) -> bytes: ...
-    def settimeout(self, seconds: float | None, /) -> None: ...
-    def close(self) -> None: ...
+    def send(self, content: bytes, /) -> int:
+        """Send a packet."""
+    def recv(self, size: int, /) -> bytes:
+        """Return the next packet."""
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Set the time to wait for a packet."""
+    def close(self) -> None:
+        """Close the socket."""
 
 
 class Etherbone:

@@ -120,7 +120,9 @@ def check_board(registers: Registers, board: str, name: str) -> None:
 
 
 class RegisterMachine:
-    """A backend for models of ``arch`` (runtime/devices.py). ``needs``: bytes of each memory, for model ``owner``."""
+    """A backend for models of ``arch`` (runtime/devices.py).
+
+    ``needs``: bytes of each memory, for model ``owner``."""
 
     most_images = 1
 

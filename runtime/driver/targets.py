@@ -28,16 +28,19 @@ class Target(Protocol):
     """A machine that was found. ``arch``: None if only the model will tell."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The device string."""
     @property
-    def arch(self) -> Arch | None: ...
+    def arch(self) -> Arch | None:
+        """The machine, None if only the model will tell."""
 
     def backend(self, model: Network, arch: Arch) -> Backend:
         """Return the backend that runs programs of ``model`` for ``arch``.
 
         Raise WeftError if they do not go together."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the link."""
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class _Unknown:
 
 class _Reader:
     """The reader of a file, which counts what it has read."""
+
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.left = min(len(content), MOST_ENTRIES)
