@@ -132,8 +132,10 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
               last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
-    """Run the compiler up to and including the step ``last``. Return the products of the whole network and, for each
-    subgraph of the machine, its own. ``dump_dir``, ``progress``, ``watch``: see :func:`compile_model`."""
+    """Run the compiler up to and including the step ``last``.
+
+    Return the products of the whole network and, for each subgraph of the machine, its own. ``dump_dir``, ``progress``,
+    ``watch``: see :func:`compile_model`."""
     def run_all(steps: Sequence[Step], products: Products, prefix: str = "") -> Products:
         for step in steps:
             name = prefix + step.name

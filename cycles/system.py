@@ -58,7 +58,7 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
     """Return when every operation of legal programs runs, one program a core from core 0 on; the others rest.
 
     ``progress(operations done, all)`` is called now and then. Raise IsaError for a program that is truncated,
-    CompileError for one that ends within a SIMD loop or is endless."""
+    EstimateError for one that ends within a SIMD loop or is endless."""
     assert arch.cores > 1 and 0 < len(programs) <= arch.cores
     read = [read_program(program, arch) for program in programs]
     for each in read:

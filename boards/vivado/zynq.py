@@ -24,7 +24,9 @@ PORTS = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """A family of Zynqs. ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
+    """A family of Zynqs.
+
+    ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
 
     cell: str
     settings: Mapping[str, str]

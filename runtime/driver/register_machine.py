@@ -153,8 +153,9 @@ def check_board(registers: Registers, board: str, name: str) -> None:
 
 
 class RegisterMachine:
-    """A backend for models of ``arch`` (runtime/devices.py): an image a core at a time. ``needs``: bytes of each
-    memory, for model ``owner``."""
+    """A backend for models of ``arch`` (runtime/devices.py): an image a core at a time.
+
+    ``needs``: bytes of each memory, for model ``owner``."""
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
                  seconds: float = PROGRAM_SECONDS) -> None:
