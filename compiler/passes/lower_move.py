@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.compiler.errors import reason
 from weft.compiler.frontend.graph import Node
+from weft.compiler.passes.axes import Axes, common_axes, default_axes, turn
 from weft.compiler.passes.boxes import Walk, boxes
 from weft.compiler.passes.gather import exact, lying
 from weft.compiler.passes.index import (
@@ -88,8 +89,9 @@ def concat(state: Rewrite, node: Node) -> None:
     shape = state.graph.shapes[node.output]
     axis = node.attributes["axis"] % len(shape)
     names = [name for name in node.inputs if name]
-    if _turned(state, names, axis):
-        _concat_turned(state, node, names)
+    axes = common_axes(state, [name for name in names if not state.is_constant(name)], shape)
+    if len(names) > 1 and axes != default_axes(len(shape)):
+        _concat_turned(state, node, names, axis, axes)
         return
     names = [_computed(state, node, name, names) for name in names]
     if len(names) == 1:
@@ -111,30 +113,16 @@ def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
     return made
 
 
-def _turned(state: Rewrite, names: list[str], axis: int) -> bool:
-    """Whether all tensors [1, rows, columns] are joined along rows, and lie with columns as channels, as products of
-    matrices do."""
-    tensors = [name for name in names if not state.is_constant(name)]
-    return axis == 1 and len(names) > 1 and all(
-        len(state.graph.shapes[name]) == 3 and state.graph.shapes[name][0] == 1 and np.array_equal(
-            np.swapaxes(state.index(name), 1, 2), default_index((1, *state.graph.shapes[name][:0:-1])))
-        and math.prod(state.graph.shapes[name][1:]) == math.prod(state.shapes[state.held[name].tensor])
-        and state.graph.shapes[name][2] == state.shapes[state.held[name].tensor][1] for name in tensors)
-
-
-def _concat_turned(state: Rewrite, node: Node, names: list[str]) -> None:
-    turned: list[str] = []
-    for name in names:
-        turned.append(f"{node.output}/turned{len(turned)}")
-        if state.is_constant(name):
-            state.know(turned[-1], np.swapaxes(state.constant(name), 1, 2))
-            continue
-        state.declare(turned[-1], (1, *state.graph.shapes[name][:0:-1]))
-        state.hold(turned[-1], state.held[name].tensor, np.swapaxes(state.index(name), 1, 2), state.held[name].fill)
-    made = f"{node.output}/turned"
-    state.declare(made, (1, *state.graph.shapes[node.output][:0:-1]))
-    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 2}))
-    state.hold(node.output, state.held[made].tensor, np.swapaxes(state.index(made), 1, 2))
+def _concat_turned(state: Rewrite, node: Node, names: list[str], axis: int, axes: Axes) -> None:
+    """The concatenation of tensors that lie with ``axes`` as channels and pixels, the axis that grows the outermost."""
+    kind = int(axis not in axes.channels)
+    axes = Axes(*((axis, *(entry for entry in own if entry != axis)) if axis in own else own for own in axes))
+    turned = [turn(state, name, f"{node.output}/turned{number}", axes, state.shape(name))
+              for number, name in enumerate(names)]
+    made, shape = f"{node.output}/turned", state.graph.shapes[node.output]
+    state.declare(made, axes.turned(shape))
+    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 1 + kind}))
+    state.hold(node.output, state.held[made].tensor, state.index(made).ravel()[axes.places(shape)])
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:

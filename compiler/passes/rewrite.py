@@ -83,6 +83,11 @@ class Rewrite:
     bounds: dict[str, Interval | Within] = field(default_factory=dict)
     """Those of the canonical graph."""
 
+    unplaced: set[str] = field(default_factory=set)
+    """Inputs that lie in the user's order until somebody wants them otherwise."""
+    orders: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
+
     copies: dict[str, str] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     """Where in ``nodes`` the node is that makes a tensor."""

@@ -71,6 +71,7 @@ class Operator:
     ``table``: it is a function by lookup table. ``counted``: its multiply-accumulates count as the network's.
 
     ``elementwise``: written canonically it keeps its name, and each element depends on the same one of its inputs.
+    ``moves``: it computes nothing, and holds elements of its inputs at other places.
     ``relabels``: it keeps every element, and only calls it another; an input is packed as it leaves them. ``scales``:
     with a constant it may stand between an input and what relabels it.
     """
@@ -83,5 +84,6 @@ class Operator:
     table: ValueTable | None = None
     counted: bool = False
     elementwise: bool = False
+    moves: bool = False
     relabels: bool = False
     scales: bool = False
