@@ -85,20 +85,23 @@ def axes_of(state: Rewrite, name: str, rank: int) -> Axes | None:
                 tuple(axis for axis in range(rank) if axis not in channels))
 
 
-def common_axes(state: Rewrite, names: Sequence[str], shape: Shape) -> Axes:
-    """The axes with which the fewest elements of tensors that broadcast to ``shape`` have to be moved; of those the
-    fewest vectors, and at last those that lie so by default. Inputs that have no place yet lie as is wanted."""
+def common_axes(state: Rewrite, names: Sequence[str], shape: Shape,
+                constants: Sequence[np.ndarray] = ()) -> Axes:
+    """The axes with which the fewest elements of tensors that broadcast to ``shape`` have to be moved, and of
+    ``constants`` the fewest are no number of a channel; of those the fewest vectors, and at last those that lie so by
+    default. Inputs that have no place yet lie as is wanted."""
     rank, decided = len(shape), [name for name in names if state.held[name].tensor not in state.unplaced]
-    plain = default_axes(rank)
+    plain, full = default_axes(rank), [value.reshape((1,) * (rank - value.ndim) + value.shape) for value in constants]
 
     def moved(axes: Axes) -> int:
-        return sum(state.index(name).size for name in decided if not lie_so(state, name, axes))
+        uneven = (value.size for value in full if any(_changes(value, axis) for axis in axes.pixels))
+        return sum(uneven, sum(state.index(name).size for name in decided if not lie_so(state, name, axes)))
 
     def vectors(axes: Axes) -> int:
         _, channels, pixels = axes.turned(shape)
         return -(-channels // state.lanes) * pixels
 
-    if not moved(plain):
+    if all(lie_so(state, name, plain) for name in decided):
         return plain
     found = (axes_of(state, name, rank) for name in decided)
     return min([plain, *filter(None, found)], key=lambda axes: (moved(axes), vectors(axes)))

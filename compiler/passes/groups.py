@@ -163,8 +163,10 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------
-def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0) -> str:
-    """``factor`` times a tensor [1, *of.kept.shape], or with more channels behind, at every element of its group."""
+def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0, filled: int = 0) -> str:
+    """``factor`` times a tensor [1, *of.kept.shape], or with more channels behind, at every element of its group. The
+    result has ``filled`` channels where those of the groups are fewer: the others hold 0."""
+    made = max(len(of.channels), filled)
     _, rows, columns = of.kept.shape
     count = state.shapes[small][1]
     if of.members[1] > 1:
@@ -172,8 +174,8 @@ def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1
         source = np.arange(count)[:, None, None] * (rows * columns) + pixels
         small, moved = take(state, node, small, source, 0.0)
         assert moved is None
-    if factor == 1 and np.array_equal(of.channels, np.arange(count)):
+    if factor == 1 and np.array_equal(of.channels, np.arange(count)) and made == count:
         return small
-    weights = state.weights(node, (len(of.channels), count, 1, 1))
+    weights = state.weights(node, (made, count, 1, 1))
     weights[np.arange(len(of.channels)), of.channels] = factor
     return state.conv(node, small, weights, np.zeros(1), state.shapes[small][2:], "spread")

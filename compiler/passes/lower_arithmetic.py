@@ -83,7 +83,7 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
             return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
     if not full and _lie_alike(state, tensors, shape):
         return Operands([state.held[name].tensor for name in tensors], state.held[tensors[0]].where)
-    axes = common_axes(state, tensors, shape)
+    axes = common_axes(state, tensors, shape, [state.constant(name) for name in names if name in full])
     if axes != default_axes(len(shape)):
         return _turned_operands(state, node, known or {}, axes)
     lying = {name: broadcast(state, node, name, shape) for name in tensors}

@@ -8,8 +8,8 @@ from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import in_memory_order
 from weft.compiler.passes.lower_arithmetic import add, constant_image, mul
-from weft.compiler.passes.lower_move import concat
-from weft.compiler.passes.lower_product import lie, products
+from weft.compiler.passes.lower_move import concat, lie
+from weft.compiler.passes.lower_product import products
 from weft.compiler.passes.rewrite import Rewrite
 
 

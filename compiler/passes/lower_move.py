@@ -47,6 +47,14 @@ def move(state: Rewrite, node: Node) -> None:
     _moved(state, node, {}, 0.0)
 
 
+def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
+    """The tensor ``name`` that has the elements of ``source`` which lie at ``index``."""
+    held = state.held[source]
+    state.declare(name, index.shape)
+    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
+    state.hold(name, held.tensor, held.where if same else index, held.fill)
+
+
 def pad(state: Rewrite, node: Node) -> None:
     """Pad: constant, reflect, edge, wrap."""
     fill, constants, attributes = 0.0, {}, dict(node.attributes)

@@ -31,8 +31,14 @@ MOST_DEVIATIONS = 16.0
 """Of normalised values, whose root mean square is 1, so many deviations have room, whatever calibration saw; n values
 reach at most sqrt(n) of them."""
 
+FEW_VECTORS = 256
+"""So many take about as long to be saved, loaded and multiplied as another lookup table to be loaded."""
+
 ROOT: tuple[Step, ...] = (("Max", (0, 0.0), ()), ("Sqrt", (1,), ()))
 MAGNITUDE: tuple[Step, ...] = (("Abs", (0,), ()),)
+INVERSE: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Reciprocal", (1,), ()))
+"""Of the same."""
+
 ANY_LOGARITHM: tuple[Step, ...] = (("Log", (0,), ()),)
 
 
@@ -43,33 +49,59 @@ def inverse_root(epsilon: float) -> tuple[Step, ...]:
 
 # -- softmax -----------------------------------------------------------------------------------------------------------
 def softmax(state: Rewrite, node: Node) -> None:
-    """Softmax: exp(x - max - log(sum of exp(x - max)))."""
-    of, logarithm = _log_softmax(state, node, VANISHING)
-    state.hold(node.output, function(state, node, logarithm, EXPONENTIAL, "any"), of.where)
+    """Softmax: exp(x - max - log(sum of exp(x - max))); of few vectors exp(x - max) / sum, a table less to load."""
+    of = _classes(state, node)
+    if _vectors(state, of.tensor) <= FEW_VECTORS:
+        made = _divided(state, node, of)
+    else:
+        made = function(state, node, _log_softmax(state, node, of, VANISHING), EXPONENTIAL, "any")
+    state.hold(node.output, made, of.where)
 
 
 def log_softmax(state: Rewrite, node: Node) -> None:
     """LogSoftmax."""
-    of, logarithm = _log_softmax(state, node)
-    state.hold(node.output, logarithm, of.where)
+    of = _classes(state, node)
+    state.hold(node.output, _log_softmax(state, node, of), of.where)
 
 
-def _log_softmax(state: Rewrite, node: Node, told_apart: Interval | None = None) -> tuple[Groups, str]:
-    """Return the groups, and the name of x - max - log(sum of exp(x - max)). ``told_apart``: as of _log_sum."""
+def _classes(state: Rewrite, node: Node) -> Groups:
+    """What a Softmax takes together."""
     rank, flat = len(state.graph.shapes[node.input(0)]), state.graph.opset < 13
     axis = node.attributes.get("axis", 1 if flat else -1) % rank
-    of = groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+    return groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+
+
+def _divided(state: Rewrite, node: Node, of: Groups) -> str:
+    """Return the name of exp(x - max) / (sum of exp(x - max))."""
+    _, exponentials, sums = _exponentials(state, node, of, largest(state, node, of), VANISHING)
+    inverse = function(state, node, sums, INVERSE, "any", "inverse")
+    state.bound(inverse, (0.0, 1.0))
+    factor = spread(state, node, inverse, of, filled=state.shapes[exponentials][1])
+    return state.bound(state.emit(node, "Mul", [exponentials, factor], {}, state.shapes[exponentials]), (0.0, 1.0))
+
+
+def _log_softmax(state: Rewrite, node: Node, of: Groups, told_apart: Interval | None = None) -> str:
+    """Return the name of x - max - log(sum of exp(x - max)). ``told_apart``: as of _exponentials."""
     shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
     made = state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
     most = math.log(math.prod(of.members))
-    return of, state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
+    return state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
 
 
 def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
              told_apart: Interval | None = None) -> tuple[str, str]:
     """Return the names of x - max, of each group's maxima ``most``, and of the logarithm of the sum of its
-    exponentials. The sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: what the
-    readers of x - max tell apart, where that is not everything."""
+    exponentials. ``told_apart``: as of _exponentials."""
+    shifted, _, sums = _exponentials(state, node, of, most, told_apart)
+    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
+    return shifted, state.bound(logarithm, (0.0, math.log(math.prod(of.members))))
+
+
+def _exponentials(state: Rewrite, node: Node, of: Groups, most: str,
+                  told_apart: Interval | None) -> tuple[str, str, str]:
+    """Return the names of x - max, of each group's maxima ``most``, of its exponential, and of the sum of these. The
+    sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: what the readers of x - max tell
+    apart, where that is not everything."""
     shifted = state.add(node, spread(state, node, most, of, -1.0), of.tensor, "shifted")
     state.bound(shifted, told_apart or Within(of.tensor, differences=True))
     exponentials, count = function(state, node, shifted, EXPONENTIAL, "any", "exponential"), len(state.nodes)
@@ -77,8 +109,7 @@ def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
     members = float(math.prod(of.members))
     for made in state.nodes[count:]:
         state.bound(made.output, (0.0, members))
-    logarithm = function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
-    return shifted, state.bound(logarithm, (0.0, math.log(members)))
+    return shifted, exponentials, state.bound(sums, (1.0, members))
 
 
 # -- normalisations ----------------------------------------------------------------------------------------------------
@@ -134,7 +165,7 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     and what they were multiplied by."""
     of = groups(state, node, name, axes)
     tensor = _centred(state, node, of) if centred else of.tensor
-    square = function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    square = _squared(state, node, tensor)
     variance = total(state, node, square, of, 1 / math.prod(of.members), "variance")
     inverse = function(state, node, variance, inverse_root(epsilon), "as_seen", "inverse")
     factor = spread(state, node, inverse, of)
@@ -149,6 +180,18 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     return of, inverse
 
 
+def _squared(state: Rewrite, node: Node, tensor: str) -> str:
+    """By a lookup table behind the layer that makes the tensor; few vectors as products, in a layer of their own."""
+    if _vectors(state, tensor) > FEW_VECTORS:
+        return function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    return state.emit(node, "Mul", [tensor, tensor], {}, state.shapes[tensor], "square")
+
+
+def _vectors(state: Rewrite, tensor: str) -> int:
+    _, channels, *size = state.shapes[tensor]
+    return -(-channels // state.lanes) * math.prod(size)
+
+
 def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
     """Without the channels that fill lanes."""
     count = state.shapes[like][1]
@@ -160,9 +203,12 @@ def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
 
 
 def _centred(state: Rewrite, node: Node, of: Groups) -> str:
-    """Without the mean of each group; over channels alone that is one convolution."""
+    """Without the mean of each group; over channels alone that is one convolution, where its tiles of weights do not
+    take longer than two layers more."""
     channels, pixels = of.members
-    if pixels == 1:
+    tiles = -(-len(of.channels) // state.lanes)
+    times = state.lanes + math.prod(state.shapes[of.tensor][2:])
+    if pixels == 1 and tiles ** 2 * times <= 2 * (tiles * times + FEW_VECTORS):
         state.count_weights(node, len(of.channels) ** 2)
         alike = of.channels[:, None] == of.channels
         weights = np.eye(len(of.channels)) - alike / channels

@@ -11,7 +11,8 @@ import numpy as np
 from weft.compiler.frontend.graph import Node
 from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import FILL
-from weft.compiler.passes.lower_move import concat
+from weft.compiler.passes.lower_move import concat, lie
+from weft.compiler.passes.lower_row_product import row_product
 from weft.compiler.passes.rewrite import Rewrite
 
 
@@ -20,7 +21,10 @@ def products(state: Rewrite, node: Node) -> None:
     for name in node.inputs:
         if (state.index(name) == FILL).any():
             state.hold(name, exact(state, node, name))
-    node, left, right = _straightened(state, node, [_stack(state, node, number) for number in range(2)])
+    stacks = [_stack(state, node, number) for number in range(2)]
+    if row_product(state, node, *stacks):
+        return
+    node, left, right = _straightened(state, node, stacks)
     if right.ndim == 2:
         left = left.reshape(-1, left.shape[-1])
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -71,14 +75,6 @@ def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch:
         lie(state, name, node.input(number), index)
     places = np.broadcast_to(np.arange(len(names)).reshape(stack.shape[:-2]), batch)
     return [names[place] for place in places.ravel()]
-
-
-def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
-    """The tensor ``name`` that has the elements of ``source`` which lie at ``index``."""
-    held = state.held[source]
-    state.declare(name, index.shape)
-    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
-    state.hold(name, held.tensor, held.where if same else index, held.fill)
 
 
 def product(state: Rewrite, node: Node) -> None:

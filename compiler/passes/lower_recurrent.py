@@ -17,7 +17,7 @@ from weft.compiler.passes.gather import exact
 from weft.compiler.passes.index import FILL, in_memory_order
 from weft.compiler.passes.lower_arithmetic import constant_image
 from weft.compiler.passes.lower_function import function
-from weft.compiler.passes.lower_product import lie
+from weft.compiler.passes.lower_move import lie
 from weft.compiler.passes.pieces import choose
 from weft.compiler.passes.rewrite import PartPlace, Rewrite
 

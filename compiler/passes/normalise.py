@@ -27,14 +27,14 @@ OPSET = 20
 """Opset of the normalised graph."""
 
 
-def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None) -> Graph:
-    """The graph in canonical form, for an array of ``lanes``.
+def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False) -> Graph:
+    """The graph in canonical form, for an array of ``lanes``. ``in_bytes``: tensors are of eight bits.
 
     Raises CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to it, and
     what the node makes is taken as an input; the result then is of no use.
     """
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
-    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes)
     consumers, ends = graph.consumers(), graph.output_tensors()
     for port in graph.inputs:
         hold_input(state, port, consumers, ends)

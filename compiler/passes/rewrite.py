@@ -64,6 +64,8 @@ class Rewrite:
     lanes: int
     rounds: bool = False
     aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
+    in_bytes: bool = False
+    """Whether tensors are of eight bits: too few for products that are still to be summed."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)

@@ -30,6 +30,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
 from weft.runtime.window import Size
 
+KEYS = 2
+"""Vectors of the table of keys: its first entries tell their spacing, and the machine counts no others."""
+
 
 class WeightTile(NamedTuple):
     """``offset`` of its first row, in vectors from the start of the layer's weights. ``taps`` from ``tap`` on, of a
@@ -112,6 +115,10 @@ class LayerConsts:
     scale_size: int = SCALE_VECTORS
     done_macs: int = 0
 
+    def table_piece(self, number: int, depth: int) -> tuple[int, int]:
+        """Offset from ``operand`` and size of a lookup table of ``depth`` entries."""
+        return (KEYS + (number - 1) * depth, depth) if number else (0, KEYS)
+
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
         """Offsets [start, end) of the scales of some output tiles (half open)."""
         found = self.scales[slice(*tiles)]
@@ -143,7 +150,9 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        for values in (own.operands, *own.tables):
+        tables = [values[:KEYS] if number == 0 and layer.lookup is not None else values
+                  for number, values in enumerate(own.tables)]
+        for values in (own.operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
         tiles = layer.output.tiles(arch.array_size)
@@ -153,7 +162,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  _on_the_way(own, arch), scale_base, places, scale_size,
+                                  _on_the_way(own, layer, arch), scale_base, places, scale_size,
                                   done_macs(layer, own.weights, arch.array_size)))
         chunks += vectors
         base += sum(map(len, vectors))
@@ -161,13 +170,13 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def _on_the_way(own: LayerIntegers, arch: Arch) -> int:
+def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:
     """Vectors of local memory for operands or tables. Tables lie apart where there is room: a load that waited until
     another table is read would keep the weights behind it waiting."""
-    if own.tables:
-        depth = len(own.tables[0])
-        return min(len(own.tables), max(1, arch.local_depth // depth)) * depth
-    return len(own.operands)
+    if layer.lookup is None:
+        return len(own.tables[0]) if own.tables else len(own.operands)
+    together = KEYS + (len(own.tables) - 1) * arch.lut_depth
+    return together if together <= arch.local_depth else arch.lut_depth
 
 
 def check_room(vectors: int, arch: Arch) -> None:
