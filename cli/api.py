@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.tensors import Tensor
 
 from weft.cli.devices import check_device, is_simulated, opened
 from weft.cli.options import HOST_FALLBACK, load, need_simulation
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime import session
 from weft.runtime.devices import GOLDEN, RTL, Backend
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.tensors import Tensor
 
 if TYPE_CHECKING:
     import onnx

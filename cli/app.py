@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
+from weft.support.errors import FINE, USER_ERROR, WeftError, explain
 
 from weft.cli import board
 from weft.cli.archs import archs_command
@@ -26,7 +27,6 @@ from weft.cli.reporting import report_command
 from weft.cli.running import run_command
 from weft.cli.values import insist_on_values
 from weft.cli.version import said_version
-from weft.hw.contract.errors import FINE, USER_ERROR, WeftError, explain
 
 app = typer.Typer(name="weft", no_args_is_help=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from weft.support.errors import WeftError, explain
 
 from weft.boards import BOARDS, Board
 from weft.boards.board import OnChip
 from weft.cli import console
 from weft.cli.options import need_simulation
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.driver.shell_file import BUILT
 
 app = typer.Typer(no_args_is_help=True, help="Bitstreams of boards: list, build, flash.")

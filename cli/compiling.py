@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
+from weft.support.errors import WeftError
+from weft.support.files import file_name
+from weft.support.outputs import Kind, write_text
 
 from weft.cli import console
 from weft.cli.options import (
@@ -30,11 +33,8 @@ from weft.cli.options import (
 from weft.cli.outputs import Output, check_outputs
 from weft.cli.poor import poor
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.report.kinds import PAGE
 from weft.runtime.arrays import read_arrays
-from weft.runtime.files import file_name
-from weft.runtime.outputs import Kind, write_text
 
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
@@ -77,8 +77,8 @@ def compile_command(
     overrides: SetOption = None,
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
-    from weft.cli.check.checker import Checker
-    from weft.cli.check.quality import Quality, record
+    from weft.compiler.check.checker import Checker
+    from weft.compiler.check.quality import Quality, record
     from weft.compiler.pipeline import compile_model
 
     stem = file_name(name or model.stem, "--name" if name else "the model's name")
@@ -117,8 +117,8 @@ def compile_command(
             report = dataclasses.replace(report, warnings=(*report.warnings, *poor(decibels, machine)))
         rows = list(report.layers)
         if report_file or html_file:
-            from weft.cli.check.probe import layer_signals
             from weft.cli.reporting import add_signals, write_page
+            from weft.compiler.check.probe import layer_signals
             from weft.compiler.request import Request
 
             progress("running every layer on golden", 0, 0)

@@ -14,17 +14,18 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
+from weft.support.errors import one_line
 
 from weft.cli.places import places_object, print_places
 from weft.cli.poor import poor, recorded
-from weft.hw.contract.errors import one_line
 
 if TYPE_CHECKING:
-    from weft.cli.check.checker import Verdict
+    from weft.tmodel.network import Network
+
     from weft.compiler.backend.report import CompileReport
+    from weft.compiler.check.checker import Verdict
     from weft.hw.contract.arch import Arch
     from weft.runtime.devices import Progress as Tell
-    from weft.runtime.network import Network
     from weft.runtime.session import RunResult
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from weft.cycles.program import read_program
+from weft.cycles.waits import CAUSES, NO_LAYER, Waits, analyse
+from weft.tmodel.manifest import TModel
 
 from weft.cli.console import print_columns, say
-from weft.compiler.estimator.program import read_program
-from weft.compiler.estimator.waits import CAUSES, NO_LAYER, Waits, analyse
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 
 
 def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:

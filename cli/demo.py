@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
+from weft.support.outputs import replacing
+from weft.support.packages import need_package
 
 from weft.boards import clock_hz
 from weft.cli.console import print_table, progress
@@ -19,8 +21,6 @@ from weft.cli.front_plot import PICTURE
 from weft.cli.options import FolderOption, make_folder, need_simulation
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.packages import need_package
-from weft.runtime.outputs import replacing
 
 if TYPE_CHECKING:
     from weft.runtime.session import RunResult
@@ -45,8 +45,9 @@ def demo_command(
 
 def demo(name: str, output: Path, most: int | None) -> None:
     """Raises WeftError, and Mismatch where RTL and golden machine differ."""
+    from weft.tmodel.manifest import TModel
+
     from weft.compiler.pipeline import compile_model
-    from weft.runtime.manifest import TModel
     from weft.runtime.session import GOLDEN, RTL, Session
 
     check_outputs({"--arch": name}, [Output("--folder", output / "digits.png", PICTURE)])

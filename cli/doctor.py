@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
+from weft.support import packages
+from weft.support.cache import cache_directory, chosen, shared
+from weft.support.errors import WeftError, explain
 
 from weft.boards.shell import loader
 from weft.cli import console
 from weft.cli.options import JsonOption
-from weft.hw.contract import packages
-from weft.hw.contract.cache import cache_directory, chosen, shared
-from weft.hw.contract.errors import WeftError, explain
 
 OLDEST = (3, 11)
 LEAST_FREE_BYTES = 2 << 30

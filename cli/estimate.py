@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.cycles.replay import Estimate
+from weft.cycles.replay import estimate as replay
+
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
 from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
 from weft.cli.memory import placed, print_use, use_object
-from weft.compiler.estimator.replay import Estimate
-from weft.compiler.estimator.replay import estimate as replay
 from weft.golden.legality import first_stop
 from weft.hw.contract.dram import DramModel
 from weft.runtime.devices import Progress

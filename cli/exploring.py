@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
+from weft.support.errors import WeftError, explain
+from weft.support.files import MOST_BYTES
+from weft.support.outputs import Kind, write_text
+from weft.support.strict_json import parse_object
 
 from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
@@ -27,10 +31,6 @@ from weft.cli.options import (
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.strict_json import parse_object
-from weft.runtime.files import MOST_BYTES
-from weft.runtime.outputs import Kind, write_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -214,7 +214,7 @@ def _insist_on_values(given: Sequence[str] | None, axes: Axes, base: Arch, space
 
 def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any) -> dict[str, float | None]:
     """Data type -> the least signal to noise of any network's outputs, in dB; None where there is no error at all."""
-    from weft.cli.check.signals import output_signal
+    from weft.compiler.check.signals import output_signal
 
     found: dict[str, float | None] = {}
     for name in axes.get("data_type", (base.data_type,)):

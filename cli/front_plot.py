@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import no_package
-from weft.runtime.files import MOST_BYTES
-from weft.runtime.outputs import Kind, replacing
+from weft.support.errors import WeftError, explain
+from weft.support.files import MOST_BYTES
+from weft.support.outputs import Kind, replacing
+from weft.support.packages import no_package
 
 COLUMNS, ROWS = 60, 14
 BEFORE = 12

@@ -26,7 +26,7 @@ from weft.hw.contract.arch import Arch
 
 if TYPE_CHECKING:
     from weft.compiler.frontend.graph import Graph, GraphPort
-    from weft.compiler.passes.partition import Partition
+    from weft.compiler.partition import Partition
 
 FIRST = ", and its first numbers, which are not 0, in --input"
 """Of a state: what else ``weft run`` needs."""

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from weft.support.errors import FINE, INTERRUPTED, USER_ERROR, Mismatch, WeftError, explain
+
 from weft.cli import streams
-from weft.hw.contract.errors import FINE, INTERRUPTED, USER_ERROR, WeftError, explain
-from weft.runtime.errors import Mismatch
 
 MISMATCH = 2
 
@@ -47,7 +47,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return USER_ERROR
     except OSError as error:  # what no reader and no writer has foreseen, such as a full disk behind another library
-        from weft.runtime.files import reason
+        from weft.support.files import reason
 
         place = "the system" if error.filename is None else f"file {os.fsdecode(error.filename)}"
         return _say(explain(place, reason(error), "files that can be read, and written where there is room",

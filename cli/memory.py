@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from weft.cycles.origin import RESET, Origin
+from weft.support.errors import WeftError, explain
+
 from weft.cli.console import print_columns, say
-from weft.compiler.estimator.origin import RESET, Origin
 from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.runtime.driver.memory_map import MEMORIES, MemoryMap, Places, Region, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, needs_of

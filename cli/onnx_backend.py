@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import runner
 
 from weft.cli.api import Session, compile
 from weft.cli.devices import check_device
 from weft.compiler.errors import CompileError
-from weft.hw.contract.errors import WeftError
 from weft.runtime.devices import GOLDEN
-from weft.runtime.network import Network
-from weft.runtime.onnx_engine import runner
 
 ARCH = "ultra96"
 """The machine where the caller names none."""

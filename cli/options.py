@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from weft.support.errors import WeftError, explain
+from weft.support.files import reason
+from weft.support.packages import no_package
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import no_package
-from weft.runtime.files import reason
 
 if TYPE_CHECKING:
-    from weft.runtime.network import Network
+    from weft.tmodel.network import Network
 
 INTEGER = re.compile("-?[0-9]{1,20}")
 """Of --set: longer ones are out of every key's range, and say so as text."""

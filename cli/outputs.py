@@ -1,5 +1,5 @@
 """What a command is to write is looked at before the command works: none of its inputs, each file once, and no file
-that somebody else made (``runtime/outputs.py``)."""
+that somebody else made (``support/outputs.py``)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.outputs import Kind, check_output
+from weft.support.errors import WeftError, explain
+from weft.support.outputs import Kind, check_output
 
 
 class Output(NamedTuple):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
-
-from weft.hw.contract.errors import one_line
+from weft.support.errors import one_line
 
 if TYPE_CHECKING:
-    from weft.compiler.passes.partition import Partition, Place
+    from weft.compiler.partition import Partition, Place
 
 MOST_ROWS = 40
 """Of a table for people; --json has all."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from weft.tmodel.network import Network
+
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SchemeKind
-from weft.runtime.network import Network
 
 KEY = "outputs_decibels"
 """Of the row of the last layer of a compiled network: signal to noise of the worst output."""

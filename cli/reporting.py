@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from weft.support.outputs import write_text
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.boards import board_of, clock_hz, routing
 from weft.cli import console
@@ -17,9 +20,6 @@ from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.dram import EXPECTED, DramModel
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.outputs import write_text
 
 OWN = "a machine of its own"
 

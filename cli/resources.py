@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
+from weft.support.errors import WeftError, explain
 
 from weft.boards import Board, board_of, routing
 from weft.boards.board import OnChip
 from weft.boards.shell.machine import windows
 from weft.cli.console import plain_console, say
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.parts import block_rams as count_blocks

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from weft.support.errors import WeftError, explain
 
 from weft.cli import console
 from weft.cli.devices import check_device, is_simulated, opened
 from weft.cli.options import SetOption, TraceOption, load, need_simulation, override, state_pairs
 from weft.cli.outputs import Output, check_outputs
-from weft.hw.contract.errors import WeftError, explain
 from weft.report.kinds import TRACE
 from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
 from weft.runtime.devices import GOLDEN, RTL
 
 if TYPE_CHECKING:
+    from weft.tmodel.network import Network
+
     from weft.runtime import Session
     from weft.runtime.devices import Backend
-    from weft.runtime.network import Network
     from weft.runtime.session import RunResult
 
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from weft.hw.contract.errors import RAW, WeftError, escaped, explain
+from weft.support.errors import RAW, WeftError, escaped, explain
 
 SIZE = re.compile("[1-9][0-9]{0,3}")
 """Of a terminal, as its variables say it."""

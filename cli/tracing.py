@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.compiler.estimator.replay import Estimate, estimate
+from weft.cycles.replay import Estimate, estimate
+from weft.support.outputs import write_text
+
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import TRACE
 from weft.report.operations import Ran
 from weft.report.trace import chrome_trace
-from weft.runtime.outputs import write_text
 from weft.runtime.session import RunResult, Session
 
 ESTIMATED, RTL = "estimated", "RTL"

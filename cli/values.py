@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import typer
-
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 
 def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:

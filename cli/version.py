@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.hw.contract.packages import version
+from weft.support.packages import version
 
 
 def said_version() -> str:

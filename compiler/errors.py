@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 END = "end the network before it (--end)"
 ON_HOST = f"run it on the host (--host-fallback), or {END}"

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.support.files import file_name
+from weft.support.outputs import Kind, check_output, replacing
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
@@ -21,16 +24,16 @@ from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import must_run
+from weft.compiler.lowering.operators import check_bytes
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
+from weft.compiler.partition import Part, Partition
 from weft.compiler.passes.canonicalise_variances import canonicalise_variances
 from weft.compiler.passes.dead_pixels import drop_unread_pixels
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_byte_functions, fuse_functions
 from weft.compiler.passes.nest_pools import nest_pools
-from weft.compiler.passes.operators import check_bytes
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
-from weft.compiler.passes.partition import Part, Partition
 from weft.compiler.passes.pool_parts import pool_parts
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.products import Products, Step, checked
@@ -39,9 +42,6 @@ from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import file_name
-from weft.runtime.outputs import Kind, check_output, replacing
 
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph

@@ -13,17 +13,17 @@ from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
+from weft.compiler.lowering.operators import check_bytes, check_supported
+from weft.compiler.lowering.quantize import as_ranges
 from weft.compiler.memory.layout import MemoryPlan, allocation_of_consts, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
+from weft.compiler.partition import Part, Partition, partition_graph, whole
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
-from weft.compiler.passes.lower_quantize import as_ranges
 from weft.compiler.passes.normalise import normalise
-from weft.compiler.passes.operators import check_bytes, check_supported
-from weft.compiler.passes.partition import Part, Partition, partition_graph, whole
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.passes.scale_channels import scale_channels

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 
 def parse_value(content: str, kinds: Iterable[type]) -> Any:

@@ -14,10 +14,10 @@ from typing import Any
 
 from distributed import Client, Nanny, Scheduler, SpecCluster, Worker
 from distributed.security import Security
+from weft.support.errors import WeftError, explain
+from weft.support.files import reason
 
 from weft.explore.workers import TLS, Keys, check_address
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import reason
 
 HERE = "127.0.0.1"
 CONNECT_SECONDS = 10

@@ -12,11 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from weft.cycles.origin import apart
+from weft.cycles.replay import estimate_within
+from weft.support.errors import WeftError, explain
+from weft.support.files import read_bytes
 
 import weft.compiler
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.origin import apart
-from weft.compiler.estimator.replay import estimate_within
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
@@ -27,9 +29,7 @@ from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.arrays import read_arrays
-from weft.runtime.files import read_bytes
 
 KEPT = 24
 """Networks' constants that a worker keeps, of so many sizes and types of machines."""

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import read_bytes, reason
-from weft.runtime.outputs import Kind, check_output
+from weft.support.errors import WeftError, explain
+from weft.support.files import read_bytes, reason
+from weft.support.outputs import Kind, check_output
 
 Key = tuple[str, str, str]
 """What was measured, the digest of the network, and that of the machine."""

@@ -8,8 +8,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from weft.support.errors import ArchError, WeftError, explain
+
 from weft.hw.contract.arch import KEYS, SEPARATE, SHARED, Arch
-from weft.hw.contract.errors import ArchError, WeftError, explain
 from weft.hw.contract.keys import Affects
 from weft.hw.flow.parts import Part
 from weft.hw.flow.resources import COLUMNS, SHELL, check_counted, counted, fits, room

@@ -15,9 +15,9 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import no_package
-from weft.runtime.files import read_bytes
+from weft.support.errors import WeftError, explain
+from weft.support.files import read_bytes
+from weft.support.packages import no_package
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """A worker is one thread: there is one for each core."""

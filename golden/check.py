@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.support.errors import WeftError, explain
+
 from weft.golden.decode import (
     Configure,
     DataMove,
@@ -22,7 +24,6 @@ from weft.golden.decode import (
     SimdLoop,
 )
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.errors import WeftError, explain
 
 MOST_ADDRESS_BITS = 40
 """A larger address space is cut to this many bits: the largest that every kernel maps."""

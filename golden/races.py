@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
 from weft.golden.legality import dram_walks
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import DataFlow
 
 MOST_RUNS = 1 << 24

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import NEVER, UNIT_NAMES, dram_units, unit_names
@@ -16,7 +17,6 @@ from weft.report.live import memory_over_time
 from weft.report.operations import Ran
 from weft.report.picture import nodes
 from weft.report.texts import shown
-from weft.runtime.network import Network
 
 Rows = Sequence[dict[str, Any]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.runtime.outputs import Kind
+from weft.support.outputs import Kind
 
 PAGE = Kind.of_head("a page of weft report", r'<!DOCTYPE html>\n<html lang="en">\n.*<title>[^<]* on weft</title>')
 NOTE = {"time": "1 us stands for 1 cycle"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from weft.cycles.jit import entry, kernel
+from weft.cycles.program import MEMORIES
 
-from weft.compiler.estimator.jit import entry, kernel
-from weft.compiler.estimator.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory, dram_units
 from weft.report.operations import Ran
 

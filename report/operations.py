@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from weft.cycles.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors, read_program
+from weft.cycles.state import LOAD_WEIGHT
+from weft.cycles.waits import NO_LAYER
+from weft.tmodel.manifest import TModel
 
-from weft.compiler.estimator.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors, read_program
-from weft.compiler.estimator.state import LOAD_WEIGHT
-from weft.compiler.estimator.waits import NO_LAYER
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.timing import product_latency
 from weft.hw.contract.units import NEVER, UNIT_NAMES
 from weft.report.texts import shown
-from weft.runtime.manifest import TModel
 
 
 @dataclass(frozen=True)

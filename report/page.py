@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.tmodel.network import Network
+
 from weft.report.collect import Machine, Rows, page_data
 from weft.report.columns import packed
 from weft.report.operations import Ran
 from weft.report.texts import in_html, script_json
-from weft.runtime.network import Network
 
 FOLDER = Path(__file__).with_name("page")
 LIBRARY = Path(__file__).with_name("library") / "plotly-cartesian.min.js"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+
 from weft.report.texts import shown
-from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 
 MACHINE, HOST, EDGE = "machine", "host", "network"
 

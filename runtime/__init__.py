@@ -10,11 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.support.errors import Mismatch
+    from weft.tmodel.errors import ModelError
+    from weft.tmodel.manifest import TModel
+    from weft.tmodel.network import Network
+
     from weft.runtime.devices import GOLDEN, RTL
     from weft.runtime.driver.device import Device
-    from weft.runtime.errors import Mismatch, ModelError
-    from weft.runtime.manifest import TModel
-    from weft.runtime.network import Network
     from weft.runtime.session import RunResult, Session
 
 __all__ = ["GOLDEN", "RTL", "Device", "Mismatch", "ModelError", "Network", "RunResult", "Session", "TModel"]

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 import numpy as np
-
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import opened, reason
-from weft.runtime.outputs import Kind, replacing
+from weft.support.errors import WeftError, explain
+from weft.support.files import opened, reason
+from weft.support.outputs import Kind, replacing
 
 MOST_BYTES = 1 << 30
 """Of the arrays read from one file, together."""

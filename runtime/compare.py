@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from weft.support.errors import Mismatch
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.runtime.errors import Mismatch
 
 CHUNK_BYTES = 1 << 22
 

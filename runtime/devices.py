@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from weft.support.errors import Mismatch, WeftError
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.runtime.errors import Mismatch
 from weft.runtime.fair_lock import FairLock
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.support.files import split_batch
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.tensors import Tensor
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
-from weft.runtime.files import split_batch
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.tensors import Tensor
 
 Values = dict[str, np.ndarray]
 """By name, in the network's shapes."""

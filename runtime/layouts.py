@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 LINE_BYTES = 64
 """To which the aligned layouts align."""

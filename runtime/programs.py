@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from weft.tmodel.manifest import TModel
+
 from weft.golden.dram import MOST_ADDRESS_BITS
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.instructions import DataFlow, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.runtime.manifest import TModel
 
 PROGRAM_LIMIT_BYTES = 8 << 20
 """Of many images' programs as one."""

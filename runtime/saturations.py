@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from weft.runtime.manifest import TModel
+from weft.tmodel.manifest import TModel
+
 from weft.runtime.programs import Batch
 
 ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"

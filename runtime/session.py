@@ -10,20 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from weft.support.errors import Mismatch, WeftError, explain
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.keys import Compatibility
 from weft.runtime import saturations
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
-from weft.runtime.errors import Mismatch
-from weft.runtime.host_part import HostPart
 from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.programs import Batch, preload
 from weft.runtime.saturations import Saturated
 

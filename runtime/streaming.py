@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.tmodel.network import Network
+from weft.tmodel.tensors import Tensor
 
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime import saturations
 from weft.runtime.compare import Comparison
 from weft.runtime.images import split_images
-from weft.runtime.network import Network
 from weft.runtime.saturations import Saturated
 from weft.runtime.session import RunResult, Session
-from weft.runtime.tensors import Tensor
 
 SUMMED = ("images", "instructions", "cycles", "macs", "done_macs", "seconds")
 LISTED = ("operations", "samples")

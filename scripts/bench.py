@@ -22,19 +22,19 @@ import typer
 from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
+from weft.cycles.replay import estimate
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 from weft.boards import clock_hz
 from weft.cli.cycles import cycles_object, waits_of
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 

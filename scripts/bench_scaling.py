@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 from bench import OUTPUT, QUICK, network_file, sample, write
+from weft.cycles.replay import estimate
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 

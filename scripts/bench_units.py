@@ -19,6 +19,7 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from weft.tmodel.manifest import TModel
 
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
@@ -28,7 +29,6 @@ from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, Sim
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.schemes import FixedPointEveryStep
 from weft.hw.contract.timing import ALU_LATENCY, execute_latency
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl

@@ -18,16 +18,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.calibrate import random_inputs
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain, run_script
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.flow.synthesis import synthesize, total
 from weft.runtime.arrays import read_arrays
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 

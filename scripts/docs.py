@@ -22,8 +22,7 @@ import measured_tables
 import typer
 import units_picture
 import zoo_docs
-
-from weft.hw.contract.errors import WeftError, explain, run_script
+from weft.support.errors import WeftError, explain, run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

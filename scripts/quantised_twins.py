@@ -23,20 +23,20 @@ import numpy as np
 import onnx
 import typer
 from network_table import CASES, Feed, class_of, samples_of
+from weft.support.errors import WeftError, run_script
+from weft.support.signals import signal_to_noise
+from weft.tmodel.onnx_engine import runner
 
-from weft.cli.check.runners import RUNNERS, Sample
+from weft.compiler.check.runners import RUNNERS, Sample
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.passes.index import real_values
-from weft.compiler.passes.partition import Partition
+from weft.compiler.indices.index import real_values
+from weft.compiler.partition import Partition
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, run_script
-from weft.runtime.compare import signal_to_noise
-from weft.runtime.onnx_engine import runner
 from weft.tb.compile.layer_bytes import Watch, together
 from weft.tb.compile.quantised_twin import prepared, quantised_twin
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.hw.contract.packages import no_package
+from weft.support.packages import no_package
 
 try:
     import numpy as np

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from weft.hw.contract.errors import WeftError, explain, run_script
-from weft.runtime.outputs import Kind, write_text
+from weft.support.errors import WeftError, explain, run_script
+from weft.support.outputs import Kind, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "walkthrough.json"

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import bench
 import network_table
+from weft.cycles.machine import machine_record
+from weft.cycles.replay import estimate
+from weft.support.errors import WeftError
 
 from weft.boards import board_of, clock_hz
-from weft.cli.check.signals import LAST, signal_of
 from weft.cli.resources import around
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.machine import machine_record
-from weft.compiler.estimator.replay import estimate
+from weft.compiler.check.signals import LAST, signal_of
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan
@@ -32,7 +33,6 @@ from weft.compiler.request import Request
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import zoo_table
 from measured_tables import insist_on_rows
 from tables import table
+from weft.support.errors import WeftError, explain
 
 from weft.boards import clock_hz, routing
 from weft.compiler.quantize.quality import POOR_DECIBELS
 from weft.hw.contract.arch import presets
-from weft.hw.contract.errors import WeftError, explain
 
 ROOT = Path(__file__).resolve().parents[1]
 ZOO = ROOT / "docs" / "data" / "zoo.json"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cocotb_tools.config
+from weft.support.cache import cache_directory
 
-from weft.hw.contract.cache import cache_directory
 from weft.simulate import toolchain
 from weft.simulate.library import library, with_library
 from weft.simulate.make import call, make, optimise

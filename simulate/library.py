@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from weft.hw.contract.cache import cache_directory
+from weft.support.cache import cache_directory
+
 from weft.simulate import toolchain
 from weft.simulate.make import BUILD_FAST, make, optimise
 from weft.simulate.once import built_once

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weft.support.cache import cache_directory
 
 import weft.hw.flow.verilog
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.cache import cache_directory
 from weft.hw.contract.causes import Cause
 from weft.simulate import toolchain
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun, build_machine, run_groups

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import cocotb_tools.config
 import find_libpython
-
-from weft.hw.contract.errors import explain
-from weft.hw.contract.packages import no_package
+from weft.support.errors import explain
+from weft.support.packages import no_package
 
 __all__ = [
     "ToolchainError",

@@ -16,14 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft.support.errors import WeftError, explain
+from weft.support.packages import need_package
+
 from weft.boards.board import Board, OnChip
 from weft.boards.shell.delivery import READY, begin
 from weft.boards.shell.delivery import deliver as replace_folder
 from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import need_package
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
 

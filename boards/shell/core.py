@@ -17,10 +17,10 @@ from typing import Any
 
 from litex.gen import ClockSignal, Instance, LiteXModule, ResetSignal
 from litex.soc.interconnect import axi
+from weft.support.errors import WeftError, explain
 
 from weft.boards.shell.soc import CHANNELS, LITE_CHANNELS, MACHINE, Machine, joined
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.system import with_ports
 
 

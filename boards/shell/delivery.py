@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.strict_json import read_object
+from weft.support.errors import WeftError, explain
+from weft.support.strict_json import read_object
 
 REPORT, FILES = "report.json", "files"
 """The report of a build, and its key that lists the other files of the folder."""

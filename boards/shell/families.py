@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.support.errors import WeftError, explain
+
 from weft.boards.board import Board
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow import ecp5, gowin
 
 Tell = Callable[[str], None]

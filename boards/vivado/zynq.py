@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from weft.support.errors import WeftError, explain
+
 from weft.boards.board import Processor
 from weft.boards.vivado.block import BLOCK, CLOCK, INTERRUPT, REGISTERS, RESET, Interface
 from weft.hw.contract.csr import ADDRESS_WIDTH
-from weft.hw.contract.errors import WeftError, explain
 
 DESIGN, PS, MACHINE = "weft", "ps", "weft"
 LINK = "smartconnect"

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from weft.tmodel.window import Window
+
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.layers.hir import Convolution, Var
 from weft.compiler.layers.taps import passes, vectors
-from weft.compiler.passes.operators import RELABEL
+from weft.compiler.lowering.operators import RELABEL
+from weft.compiler.lowering.windows import image_size, pair, transposed_pads, window_attributes
 from weft.compiler.passes.ways import ways
-from weft.compiler.passes.windows import image_size, pair, transposed_pads, window_attributes
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Window
 
 
 def array_vectors(operations: Iterable[lir.Operation]) -> int:

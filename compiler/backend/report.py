@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import BY_RANGES, ON_PURPOSE
+
 from weft.compiler.layers.hir import Layer, Load
 from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.passes.partition import Partition
+from weft.compiler.partition import Partition
 from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.tiling.costs import traffic
 from weft.hw.contract.arch import Arch
-from weft.runtime.host_part import HostPart
-from weft.runtime.saturations import BY_RANGES, ON_PURPOSE
 
 
 @dataclass(frozen=True)

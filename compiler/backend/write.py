@@ -8,15 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.model_set import check_set
+from weft.tmodel.network import Network
+from weft.tmodel.ports import ConstFile, Port
+from weft.tmodel.scales import TensorNumbers, TensorPoint, TensorScale
+from weft.tmodel.tensors import Signature, Tensor
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers, Lookup
+from weft.compiler.lowering.functions import may_be_infinite, steps_of
 from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.passes.functions import may_be_infinite, steps_of
-from weft.compiler.passes.partition import BESIDE, HOST, Part, Partition
+from weft.compiler.partition import BESIDE, HOST, Part, Partition
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import Calibration
@@ -29,13 +36,6 @@ from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import TModel
-from weft.runtime.model_set import check_set
-from weft.runtime.network import Network
-from weft.runtime.ports import ConstFile, Port
-from weft.runtime.scales import TensorNumbers, TensorPoint, TensorScale
-from weft.runtime.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
 """Of a lookup table's largest error against the largest value that it makes."""

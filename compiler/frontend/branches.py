@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 from onnx import helper
+from weft.tmodel.onnx_bounds import graphs, has_graph
 
 from weft.compiler.frontend.graph import Node
 from weft.compiler.frontend.known import drop_unread_nodes, find_known
-from weft.runtime.onnx_bounds import graphs, has_graph
 
 CHOICE = "If"
 

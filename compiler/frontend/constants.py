@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
+from weft.tmodel.onnx_bounds import check_size, has_graph
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Shape
 from weft.compiler.frontend.onnx_writer import IR_VERSION, TOLD
-from weft.runtime.onnx_bounds import check_size, has_graph
-from weft.runtime.onnx_engine import session
 
 MOST_FOLDED = 1 << 26
 """Elements of all constants that folding makes: more than any preset's DRAM holds."""

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from weft.tmodel.packing import Packing
+from weft.tmodel.scales import TensorScale
 
 from weft.compiler.frontend.states import State
-from weft.runtime.packing import Packing
-from weft.runtime.scales import TensorScale
 
 Shape = tuple[int, ...]
 FLOAT = "float32"

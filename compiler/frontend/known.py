@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from weft.tmodel.onnx_bounds import captured, check_shapes
+from weft.tmodel.onnx_runnable import loop_shapes, ports_of
 
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
 from weft.compiler.frontend.onnx_writer import TOLD
-from weft.runtime.onnx_bounds import captured, check_shapes
-from weft.runtime.onnx_runnable import loop_shapes, ports_of
 
 MOST_ROUNDS = 64
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from weft.tmodel.onnx_work import MACS
+
 from weft.compiler.frontend.graph import Graph, Node, Shape
-from weft.runtime.onnx_work import MACS
 
 
 def macs_of(graph: Graph, node: Node) -> int:

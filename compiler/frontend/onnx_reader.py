@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from weft.support.errors import WeftError
+from weft.support.files import read_bytes
+from weft.tmodel.onnx_bounds import captured, check_content, check_names, check_opset, graphs
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
@@ -28,9 +31,6 @@ from weft.compiler.frontend.qoperators import to_qdq
 from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.compiler.frontend.states import states_of
 from weft.compiler.request import Sizes, Values
-from weft.hw.contract.errors import WeftError
-from weft.runtime.files import read_bytes
-from weft.runtime.onnx_bounds import captured, check_content, check_names, check_opset, graphs
 
 MOST_BYTES = 512 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""

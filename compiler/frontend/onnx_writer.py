@@ -140,7 +140,7 @@ def _scale_channels(graph: Graph, node: Node, weights: dict[str, np.ndarray]) ->
 
 
 def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
-    """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``passes/rules.py``)."""
+    """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``lowering/rules.py``)."""
     if node.op != "Function":
         return [node_to_onnx(node.replace(name=node.output))]
     made, names = [], [node.input(0)]

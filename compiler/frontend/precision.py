@@ -10,8 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
-
-from weft.runtime.onnx_bounds import graphs
+from weft.tmodel.onnx_bounds import graphs
 
 OTHER_REALS = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
 TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from weft.tmodel.scales import SHIFTS, TensorScale
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.check_quantizers import BYTES, DEQUANTIZE, QUANTISE_AGAIN, QUANTIZE, check_parameters
 from weft.compiler.frontend.graph import Graph, Node
-from weft.runtime.scales import SHIFTS, TensorScale
 
 FAKE_QUANTIZE = "FakeQuantize"
 

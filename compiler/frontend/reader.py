@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.graph import Graph
@@ -15,7 +16,6 @@ from weft.compiler.frontend.onnx_reader import load_onnx, to_graph
 from weft.compiler.frontend.tensorflow_reader import load_frozen
 from weft.compiler.frontend.tflite_reader import load_tflite
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
-from weft.runtime.onnx_engine import session
 
 FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from weft.support.packages import no_package
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.inputs import settle_inputs
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
-from weft.hw.contract.packages import no_package
 
 OPSET = 18
 """The newest that tf2onnx writes."""

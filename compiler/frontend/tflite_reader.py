@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from weft.support.files import read_bytes
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.inputs import settle_inputs
 from weft.compiler.frontend.known import drop_unread_nodes
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
-from weft.runtime.files import read_bytes
 
 MOST_BYTES = 256 << 20
 """Of a model's file: more constants than any preset's DRAM holds."""

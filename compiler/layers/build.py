@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from weft.tmodel.scales import TensorScale
+
 from weft.compiler.errors import ON_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.build_scaled import SCALED_HANDLERS
@@ -39,11 +41,10 @@ from weft.compiler.layers.hir import (
     Relu,
     Save,
 )
+from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fuse_gates import GATE
-from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.schemes import SchemeKind
-from weft.runtime.scales import TensorScale
 
 
 def _product(builder: Builder, position: int, node: Node) -> Open:

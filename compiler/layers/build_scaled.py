@@ -33,10 +33,10 @@ from weft.compiler.layers.hir import (
     ScaleChannels,
     Translate,
 )
+from weft.compiler.lowering.functions import FUNCTION, of_steps
+from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fold import is_channelwise
-from weft.compiler.passes.functions import FUNCTION, of_steps
 from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_tables, simd_has_byte_tables
-from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.scale_channels import SCALE_CHANNELS
 
 MOST_UNEVEN = 256

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from weft.tmodel.scales import TensorScale
+from weft.tmodel.window import Window
+
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import Convolution, LayerOperation, Load, Part, Save, Var
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.lowering.operators import OPERATORS
 from weft.hw.contract.arch import Arch
-from weft.runtime.scales import TensorScale
-from weft.runtime.window import Window
 
 MOST_TILE_WEIGHTS = 1 << 25
 """The most weights of one output tile, with the zeros beside them: 256 MB while they are laid out."""

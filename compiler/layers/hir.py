@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
+from weft.tmodel.window import Enlargement, Size, Window
+
 from weft.compiler.text_form import parse_value
-from weft.runtime.window import Enlargement, Size, Window
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from weft.tmodel.window import Size, Window
+
 from weft.compiler.layers.hir import Convolution
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import load_weight_cycles
 from weft.hw.contract.walk import encodable
-from weft.runtime.window import Size, Window
 
 
 class Pass(NamedTuple):

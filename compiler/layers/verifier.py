@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from weft.tmodel.window import Size
+
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import (
     Add,
@@ -21,7 +23,6 @@ from weft.compiler.layers.hir import (
     Var,
 )
 from weft.hw.contract.schemes import SCALE_VECTORS
-from weft.runtime.window import Size
 
 Temp = tuple[int | None, Size]
 """Channels, where the layer tells them, and pixels."""

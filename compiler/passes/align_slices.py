@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.index import run_on_indices
-from weft.compiler.passes.operators import ROWS
+from weft.compiler.indices.index import run_on_indices
+from weft.compiler.lowering.operators import ROWS
 
 SLICES = ("Slice", "Split")
 KEEP_CHANNELS = ("BatchNormalization", "Identity")

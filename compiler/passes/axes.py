@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.frontend.graph import Shape
-from weft.compiler.passes.index import FILL, default_index, default_place
-from weft.compiler.passes.rewrite import Rewrite
+from weft.compiler.indices.index import FILL, default_index, default_place
+from weft.compiler.lowering.rewrite import Rewrite
 
 
 class Axes(NamedTuple):

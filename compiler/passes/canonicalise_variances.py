@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node, Shape
-from weft.compiler.passes.operators import RELABEL
+from weft.compiler.lowering.operators import RELABEL
 from weft.compiler.passes.order import needed
 
 AXES_ARE_AN_INPUT = 18

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from weft.tmodel.window import Window
+
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.operators import ROWS
-from weft.runtime.window import Window
+from weft.compiler.lowering.operators import ROWS
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
 

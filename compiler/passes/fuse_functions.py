@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from weft.tmodel.scales import HIGHEST, LOWEST
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function
+from weft.compiler.lowering.functions import FUNCTION, may_be_infinite, of_steps, real_function
+from weft.compiler.lowering.operators import FUNCTIONS
+from weft.compiler.lowering.rules import Step
 from weft.compiler.passes.normalise import OPSET
-from weft.compiler.passes.operators import FUNCTIONS
-from weft.compiler.passes.rules import Step
 from weft.hw.contract.arch import Arch
-from weft.runtime.scales import HIGHEST, LOWEST
 
 Argument = int | float
 Gains = Callable[[Graph, Sequence[Node], str], bool]

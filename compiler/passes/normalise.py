@@ -16,12 +16,12 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.indices.index import FILL, as_order
+from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.operators import ROWS
+from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.passes.align_slices import aligned_channels
-from weft.compiler.passes.gather import exact
-from weft.compiler.passes.index import FILL, as_order
-from weft.compiler.passes.operators import ROWS
 from weft.compiler.passes.place_inputs import hold_input, place_operands, place_rest, placed_port
-from weft.compiler.passes.rewrite import Rewrite
 
 OPSET = 20
 """Opset of the normalised graph."""

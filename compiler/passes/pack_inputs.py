@@ -6,11 +6,11 @@ import dataclasses
 import math
 
 import numpy as np
+from weft.tmodel.window import Window
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.ways import Way, ways
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Window
 
 NEAR = 1.125
 """LayerQuantization that take at most so many times the least cycles count as equal. Of these the smallest input is

@@ -16,10 +16,10 @@ import numpy as np
 
 from weft.compiler.frontend.graph import GraphPort, Node, Shape
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.indices.index import FILL, SMALL_ENOUGH, as_order, default_index, default_place, run_on_indices
+from weft.compiler.lowering.operators import ROWS
+from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.passes.axes import Axes, common_axes, default_axes, last_axis
-from weft.compiler.passes.index import FILL, SMALL_ENOUGH, as_order, default_index, default_place, run_on_indices
-from weft.compiler.passes.operators import ROWS
-from weft.compiler.passes.rewrite import Rewrite
 
 ROW_NORMS = ("LayerNormalization", "RMSNormalization")
 RECURRENT = ("GRU", "LSTM", "RNN")

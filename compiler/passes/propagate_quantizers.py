@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from weft.tmodel.scales import TensorScale
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.passes.functions import FUNCTION, of_steps
-from weft.compiler.passes.lower_quantize import Ranges
+from weft.compiler.lowering.functions import FUNCTION, of_steps
+from weft.compiler.lowering.quantize import Ranges
 from weft.compiler.passes.quantization import Quantization
-from weft.runtime.scales import TensorScale
 
 KEEPS_SCALE = frozenset({"MaxPool", "Enlarge", "View"})
 COPY = {"factors": (1, 1)}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from weft.tmodel.scales import TensorScale
+
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.runtime.scales import TensorScale
 
 
 @dataclass(frozen=True)

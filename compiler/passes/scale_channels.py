@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.functions import FUNCTION, of_steps, steps_of
+from weft.compiler.lowering.functions import FUNCTION, of_steps, steps_of
+from weft.compiler.lowering.rewrite import NO_WINDOW
+from weft.compiler.lowering.rules import Step
 from weft.compiler.passes.fuse_functions import has_byte_tables
 from weft.compiler.passes.propagate_quantizers import only_copies
 from weft.compiler.passes.quantization import Quantization
-from weft.compiler.passes.rewrite import NO_WINDOW
-from weft.compiler.passes.rules import Step
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS
 

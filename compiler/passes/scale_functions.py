@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.functions import FUNCTION, of_steps, real_function
-from weft.compiler.passes.rules import Step
+from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
+from weft.compiler.lowering.rules import Step
 
 FAR = 2.0 ** np.arange(10, 13)
 """Arguments, on both sides of 0, where functions are lines if they ever are."""

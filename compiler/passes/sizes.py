@@ -6,7 +6,7 @@ import math
 
 from weft.compiler.errors import refuse, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.index import default_place
+from weft.compiler.indices.index import default_place
 from weft.hw.contract.arch import Arch
 
 MARGIN = 2

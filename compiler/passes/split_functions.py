@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Interval, Node, Within
-from weft.compiler.passes.functions import FUNCTION, may_be_infinite, of_steps, real_function, steps_of, value_table
+from weft.compiler.lowering.functions import FUNCTION, may_be_infinite, of_steps, real_function, steps_of, value_table
+from weft.compiler.lowering.operators import FUNCTIONS
+from weft.compiler.lowering.rewrite import NO_WINDOW
+from weft.compiler.lowering.rules import SQUARE, Step, filled
 from weft.compiler.passes.normalise import OPSET
-from weft.compiler.passes.operators import FUNCTIONS
 from weft.compiler.passes.order import needed
-from weft.compiler.passes.rewrite import NO_WINDOW
-from weft.compiler.passes.rules import SQUARE, Step, filled
 
 PART_LOG2 = 4
 """log2 of the largest argument of a part / its smallest one."""

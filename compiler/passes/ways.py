@@ -1,13 +1,12 @@
-"""The ways to pack the image of a thin first layer (``runtime/packing.py``)."""
+"""The ways to pack the image of a thin first layer (``tmodel/packing.py``)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-
-from weft.runtime.packing import AXES, Packing, Shape3
-from weft.runtime.window import Size, Window
+from weft.tmodel.packing import AXES, Packing, Shape3
+from weft.tmodel.window import Size, Window
 
 
 @dataclass(frozen=True)

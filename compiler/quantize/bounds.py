@@ -19,8 +19,8 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Interval, Node, Within
 from weft.compiler.frontend.quantizers import scale_of
-from weft.compiler.passes.functions import may_be_infinite, real_function, steps_of
-from weft.compiler.passes.operators import CANONICAL_FUNCTIONS
+from weft.compiler.lowering.functions import may_be_infinite, real_function, steps_of
+from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.quantize.calibrate import HEADROOM, SUMS, Calibration, sum_key_of
 
 UNBOUNDED: Interval = (-math.inf, math.inf)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from weft.tmodel.onnx_engine import runner, session
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.passes.index import feed
-from weft.runtime.onnx_engine import runner, session
+from weft.compiler.indices.index import feed
 
 SAMPLE_LIMIT = 32
 """At most this many calibration inputs are run, spread evenly over those given."""

@@ -12,11 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved, Translate, Var
-from weft.compiler.passes.functions import value_table
+from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
 from weft.compiler.quantize.scales import (
@@ -35,7 +36,6 @@ from weft.compiler.quantize.scales import (
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
 from weft.hw.contract.numerics import round_half_even
-from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
 """What leaves the accumulators saturates here before it is multiplied; those of 24 bits end at half of it."""

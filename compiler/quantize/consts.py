@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from weft.tmodel.window import Size
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Product
@@ -28,7 +29,6 @@ from weft.compiler.quantize.scales import weight_parts
 from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
-from weft.runtime.window import Size
 
 KEYS = 2
 """Vectors of the table of keys: its first entries tell their spacing, and the machine counts no others."""

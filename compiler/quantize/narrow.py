@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from weft.tmodel.onnx_engine import runner
+from weft.tmodel.scales import HIGHEST, LOWEST
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.quantize.calibrate import Calibration, Samples
-from weft.runtime.onnx_engine import runner
-from weft.runtime.scales import HIGHEST, LOWEST
 
 BINS = 2048
 KEPT = 0.9999

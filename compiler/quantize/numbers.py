@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from weft.tmodel.scales import TensorNumbers
 
 from weft.compiler.layers.hir import Layer
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.hw.contract.arch import Arch
-from weft.runtime.scales import TensorNumbers
 
 
 @dataclass(frozen=True)

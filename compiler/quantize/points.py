@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from weft.tmodel.scales import TensorPoint
 
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load
 from weft.compiler.lir import Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
-from weft.runtime.scales import TensorPoint
 
 
 def rounded_together(steps: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Minimum
@@ -18,7 +19,6 @@ from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
-from weft.runtime.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
 """Weights of the machine are symmetric: -127..127, and 0 is 0."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from weft.tmodel.onnx_engine import runner
+
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.quantize.calibrate import HEADROOM, Range, Samples, widened
-from weft.runtime.onnx_engine import runner
 
 
 def tensor_sizes(graph: Graph, samples: Samples, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:

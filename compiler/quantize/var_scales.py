@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from weft.tmodel.scales import HIGHEST, LOWEST, FactorScale, TensorScale
 
 from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum, Relu
 from weft.compiler.quantize.calibrate import Range
 from weft.compiler.quantize.scales import MOST_STEPS
-from weft.runtime.scales import HIGHEST, LOWEST, FactorScale, TensorScale
 
 STEPS = MOST_STEPS
 """The largest difference of two bytes."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from weft.tmodel.window import Size
+
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, rows
@@ -25,7 +27,6 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS
-from weft.runtime.window import Size
 
 Operations = Iterator[lir.Operation]
 

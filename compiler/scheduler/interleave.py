@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from weft.cycles.jit import entry, kernel
 
 from weft.compiler import lir
-from weft.compiler.estimator.jit import entry, kernel
 from weft.compiler.lir import Address, Space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from weft.tmodel.checks import MOST_PROGRAM_BYTES
 
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Convolution, Layer, Layers, MaxPool
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.isa import Isa
-from weft.runtime.checks import MOST_PROGRAM_BYTES
 
 MARGIN = 2
 """How much shorter than the limit a program must be expected to be on a machine that is named as the way out."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from weft.tmodel.window import Size
+
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import NO_SETTINGS, Address, Settings, Space
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
-from weft.runtime.window import Size
 
 
 def whole(var: Var, base: int, arch: Arch) -> View:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from weft.tmodel.window import Size
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
 from weft.compiler.layers.taps import load_cycles
@@ -19,7 +20,6 @@ from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import load_weight_cycles
-from weft.runtime.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
 """What a weight tile costs beyond its vectors: decoding its instructions."""

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from weft.tmodel.window import Window
 
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import OutputBlock
-from weft.runtime.window import Window
 
 NOWHERE = 1 << 40
 """Beyond every tap and every offset."""

@@ -13,7 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.errors import ArchError, WeftError, explain
+from weft.support.errors import ArchError, WeftError, explain
+from weft.support.strict_json import read_object
+
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
 from weft.hw.contract.numerics import DataType, bits_to_count
@@ -27,7 +29,6 @@ from weft.hw.contract.schemes import (
     SchemeKind,
     scheme_of,
 )
-from weft.hw.contract.strict_json import read_object
 
 SEPARATE, SHARED = "separate", "shared"
 """Values of ``dram_ports``."""

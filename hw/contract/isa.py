@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
 import numpy as np
+from weft.support.errors import IsaError, explain
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import IsaError, explain
 from weft.hw.contract.instructions import (
     OPERATIONS,
     PARAMETER_LOADS,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from weft.hw.contract.errors import ArchError
+from weft.support.errors import ArchError
 
 ROW = "row"
 """Name of a field's row in its metadata."""

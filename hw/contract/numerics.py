@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
-from weft.hw.contract.errors import ArchError
+from weft.support.errors import ArchError
 
 Integers = Any
 """A Python int or a numpy array of int64 or, for more than 63 bits, of Python ints (dtype object)."""

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
+from weft.support.errors import IsaError, explain
 
-from weft.hw.contract.errors import IsaError, explain
 from weft.hw.contract.instructions import Instruction, Opcode
 
 MOST_INSTRUCTIONS = 1 << 23

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.hdl._ir import PortDirection
+from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.axi import Ports
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.flow.nextpnr import run as nextpnr_run
 from weft.hw.flow.spread import spread
 

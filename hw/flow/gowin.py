@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
+
 from weft.hw.flow.nextpnr import run
 
 

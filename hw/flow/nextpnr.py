@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft.hw.contract.errors import WeftError, explain
+from weft.support.errors import WeftError, explain
 
 
 def run(folder: Path, package: str, options: Sequence[str], tell: Callable[[str], None]) -> dict:

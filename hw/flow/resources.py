@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.packing import PAIR

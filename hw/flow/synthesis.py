@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from amaranth.back import rtlil
+from weft.support.errors import WeftError, explain
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.packing import Packing
 from weft.hw.flow import ecp5, xilinx
 from weft.hw.flow.cells import count_cells

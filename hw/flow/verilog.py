@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from amaranth._toolchain.yosys import YosysError  # amaranth has no public name for it
 from amaranth.back import verilog
 from amaranth.hdl import Module
+from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.system import with_ports
 
 TOP_NAME = "weft_top"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from weft.support.errors import WeftError, explain
+
 from weft.hw.array.paired_multiplier import SUM_WIDTH
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.packing import PAIR, Packing
 
 _MODULE = re.compile(r"^module \\(\S+\.paired_multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)

@@ -16,8 +16,8 @@ import secrets
 from collections.abc import Callable
 
 import numpy as np
+from weft.support.errors import explain
 
-from weft.hw.contract.errors import explain
 from weft.runtime.driver.shadow import Shadow
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Transport
 

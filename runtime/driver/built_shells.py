@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from weft.support.errors import WeftError, explain
+
 from weft.boards import BOARDS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import arch_hash, board_code
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.driver.register_machine import DeviceError, Registers
 from weft.runtime.driver.shell_file import BUILT, NAME, ShellFile
 

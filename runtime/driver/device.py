@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import Backend
 from weft.runtime.driver.targets import Target, open_target
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.session import RunResult, Session
 
 Arrays = Mapping[str, np.ndarray]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.shell_file import ShellFile
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from weft.support.errors import explain
+from weft.support.files import reason
 
-from weft.hw.contract.errors import explain
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
-from weft.runtime.files import reason
 
 PORT = 1234
 """LiteEth's, at both ends: answers go to the port that they come from."""

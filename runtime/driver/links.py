@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from weft.tmodel.network import Network
+
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Backend
 from weft.runtime.driver.bridge import Bridge
@@ -17,7 +19,6 @@ from weft.runtime.driver.register_machine import RegisterMachine, Registers, che
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
-from weft.runtime.network import Network
 
 
 def litex_map(options: Mapping[str, Any]) -> MemoryMap:

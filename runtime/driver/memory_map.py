@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from weft.support.errors import WeftError, explain
+
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weft.support.errors import explain
+from weft.support.files import reason
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.csr import ADDRESS_WIDTH
-from weft.hw.contract.errors import explain
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES, LinkError
-from weft.runtime.files import reason
 
 SYS = Path("/sys/class/u-dma-buf")
 NOTHING = 0xFFFF_FFFF

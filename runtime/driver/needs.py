@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.golden.legality import dram_moves
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import DataFlow, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.driver.memory_map import OFFSETS, Places
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.programs import preload
 
 DRAMS = ("dram0", "dram1")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from weft.support.errors import WeftError, explain
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Command, Status, board_code, parameter_values
-from weft.hw.contract.errors import WeftError, explain
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.runtime.devices import Done, Progress, no_progress

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from weft.support.errors import explain
+from weft.support.packages import no_package
+
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY
-from weft.hw.contract.errors import explain
-from weft.hw.contract.packages import no_package
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.transport import LinkError, LinkFault, Transport
 

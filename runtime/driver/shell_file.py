@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from weft.support.errors import WeftError, explain
+from weft.support.strict_json import read_object
 
-from weft.hw.contract.errors import WeftError, explain
-from weft.hw.contract.strict_json import read_object
 from weft.runtime.driver.memory_map import MEMORIES
 
 BUILT = Path("build/boards")

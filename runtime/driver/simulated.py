@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from weft.support.errors import Mismatch, WeftError
 
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.memory_map import MEMORIES, MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES
-from weft.runtime.errors import Mismatch
 
 REACH_BITS = 42
 """Address bits between two memories on the host's side, so that each has the whole space of a port."""

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from weft.support.errors import WeftError, explain
+from weft.tmodel.network import Network
+
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
-from weft.hw.contract.errors import WeftError, explain
 from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
 from weft.runtime.driver.transport import PROGRAM_SECONDS
-from weft.runtime.network import Network
 
 Options = dict[str, Any]
 

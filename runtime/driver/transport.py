@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 
 WORD_BYTES = 4
 PROGRAM_SECONDS = 60.0

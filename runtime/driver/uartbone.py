@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from weft.support.errors import explain
+from weft.support.files import reason
+from weft.support.packages import no_package
 
-from weft.hw.contract.errors import explain
-from weft.hw.contract.packages import no_package
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
-from weft.runtime.files import reason
 
 WRITE, READ = 1, 2
 ADDRESS_BYTES = 4

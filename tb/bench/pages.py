@@ -17,13 +17,13 @@ from typing import Any
 
 import typer
 from typer._click.exceptions import ClickException, UsageError  # typer has no public name for them
+from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.cli.app import app
 from weft.cli.options import override
 from weft.cli.resources import part_named
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.targets import read_device
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from weft.tmodel.onnx_engine import runner
+from weft.tmodel.scales import TensorScale
 
-from weft.cli.check.checker import Checker
-from weft.cli.check.evaluate import Tensors
-from weft.cli.check.integers import quantised
-from weft.cli.check.scaled import Scaled
+from weft.compiler.check.checker import Checker
+from weft.compiler.check.evaluate import Tensors
+from weft.compiler.check.integers import quantised
+from weft.compiler.check.scaled import Scaled
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
+from weft.compiler.indices.index import feed
 from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Save
-from weft.compiler.passes.index import feed
-from weft.compiler.passes.partition import Part
+from weft.compiler.partition import Part
 from weft.compiler.passes.propagate_quantizers import KEEPS_SCALE
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.pipeline import run_parts
@@ -29,8 +31,6 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, unchanged_bytes
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.runtime.onnx_engine import runner
-from weft.runtime.scales import TensorScale
 
 LEAST_EQUAL = 0.999
 """Of all bytes that a network's layers make, given equal inputs; no other may be off by more than one."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.compiler.passes.operators import MACHINE_OPERATORS, OPERATORS
+from weft.compiler.lowering.operators import MACHINE_OPERATORS, OPERATORS
 from weft.tb.compile.onnx_nodes import (
     ARCH,
     FAILED,

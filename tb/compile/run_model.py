@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import session
 
-from weft.cli.check.checker import Checker
+from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products
 from weft.compiler.request import Request
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.onnx_engine import session
 from weft.runtime.session import Session
 
 BASE = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 20, dram1_depth=1 << 20, local_depth=2048,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.network import Network
 
 from weft.compiler.pipeline import compile_model
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.support.errors import Mismatch
+from weft.tmodel.manifest import TModel
 
 from weft.compiler import lir
 from weft.compiler.errors import Fault
@@ -29,8 +31,6 @@ from weft.compiler.tiling.spans import Box, View
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Done, Golden, Local, Progress, no_progress
-from weft.runtime.errors import Mismatch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 

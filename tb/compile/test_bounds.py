@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.pipeline import compile_model, run_steps
@@ -16,8 +18,6 @@ from weft.compiler.quantize.bounds import bounds
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import run_golden
 
 ARCH = Arch.load("tiny").replace(array_size=4, dram0_depth=1 << 16, dram1_depth=1 << 16, local_depth=2048,

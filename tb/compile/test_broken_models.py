@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network
 
 from weft.compiler.errors import Fault
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.errors import WeftError
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import run_float, signal_to_noise
 from weft.tb.random.broken_models import BREAKS, broken_file

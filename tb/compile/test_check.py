@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from weft.support.errors import Mismatch
 
-from weft.cli.check.checker import Checker
 from weft.cli.main import exit_code
 from weft.compiler import lir, pipeline
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.checker import Checker
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.parameters import Parameters
+from weft.compiler.partition import Partition
 from weft.compiler.passes import fold
-from weft.compiler.passes.partition import Partition
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Step
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.errors import Mismatch
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import BASE, ModelMaker
 

@@ -10,7 +10,7 @@ import pytest
 
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.layers.hir import Layers
-from weft.compiler.passes import lower_move
+from weft.compiler.lowering import move as lower_move
 from weft.compiler.products import Products
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch

@@ -9,15 +9,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.errors import WeftError
-from weft.runtime.network import Network
-from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, signal_to_noise
 
@@ -149,7 +149,7 @@ def test_a_loop_is_the_hosts(turns: str, tmp_path: Path) -> None:
 
 
 def test_a_loop_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.runtime.onnx_engine.MOST_SECONDS", 0.5)
+    monkeypatch.setattr("weft.tmodel.onnx_engine.MOST_SECONDS", 0.5)
     path = looping(tmp_path / "loop.onnx", "", [helper.make_node("Equal", ["factor", "factor"], ["go"])])
     with pytest.raises(WeftError, match="a loop that still runs"):
         Session(Network.load(compile_model(path, BASE, tmp_path, host_fallback=True).model_path)).run({"x": SAMPLES})

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.indices.index import feed
 from weft.compiler.passes.dead_pixels import EvenPixels, drop_unread_pixels, union
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
-from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 
 Network = Callable[[ModelMaker], None]

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import run_model as run_graph
 
 from weft.compiler import steps
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.layers.hir import Lookup
-from weft.compiler.passes.functions import FUNCTION, of_steps, real_function
+from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
+from weft.compiler.lowering.rewrite import NO_WINDOW
+from weft.compiler.lowering.rules import SQUARE, Step
 from weft.compiler.passes.normalise import OPSET
-from weft.compiler.passes.rewrite import NO_WINDOW
-from weft.compiler.passes.rules import SQUARE, Step
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.calibrate import Calibration, Range, Samples, calibrate, sum_key
 from weft.compiler.quantize.points import added_on_average, rounded_weights
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu
-from weft.runtime.manifest import TModel
-from weft.runtime.onnx_engine import run_model as run_graph
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import TABLES
 

@@ -8,6 +8,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
+from weft.tmodel.window import Window
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Convolution, Var
@@ -17,9 +19,7 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
-from weft.runtime.window import Window
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
 from weft.tb.random.lockstep_archs import lockstep_archs
 

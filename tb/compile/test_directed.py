@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
@@ -17,8 +19,6 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_model, run_golden
 
 ONE_PIXEL = (1, 4, 1, 1)

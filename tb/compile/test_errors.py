@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 from weft.cli.options import override
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -15,7 +16,6 @@ from weft.compiler.passes.fold_forward import fold, fold_forward
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.quantize.calibrate import HEADROOM, channel_ranges, choose_samples
-from weft.runtime.onnx_engine import run_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 
 

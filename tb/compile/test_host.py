@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
-from weft.cli.check.checker import Checker
 from weft.cli.main import exit_code
+from weft.compiler.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.errors import WeftError
-from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 

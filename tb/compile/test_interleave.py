@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
+from weft.tmodel.manifest import TModel
 
-from weft.cli.check.lir_machine import run_lir
 from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.replay import estimate
+from weft.compiler.check.lir_machine import run_lir
 from weft.compiler.lir import Address, Space
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products, Step
@@ -21,7 +22,6 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.instructions import SimdOpcode
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from weft.cycles.replay import estimate
 
 from weft.compiler.backend.encode import MachineCode
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.backend.limit import layer_limits, limit_cycles
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tb.shared import shared
 

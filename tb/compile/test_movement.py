@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
+from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.passes.rewrite import Rewrite
+from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.compile.test_operators import DECIBELS, EACH_ARCH, samples
 

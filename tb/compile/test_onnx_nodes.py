@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.lowering.operators import OPERATORS
 from weft.tb.compile.onnx_nodes import (
     FAILED,
     HOST,

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.tmodel.elements import pack, unpack
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.errors import CompileError
 from weft.compiler.parameters import Parameters
 from weft.compiler.pipeline import STEPS, compile_model, steps_of
 from weft.hw.contract.arch import Arch
-from weft.runtime.elements import pack, unpack
-from weft.runtime.manifest import TModel
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.shared import shared
 

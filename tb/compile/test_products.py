@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from weft.tmodel.manifest import TModel
 
-from weft.cli.check.checker import Checker
+from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import SMALL
 

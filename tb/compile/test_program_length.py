@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 from weft.cli.options import override
 from weft.compiler.errors import CompileError
@@ -17,8 +19,6 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.length import _weight_tiles
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 TINY = override(Arch.load("tiny"), ["local_depth=600", "accumulator_depth=300",
@@ -34,7 +34,7 @@ def network(tmp_path: Path, group: int = 1) -> Path:
 
 def limit(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Of the compiler and of the loader."""
-    for module in ("weft.compiler.scheduler.length", "weft.runtime.checks"):
+    for module in ("weft.compiler.scheduler.length", "weft.tmodel.checks"):
         monkeypatch.setattr(f"{module}.MOST_PROGRAM_BYTES", size)
 
 

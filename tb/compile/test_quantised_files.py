@@ -12,6 +12,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
@@ -19,14 +22,11 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.indices.index import feed
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.index import feed
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.pipeline import compile_model
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
-from weft.runtime.onnx_engine import run_model
 from weft.runtime.session import Session
 from weft.tb.compile.quantised_twin import KINDS, SHAPE, small_twin
 from weft.tb.compile.run_model import BASE, check_model, run_float, signal_to_noise

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.network import Network
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Checked, insist
 from weft.tb.compile.quantised_twin import KINDS, small_twin

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from weft.tmodel.network import Network
 
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Checked, Watch, together
 from weft.tb.compile.run_model import BASE, run_float

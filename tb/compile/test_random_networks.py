@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from weft.tmodel.window import Window
 
 from weft.compiler.quantize import consts, scales, var_scales
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.runtime.window import Window
 from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
 from weft.tb.random.random_networks import Case

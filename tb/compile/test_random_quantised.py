@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.cli.check import scaled
+from weft.compiler.check import scaled
 from weft.compiler.passes.propagate_quantizers import _Settler
 from weft.compiler.quantize import scales
 from weft.tb.random.byte_networks import judge_quantised

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, run_float, signal_to_noise
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.check.probe import layer_signals
 from weft.cli.console import advice
 from weft.cli.main import exit_code
+from weft.compiler.check.probe import layer_signals
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.quantised_twin import small_twin
@@ -40,8 +40,9 @@ def test_every_layer_is_measured(arch: Arch, tmp_path: Path) -> None:
 
 def test_numbers_are_those_of_the_compiled_program(tmp_path: Path) -> None:
     """The last layer is the machine's output: the same decibels come out of an ordinary run."""
+    from weft.tmodel.manifest import TModel
+
     from weft.compiler.pipeline import compile_model
-    from weft.runtime.manifest import TModel
     from weft.tb.compile.run_model import run_golden
 
     maker = ModelMaker((1, 6, 9, 8))

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 

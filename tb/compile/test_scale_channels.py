@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.tmodel.network import Network
 
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.network import Network
 from weft.runtime.session import GOLDEN, RTL, Session
 from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.run_model import BASE, run_float

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.scales import TensorScale
 
-from weft.cli.check.runners import RUNNERS
 from weft.compiler import lir, steps
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.runners import RUNNERS
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
@@ -38,7 +39,6 @@ from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
-from weft.runtime.scales import TensorScale
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.network import Network
 
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.runtime.streaming import stream
 from weft.tb.compile.run_model import signal_to_noise

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.check.checker import Checker
+from weft.compiler.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch

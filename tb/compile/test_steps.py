@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.cli.check.runners import RUNNERS, newest
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.runners import RUNNERS, newest
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.parameters import Parameters

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
@@ -15,7 +16,6 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
-from weft.runtime.manifest import TModel
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import run_golden, signal_to_noise
 from weft.tb.shared import shared

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from weft.tmodel.onnx_engine import session
 
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import load_model, read_model
 from weft.compiler.frontend.tflite.operators import CONVERTERS, UNKNOWN
-from weft.runtime.onnx_engine import session
 from weft.tb.compile.run_model import signal_to_noise
 from weft.tb.compile.tflite_bytes import BYTES, int8_network, stored, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Watch, insist
 from weft.tb.compile.run_model import BASE, signal_to_noise

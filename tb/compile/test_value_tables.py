@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from weft.compiler.layers.hir import Lookup
+from weft.compiler.lowering.operators import FUNCTIONS, OPERATORS
 from weft.compiler.passes.normalise import OPSET
-from weft.compiler.passes.operators import FUNCTIONS, OPERATORS
 from weft.compiler.quantize.calibrate import Range
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu

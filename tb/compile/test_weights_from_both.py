@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.lir import Address, DataMove, Space
 from weft.compiler.memory.layout import MemoryPlan
@@ -15,7 +16,6 @@ from weft.compiler.products import Products, Step
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.load import LOAD_VECTORS, WeightSource
 from weft.compiler.scheduler.schedule import Schedule
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_golden
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
 
-from weft.cli.check.checker import Checker
+from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.choose_scales import rounded_again, weight_scales
 from weft.compiler.quantize.scales import weight_parts
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Watch, insist
 from weft.tb.compile.run_model import BASE, run_float

@@ -16,11 +16,11 @@ from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.indices.boxes import alike_columns
+from weft.compiler.indices.index import FILL
 from weft.compiler.layers.build import build_layers
-from weft.compiler.passes.boxes import alike_columns
-from weft.compiler.passes.index import FILL
-from weft.compiler.passes.pieces import in_pieces
-from weft.compiler.passes.rewrite import MOST_WEIGHTS, Rewrite
+from weft.compiler.lowering.pieces import in_pieces
+from weft.compiler.lowering.rewrite import MOST_WEIGHTS, Rewrite
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize import calibrate as calibration
 from weft.compiler.quantize.calibrate import calibrate, choose_samples
@@ -199,7 +199,7 @@ def test_all_refusals_are_found_at_once_after_some(tmp_path: Path) -> None:
 
 
 def test_pieces_of_all_nodes_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("weft.compiler.passes.rewrite.MOST_PIECES", 1000)
+    monkeypatch.setattr("weft.compiler.lowering.rewrite.MOST_PIECES", 1000)
     with pytest.raises(CompileError, match="pieces of moved elements in the network: found more than 1000"):
         partitioned(read(tmp_path, late(120)), Arch.load("ultra96"))
 

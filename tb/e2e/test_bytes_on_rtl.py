@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
+from weft.tmodel.manifest import TModel
 
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, RunResult, Session
 from weft.tb.compile.quantised_twin import quantised_twin
 from weft.tb.compile.run_model import ModelMaker, run_float

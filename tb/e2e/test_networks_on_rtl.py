@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram, differences
@@ -14,7 +15,6 @@ from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import EXPECTED
-from weft.runtime.manifest import TModel
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
 from weft.tb.random import network_rule

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_blocks as blocks
 from weft.tb.compile import test_both_drams as both_drams

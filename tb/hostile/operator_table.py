@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.compiler.passes.operators import OPERATORS
+from weft.compiler.lowering.operators import OPERATORS
 from weft.tb.hostile.case import Case, Recipe, quick
 
 FAR = 1 << 62

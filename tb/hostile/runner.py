@@ -68,10 +68,11 @@ def all_cases() -> list[Case]:
 
 def prepare() -> None:
     """Import what commands need, and make the good files, before any child."""
-    import weft.cli.check.checker
+    import weft.cycles.replay
+
     import weft.cli.cycles
     import weft.cli.main
-    import weft.compiler.estimator.replay
+    import weft.compiler.check.checker
     import weft.hw.flow.reports
     import weft.hw.flow.verilog
     import weft.simulate.toolchain  # noqa: F401
@@ -169,7 +170,7 @@ def _other_cache(folder: str) -> None:
     import sys
 
     os.environ["WEFT_CACHE"] = folder
-    for name in [name for name in sys.modules if name.startswith(("weft.compiler.estimator", "weft.cli.cycles"))]:
+    for name in [name for name in sys.modules if name.startswith(("weft.cycles", "weft.cli.cycles"))]:
         del sys.modules[name]
 
 

@@ -17,9 +17,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from weft.tmodel.onnx_engine import session
+from weft.tmodel.scales import TensorScale
 
-from weft.cli.check.checker import Checker
-from weft.cli.check.runners import RUNNERS
+from weft.compiler.check.checker import Checker
+from weft.compiler.check.runners import RUNNERS
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.memory.variables import whole_var
@@ -28,8 +30,6 @@ from weft.compiler.products import Products, Step
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.runtime.onnx_engine import session
-from weft.runtime.scales import TensorScale
 from weft.tb.compile.layer_bytes import Checked, scales_of, together
 from weft.tb.compile.quantised_twin import KINDS, quantised_twin
 from weft.tb.compile.run_model import BASE, run_float, signal_to_noise

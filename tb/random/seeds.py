@@ -8,11 +8,10 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-
-from weft.hw.contract.errors import WeftError
-from weft.hw.contract.strict_json import parse_object, read_object
-from weft.runtime.files import MOST_BYTES
-from weft.runtime.outputs import Kind, check_output, write_text
+from weft.support.errors import WeftError
+from weft.support.files import MOST_BYTES
+from weft.support.outputs import Kind, check_output, write_text
+from weft.support.strict_json import parse_object, read_object
 
 SEEDS = Kind("the next seed of each machine, from an earlier run", lambda file: all(
     isinstance(seed, int) for seed in parse_object(file.read(MOST_BYTES)).values()))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.tmodel.manifest import TModel
 
 from weft.boards import BOARDS
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.hw.contract.isa import Isa
-from weft.runtime.manifest import TModel
 from weft.tb.bench.asked_litedram import COLUMNS, modelled
 from weft.tb.bench.paced import first_difference, run_paced
 from weft.tb.bench.recorded_litedram import build, record

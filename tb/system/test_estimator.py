@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.program import read_program
+from weft.cycles.replay import estimate
+from weft.cycles.waits import CAUSES, analyse
+from weft.tmodel.manifest import TModel
 
 from weft.cli.cycles import cycles_object, waits_of
-from weft.compiler.estimator.program import read_program
-from weft.compiler.estimator.replay import estimate
-from weft.compiler.estimator.waits import CAUSES, analyse
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram
 from weft.golden.legality import first_stop
@@ -20,7 +21,6 @@ from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.units import OPERATION
-from weft.runtime.manifest import TModel
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_many_on_rtl

@@ -11,15 +11,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from weft.cycles.origin import Origin
+from weft.cycles.replay import estimate
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network
 
 from weft.boards import BOARDS
 from weft.cli.estimate import estimated
-from weft.compiler.estimator.origin import Origin
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.isa import Isa
 from weft.runtime.devices import no_progress
 from weft.runtime.driver.device import Device
@@ -29,7 +30,6 @@ from weft.runtime.driver.memory_map import Places
 from weft.runtime.driver.needs import moved
 from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.shell_file import ShellFile
-from weft.runtime.network import Network
 from weft.runtime.session import Session
 from weft.tb.bench.simulated_shell import SimulatedShell, build_shell, watched
 from weft.tb.shared import shared

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
 
-from weft.compiler.estimator.replay import estimate
 from weft.golden.dram import Dram
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa

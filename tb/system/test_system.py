@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
+from weft.cycles.system import estimate_system
 
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.replay import estimate
-from weft.compiler.estimator.system import estimate_system
 from weft.golden.dram import Dram, differences
 from weft.golden.system import GoldenSystem
 from weft.hw.contract.arch import SHARED, Arch

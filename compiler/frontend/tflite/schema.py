@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import tflite
+from weft.tmodel.onnx_bounds import MOST_ELEMENTS, MOST_NODES, check_size
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.tflite.numbers import TYPES, Quantization, stored
 from weft.compiler.frontend.tflite.sparsity import Dimension, Sparsity, dense
-from weft.runtime.onnx_bounds import MOST_ELEMENTS, MOST_NODES, check_size
 
 IDENTIFIER = b"TFL3"
 CONVERT_AGAIN = "convert the network again with TFLiteConverter"

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from weft.tmodel.onnx_bounds import MOST_ELEMENTS, MOST_NODES
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.tflite.numbers import QUANTISE_AGAIN
 from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged, Subgraph
 from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Layout, Value
-from weft.runtime.onnx_bounds import MOST_ELEMENTS, MOST_NODES
 
 OPSET = 20
 IR_VERSION = 10

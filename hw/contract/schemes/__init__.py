@@ -7,7 +7,8 @@ a method.
 
 from __future__ import annotations
 
-from weft.hw.contract.errors import ArchError
+from weft.support.errors import ArchError
+
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
 from weft.hw.contract.schemes.every_step import FixedPointEveryStep

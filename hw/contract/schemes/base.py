@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
+from weft.support.errors import ArchError
 
-from weft.hw.contract.errors import ArchError
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.numerics import DataType, Integers, requantize, round_half_even, saturate
 from weft.hw.contract.registers import Register, RegisterSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from weft.support.errors import ArchError
 
-from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numerics import DataType, Integers, requantize, rescale_input, round_half_even, saturate
 from weft.hw.contract.schemes.base import OutputRescale
 from weft.hw.contract.schemes.fixed_point import FixedPoint

@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import numpy as np
+from weft.support.errors import ArchError
 
-from weft.hw.contract.errors import ArchError
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.numerics import (
     DataType,

@@ -15,10 +15,10 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.sim import Simulator
+from weft.support.errors import WeftError
 
 from weft.hw.array.systolic_array import SystolicArray
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
 from weft.hw.flow import ecp5, xilinx
 from weft.hw.parts.delay import delayed

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory, OnChip
@@ -21,7 +22,6 @@ from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
 from weft.cli.resources import refuse_without_room
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import ecp5, gowin, synthesis
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS

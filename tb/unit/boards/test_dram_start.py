@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, Status, board_code
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import (

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.boards.shell.machine import MACHINE, Machine
@@ -19,7 +20,6 @@ from weft.boards.vivado import block, zynq
 from weft.boards.vivado.ultra_ram import in_ultra_ram
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.system import with_ports
 from weft.tb.random.lockstep_archs import lockstep_archs

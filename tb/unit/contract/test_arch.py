@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.support.errors import ArchError, WeftError
 
 from weft.hw.contract.arch import EVERY_STEP, KEYS, ONCE, Arch, find, presets
-from weft.hw.contract.errors import ArchError, WeftError
 from weft.hw.contract.numerics import bits_to_count
 
 SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,

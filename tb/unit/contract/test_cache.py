@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from weft.hw.contract import cache
+from weft.support import cache
 
 ROOT = Path(__file__).parents[3]
 OTHER = 12345
@@ -104,7 +103,7 @@ def test_a_group_of_one_is_no_group_of_others(tmp_path: Path, monkeypatch: pytes
 
 def test_what_stands_in_for_a_cache_goes_at_the_end(tmp_path: Path) -> None:
     writable(tmp_path / "cache")
-    text = "from weft.hw.contract.cache import cache_directory\nprint(cache_directory())\n"
+    text = "from weft.support.cache import cache_directory\nprint(cache_directory())\n"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True,
                           env={**os.environ, "WEFT_CACHE": str(tmp_path / "cache")})
     assert done.stdout.strip() and not Path(done.stdout.strip()).exists() and done.stderr.count("\n") == 1
@@ -112,7 +111,7 @@ def test_what_stands_in_for_a_cache_goes_at_the_end(tmp_path: Path) -> None:
 
 def test_nothing_of_a_cache_that_others_may_write_runs(tmp_path: Path) -> None:
     """The estimator's machine code is kept as pickles: one that somebody else put there is not read."""
-    command = [sys.executable, "-c", "from weft.compiler.estimator import jit\n"
+    command = [sys.executable, "-c", "from weft.cycles import jit\n"
                "print(jit.entry(lambda number: 2 * number)(21), jit._FOLDER)"]
     writable(tmp_path / "cache")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True,

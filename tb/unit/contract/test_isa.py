@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weft.support.errors import ArchError, IsaError
 
 from weft.hw.contract.arch import KEYS, Arch, presets
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
-from weft.hw.contract.errors import ArchError, IsaError
 from weft.hw.contract.instructions import (
     MOVE_ACCUMULATE_BIT,
     OPERATIONS,

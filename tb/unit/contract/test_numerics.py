@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from weft.support.errors import ArchError
 
 from weft.hw.contract import numerics
-from weft.hw.contract.errors import ArchError
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes import FixedPointEveryStep, FixedPointOnce
 

@@ -11,9 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-
-from weft.hw.contract import packages
-from weft.hw.contract.errors import WeftError
+from weft.support import packages
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
+from weft.support.errors import ArchError, IsaError
 
 from weft.hw.contract import repeats
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import ArchError, IsaError
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.tmodel.elements import pack
+from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
@@ -22,8 +24,6 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.samples import FILLER
 from weft.hw.flow.reports import c_header
 from weft.runtime.driver.simulated import SimulatedTransport
-from weft.runtime.elements import pack
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.compile.run_model import ModelMaker

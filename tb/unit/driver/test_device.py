@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status, board_code
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -22,8 +24,6 @@ from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.runtime.session import Session
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model

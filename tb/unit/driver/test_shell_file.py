@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.support.errors import WeftError
 
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver.links import litex_target
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.targets import KINDS, read_device

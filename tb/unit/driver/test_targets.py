@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
-from weft.hw.contract.errors import WeftError
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.register_machine import DeviceError

@@ -12,6 +12,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.explore import measure
@@ -22,7 +23,6 @@ from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, defaul
 from weft.explore.workers import Here, dask
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 
@@ -251,9 +251,9 @@ def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, network: Network, tmp_path: Path) -> None:
     import numpy as np
+    from weft.tmodel.manifest import TModel
 
     from weft.compiler.pipeline import compile_model
-    from weft.runtime.manifest import TModel
     from weft.runtime.session import RTL, Session
     from weft.simulate.job import MemorySettings
 

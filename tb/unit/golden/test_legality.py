@@ -4,13 +4,13 @@ import time
 
 import numpy as np
 import pytest
+from weft.support.errors import IsaError
 
 from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.errors import IsaError
 from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
-
-from weft.compiler.estimator import jit
+from weft.cycles import jit
 
 
 def twice(number: int) -> int:

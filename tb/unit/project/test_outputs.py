@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from weft.support.outputs import Kind, check_output, replacing, write_text
 
 from weft.cli import board, machines
 from weft.cli.app import app
 from weft.hw.contract.arch import Arch
-from weft.runtime.outputs import Kind, check_output, replacing, write_text
 from weft.tb.hostile.case import compiled
 from weft.tb.unit.project.conftest import Weft
 
@@ -168,7 +168,7 @@ PLACES: dict[str, tuple[str, Callable[[Path], object] | None, str]] = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_place_that_is_none(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.hw.contract.errors import WeftError
+    from weft.support.errors import WeftError
 
     monkeypatch.chdir(tmp_path)
     text, make, found = PLACES[name]
@@ -183,7 +183,7 @@ def test_a_place_that_is_none(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "note"
     path.write_bytes(NOTES)
-    text = ("import os, sys\nfrom pathlib import Path\nfrom weft.runtime.outputs import Kind, replacing\n"
+    text = ("import os, sys\nfrom pathlib import Path\nfrom weft.support.outputs import Kind, replacing\n"
             "with replacing(Path(sys.argv[1]), Kind.of_head('a note', 'milk')) as file:\n"
             "    file.write(bytes(1 << 20))\n    file.flush()\n    os.kill(os.getpid(), 9)\n")
     done = subprocess.run([sys.executable, "-c", text, path], cwd=ROOT, check=False)
@@ -199,7 +199,8 @@ def test_a_place_is_looked_at_before_the_work(here: Path, weft: Weft, monkeypatc
 
 
 def test_arrays_replace_only_archives_of_arrays(tmp_path: Path) -> None:
-    from weft.hw.contract.errors import WeftError
+    from weft.support.errors import WeftError
+
     from weft.runtime.arrays import ARRAYS
 
     np.savez(tmp_path / "x.npz", x=np.ones(3))

@@ -11,11 +11,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 from rich.console import Console
+from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.cli.resources import around
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.flow import resources
 from weft.hw.flow.memories import Ram, block_rams
 from weft.hw.flow.parts import PARTS

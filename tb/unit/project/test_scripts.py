@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from weft.hw.contract.errors import INTERRUPTED, USER_ERROR, WeftError, run_script
+from weft.support.errors import INTERRUPTED, USER_ERROR, WeftError, run_script
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import verilog
+from weft.support.errors import WeftError
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.errors import WeftError
 from weft.hw.control.supervisor import Supervisor
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.flow.verilog import collapse_repetitions, collapse_zero_memories, fold_registers, shorten

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.support.packages import DISTRIBUTION
 
 from weft.hw.contract.arch import presets
-from weft.hw.contract.packages import DISTRIBUTION
 from weft.tb.unit.project.test_pages_run import RUN_HERE, page_commands, prepared, seconds
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from weft.hw.contract.errors import WeftError
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.cli.reporting import write_page
 from weft.compiler.backend.report import CompileReport
-from weft.compiler.estimator.replay import estimate
 from weft.compiler.pipeline import compile_model
 from weft.report.operations import Ran
 from weft.runtime.devices import no_progress
-from weft.runtime.host_part import HostPart
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.tb.compile.run_model import BASE, ModelMaker
 
 HOSTILE = ('</script><script>document.title = "mine"</script>', '"><img src=x onerror="document.title=`mine`">',

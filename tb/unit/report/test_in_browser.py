@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.report.page import plot_library
-from weft.runtime.network import Network
 
 Made = Callable[[Network, Path], Path]
 CHROMIUM = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.cycles.program import MEMORIES
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
-from weft.compiler.estimator.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory
 from weft.report.collect import lanes_used
 from weft.report.columns import packed
@@ -24,8 +26,6 @@ from weft.report.operations import Ran
 from weft.report.page import LIBRARY, plot_library
 from weft.report.picture import nodes
 from weft.report.texts import LONGEST, in_html, script_json, shown
-from weft.runtime.manifest import TModel
-from weft.runtime.network import Network
 from weft.tb.unit.report.conftest import HOSTILE, small_network
 
 Made = Callable[[Network, Path], Path]

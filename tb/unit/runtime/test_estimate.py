@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
 
 from weft.cli.estimate import estimated
 from weft.compiler.errors import CompileError
-from weft.compiler.estimator.replay import estimate
 from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine

@@ -57,7 +57,7 @@ def test_all_of_it_is_light() -> None:
 
 
 def test_the_check_sees_heavy_libraries() -> None:
-    _, modules = imported("import weft.runtime.onnx_engine")
+    _, modules = imported("import weft.tmodel.onnx_engine")
     assert {"onnx", "onnxruntime"} <= modules & HEAVY
 
 

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.elements import pack
 
-from weft.hw.contract.errors import WeftError
 from weft.runtime import layouts
-from weft.runtime.elements import pack
 from weft.runtime.layouts import ITEM_BYTES, Layout, Shape, Strides
 
 X = 4

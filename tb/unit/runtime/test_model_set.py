@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
-from weft.runtime.errors import ModelError
-from weft.runtime.manifest import TModel
 from weft.tb.unit.runtime.models import echo
 
 KILLED = 66

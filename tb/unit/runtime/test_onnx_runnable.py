@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.onnx_runnable import MOST_STEPS, check_bytes, check_runnable
+from weft.tmodel.onnx_work import EXTRA, HELD, MACS, PLAIN
+from weft.tmodel.tensors import Signature, Tensor
 
-from weft.hw.contract.errors import WeftError
-from weft.runtime.host_part import HostPart
-from weft.runtime.onnx_runnable import MOST_STEPS, check_bytes, check_runnable
-from weft.runtime.onnx_work import EXTRA, HELD, MACS, PLAIN
-from weft.runtime.tensors import Signature, Tensor
 from weft.tb.hostile.case import SHAPE
 from weft.tb.hostile.host_lies import LEGAL, LIES, SIZES
 from weft.tb.hostile.host_work import WORK, applied, nested, part
@@ -96,7 +96,7 @@ def test_outputs_may_have_another_precision() -> None:
 
 def test_a_part_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for each image."""
-    from weft.runtime import onnx_engine
+    from weft.tmodel import onnx_engine
 
     made, session = [], onnx_engine.session
 

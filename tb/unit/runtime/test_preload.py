@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.cycles.replay import estimate
+from weft.support.errors import WeftError
+from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
-from weft.compiler.estimator.replay import estimate
 from weft.golden.legality import first_stop
-from weft.hw.contract.errors import WeftError
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
-from weft.runtime.manifest import TModel
 from weft.runtime.programs import preload
 from weft.runtime.session import GOLDEN, RTL, Session
 from weft.tb.random.lockstep_archs import lockstep_archs

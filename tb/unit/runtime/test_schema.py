@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.manifest import TModel
 
-from weft.hw.contract.errors import WeftError
-from weft.runtime.manifest import TModel
 from weft.tb.unit.runtime.models import echo
 
 HUGE = 10**12

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from weft.support.errors import WeftError
+from weft.tmodel.network import Network
 
 from weft.cli.api import compile as compile_network
 from weft.cli.main import exit_code
-from weft.hw.contract.errors import WeftError
-from weft.runtime.network import Network
 from weft.runtime.saturations import Saturated
 from weft.runtime.session import Session
 from weft.runtime.streaming import stream

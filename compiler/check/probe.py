@@ -1,0 +1,98 @@
+"""Signal to noise of every layer: the same layers and numbers, with every tensor kept, on the golden machine.
+
+Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all of them computes what the
+compiled one computes. The reference is the float network on the same inputs, tensor by tensor; of a quantised file on a
+INT8 machine it rounds as the file says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from weft.support.signals import signal_to_noise
+from weft.tmodel.elements import unpack
+from weft.tmodel.onnx_engine import session
+from weft.tmodel.scales import TensorScale
+
+from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.runners import memories
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.onnx_writer import to_onnx
+from weft.compiler.indices.index import feed
+from weft.compiler.layers.hir import Layers, Var
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.passes.quantization import Quantization, with_rounding
+from weft.compiler.pipeline import run_parts
+from weft.compiler.products import Products
+from weft.compiler.quantize.calibrate import Samples
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.request import Request
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import Arch
+
+PROBES = 2
+"""Calibration inputs that run, the first ones."""
+
+
+def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
+    """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
+    outputs at the ends of their range. What saturates on purpose, for all that reads it is constant beyond, is compared
+    with real numbers cut as far, and is no saturation. Each of the machine's parts reads what the float network gives
+    it."""
+    _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
+    return [signal for products in made for signal in _of_part(products)]
+
+
+def _of_part(products: Products) -> list[dict[str, Any]]:
+    graph, samples = products[Graph], products[Samples].arrays
+    count = min(PROBES, *(len(array) for array in samples.values()))
+    saved = [(index, var) for index, layer in enumerate(products[Layers]) for var in layer.outputs]
+    quantization = products[Quantization]
+    engine = session(to_onnx(with_rounding(graph, quantization), [var.name for _, var in saved]))
+    layers = len(products[Layers])
+    signal, noise, saturated = np.zeros(layers), np.zeros(layers), np.zeros(layers, int)
+    for sample in range(count):
+        given = feed(graph, {name: array[sample] for name, array in samples.items()})
+        given = {name: _rounded(value, quantization.tensors.get(name)) for name, value in given.items()}
+        wanted = dict(zip((entry.name for entry in engine.get_outputs()), engine.run(None, given), strict=True))
+        dram0, dram1 = memories(products, given)
+        Machine(products[Arch], dram0, dram1).run(products[MachineCode].content)
+        for index, var in saved:
+            scalars = _tensor(products, dram0, var)
+            value = wanted[var.name][0].astype(np.float64)
+            held = products[Numbers].tensor(var.root, products[Arch])
+            on_purpose = var.root in products[Numbers].limited
+            if on_purpose:
+                value = np.clip(value, held.low, held.high)
+            found = held.dequantize(scalars)
+            signal[index] += (value ** 2).sum()
+            noise[index] += ((value - found) ** 2).sum()
+            saturated[index] += 0 if on_purpose else held.saturated(scalars, value)
+    return [{"signal_to_noise": signal_to_noise(signal[index], noise[index]), "saturations": int(saturated[index])}
+            for index in range(layers)]
+
+
+def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
+    return value if scale is None else scale.dequantize(scale.quantize(value)).astype(value.dtype)
+
+
+def _roomy(arch: Arch) -> Arch:
+    """The same arithmetic with the largest DRAM0 that the address width allows."""
+    return arch.replace(dram0_depth=max(arch.dram0_depth, min(1 << 26, (1 << arch.axi_address_width)
+                                                             // arch.vector_bytes)))
+
+
+def _tensor(products: Products, dram0: Dram, var: Var) -> np.ndarray:
+    """[channels, height, width] of scalars, also of a part."""
+    place, lanes = products[MemoryPlan].dram0[var.root], products[Arch].array_size
+    channels, height, width = products[Graph].shapes[var.root][1:]
+    whole = unpack(dram0.read(place.base, place.size), (-(-channels // lanes) * lanes, height, width))
+    if var.part is None:
+        return whole[:var.channels]
+    first = var.part.tile * lanes
+    pixels = (var.part.offset + var.part.pitch * np.arange(var.height)[:, None]
+              + var.part.step * np.arange(var.width))
+    return whole.reshape(len(whole), -1)[first:first + var.channels][:, pixels]

@@ -1,0 +1,108 @@
+"""Where the elements of a tensor lie: data movement as arithmetic on index arrays, while compiling.
+
+In memory a tensor is channels x height x width. ``default_place`` gives that form of every shape: axis 1 is the
+channels, the last axis the width, everything else (a batch, too) rows. Where elements lie otherwise an index array of
+the tensor's own shape says it: element -> flat position in the memory tensor, FILL for a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from weft.tmodel.elements import scatter
+from weft.tmodel.onnx_engine import run_model
+from weft.tmodel.scales import SHIFTS
+
+from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
+from weft.compiler.frontend.onnx_writer import IR_VERSION, node_to_onnx
+
+FILL = -1
+"""The index of an element that is a constant."""
+
+SMALL_ENOUGH = 1 << 24
+"""Elements: their indices run through onnxruntime as float32."""
+
+
+KEPT_SIZE = 1 << 14
+"""Elements: where those of smaller tensors come from is kept, for networks have many operators that are alike."""
+
+
+def default_place(shape: Shape) -> tuple[int, int, int, int]:
+    """(1, channels, height, width) of a tensor of ``shape`` in memory, where no index array says otherwise."""
+    if len(shape) < 2:
+        return 1, 1, 1, math.prod(shape)
+    batch, channels, *rest = shape
+    return 1, channels, batch * math.prod(rest[:-1]), rest[-1] if rest else 1
+
+
+def default_index(shape: Shape) -> np.ndarray:
+    """The index array of a tensor that lies as ``default_place`` says: int64, of ``shape``."""
+    if len(shape) < 2:
+        return np.arange(math.prod(shape)).reshape(shape)
+    return np.moveaxis(np.arange(math.prod(shape)).reshape(shape[1], shape[0], *shape[2:]), 0, 1)
+
+
+def in_memory_order(values: np.ndarray) -> np.ndarray:
+    """``values`` of a tensor's shape -> [channels, height, width] of its default place."""
+    ordered = np.moveaxis(values, 0, 1) if values.ndim >= 2 else values
+    return ordered.reshape(default_place(values.shape)[1:])
+
+
+def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[int, np.ndarray],
+                   attributes: Mapping[str, Any]) -> list[np.ndarray]:
+    """Runs an operator that moves elements on their indices: ``data``, int64, of the shape of input 0; ``constants`` by
+    input number. Returns one int64 array for each output."""
+    names = [f"i{number}" if name else "" for number, name in enumerate(node.inputs)]
+    made = node.replace(name="moved", inputs=tuple(names), attributes=attributes,
+                        outputs=tuple(f"o{number}" for number in range(len(node.outputs))))
+    weights = [numpy_helper.from_array(np.asarray(value), names[number]) for number, value in constants.items()]
+    graph = helper.make_graph(
+        [node_to_onnx(made)], "indices", [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, data.shape)],
+        [onnx.ValueInfoProto(name=name) for name in made.outputs], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+    places = (_kept_places if data.size <= KEPT_SIZE else _places)(model.SerializeToString(), data.shape)
+    return [np.where(place == FILL, FILL, data.ravel()[place]) for place in places]
+
+
+def _places(content: bytes, shape: Shape) -> list[np.ndarray]:
+    """Where each element of the outputs of a model o0, o1 ... comes from in its input i0 of ``shape``, FILL for a
+    constant."""
+    model = onnx.ModelProto.FromString(content)
+    given = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    results = run_model(onnx.shape_inference.infer_shapes(model), {"i0": given})
+    return [np.rint(results[value.name]).astype(np.int64) for value in model.graph.output]
+
+
+_kept_places = lru_cache(maxsize=256)(_places)
+
+
+def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
+    """An index array as a port's ``order`` in a memory tensor of ``size`` elements: None when they lie in order."""
+    order = index.ravel()
+    return None if order.size == size and np.array_equal(order, np.arange(size)) else tuple(order.tolist())
+
+
+def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """``sample``: a value for each input port by name, of the user's shape. Returns the graph's input tensors [1,
+    channels, height, width] by name."""
+    return {port.tensor: _feed(real_values(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
+            for port in graph.inputs}
+
+
+def real_values(values: np.ndarray, port: GraphPort) -> np.ndarray:
+    """What a user's array means: bytes of a scale are real numbers."""
+    if port.quantized is None:
+        return values
+    return port.quantized.dequantize(values.astype(np.int64) - SHIFTS[port.type]).astype(np.float32)
+
+
+def _feed(values: np.ndarray, port: GraphPort, shape: Shape) -> np.ndarray:
+    if port.packing is None:
+        return scatter(values, port.order, shape)
+    return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))

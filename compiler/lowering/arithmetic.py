@@ -1,0 +1,348 @@
+"""Arithmetic of tensors and constants, and activations of straight pieces: all of it convolutions, adds and ReLUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.compiler.errors import refuse_node
+from weft.compiler.frontend.graph import Node, Shape
+from weft.compiler.indices.index import FILL, in_memory_order
+from weft.compiler.lowering.function import lookup, several_steps
+from weft.compiler.lowering.functions import RECIPROCAL
+from weft.compiler.lowering.gather import broadcast, exact
+from weft.compiler.lowering.rewrite import Rewrite
+from weft.compiler.passes.axes import Axes, common_axes, default_axes, turn, turned_values
+
+CONSTANT_PIXELS = 4096
+"""Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
+
+
+def _per_channel(values: np.ndarray) -> np.ndarray | None:
+    """``values`` [channels, height, width] as one number a channel, None where that is not so."""
+    return np.asarray(values[:, 0, 0]) if (values == values[:, :1, :1]).all() else None
+
+
+def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) -> str:
+    """A constant with a value of its own for every pixel, ``values`` [channels, height, width], as a tensor of the
+    machine: a single one, spread by a kernel as large as the image, of which every output pixel sees one weight."""
+    _, height, width = values.shape
+    if height * width > CONSTANT_PIXELS:
+        raise state.refusal(node, "shape of a constant", [1, *values.shape],
+                            f"one number, one a channel, or at most {CONSTANT_PIXELS} pixels")
+    state.count_weights(node, values.size)
+    pixel = state.view(node, source, (1, 1), 0, 1, 1)
+    nothing = np.zeros((1, state.shapes[pixel][1], 1, 1))
+    one = state.conv(node, pixel, nothing, np.ones(1), (1, 1), "one")
+    pads = (height - 1, width - 1, height - 1, width - 1)
+    return state.conv(node, one, values[:, None, ::-1, ::-1], np.zeros(1), (height, width), "constant", pads=pads)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Inputs of an operator in their order: tensors of like order, and constants as one number a channel of them.
+    ``index`` says where the result's elements lie."""
+
+    values: list[str | np.ndarray]
+    index: np.ndarray | None
+
+    @property
+    def tensors(self) -> list[str]:
+        return [value for value in self.values if isinstance(value, str)]
+
+    @property
+    def constants(self) -> list[np.ndarray]:
+        return [value for value in self.values if not isinstance(value, str)]
+
+
+def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarray:
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise refuse_node(node, f"input {name!r}", f"shape {value.shape}", f"a shape that broadcasts to {shape}",
+                          "give it the shape that is meant") from None
+
+
+def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
+    """The inputs in one order of elements; ``known`` replaces the values of constants. A tensor alone with constants
+    stays as it lies, so that images with channels last are scaled where they are. So do tensors that all lie alike;
+    others are brought to their default places. A constant that differs from pixel to pixel becomes a tensor."""
+    names = [name for name in node.inputs if name]
+    shape = state.graph.shapes[node.output]
+    full = {name: _spread(node, name, np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
+            for name in names if state.is_constant(name)}
+    tensors = [name for name in names if name not in full]
+    if len(tensors) == 1 and full and state.graph.shapes[tensors[0]] == shape:
+        there = {name: per_channel_there(state, tensors[0], value) for name, value in full.items()}
+        numbers_there = {name: value for name, value in there.items() if value is not None}
+        if len(numbers_there) == len(full):
+            held = state.held[tensors[0]]
+            return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
+    if not full and _lie_alike(state, tensors, shape):
+        return Operands([state.held[name].tensor for name in tensors], state.held[tensors[0]].where)
+    axes = common_axes(state, tensors, shape, [state.constant(name) for name in names if name in full])
+    if axes != default_axes(len(shape)):
+        return _turned_operands(state, node, known or {}, axes)
+    lying = {name: broadcast(state, node, name, shape) for name in tensors}
+    made: dict[str, str | np.ndarray] = {**lying}
+    for name, value in full.items():
+        numbers = _per_channel(in_memory_order(value))
+        made[name] = numbers if numbers is not None else constant_image(
+            state, node, in_memory_order(value), lying[tensors[0]])
+    return Operands([made[name] for name in names], None)
+
+
+def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
+    """The inputs with ``axes`` as channels and pixels."""
+    shape = state.graph.shapes[node.output]
+    names = [turn(state, name, f"{node.output}/turned{number}", axes, shape)
+             for number, name in enumerate(filter(None, node.inputs))]
+    values = {made: turned_values(known[name], axes, shape)
+              for made, name in zip(names, filter(None, node.inputs), strict=True) if name in known}
+    made = f"{node.output}/turned"
+    state.declare(made, axes.turned(shape))
+    operands = _operands(state, node.replace(inputs=tuple(names), outputs=(made,)), values)
+    index = axes.places(shape) if operands.index is None else operands.index.ravel()[axes.places(shape)]
+    return Operands(operands.values, index)
+
+
+def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
+    """Whether tensors of a shape have all elements, and each of them in the same place."""
+    first = state.index(names[0])
+    size = state.shapes[state.held[names[0]].tensor]
+    return bool((first != FILL).all()) and all(
+        state.graph.shapes[name] == shape and state.shapes[state.held[name].tensor] == size
+        and np.array_equal(state.index(name), first) for name in names)
+
+
+def per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
+    """``values`` for a tensor's elements as one number for each channel of where they lie, None where that is not so.
+    Channels that nobody uses get the number of another."""
+    index = state.index(name).ravel()
+    _, channels, height, width = state.shapes[state.held[name].tensor]
+    channel = index // (height * width)
+    numbers = np.full(channels, np.nan)
+    numbers[channel] = values.ravel()
+    if (index == FILL).any() or not np.array_equal(numbers[channel], values.ravel()):
+        return None
+    return np.where(np.isnan(numbers), numbers[channel[0]], numbers)
+
+
+# -- sums ----------------------------------------------------------------------------------------------------------
+def add(state: Rewrite, node: Node) -> None:
+    """Add, Sum: any number of tensors and constants."""
+    _weighted(state, node, 1.0)
+
+
+def mean(state: Rewrite, node: Node) -> None:
+    """Mean of any number of tensors."""
+    _weighted(state, node, 1 / len(node.inputs))
+
+
+def _weighted(state: Rewrite, node: Node, weight: float) -> None:
+    operands = _operands(state, node)
+    total, *rest = operands.tensors
+    scaled = bool(operands.constants) or weight != 1
+    for number, tensor in enumerate(rest):
+        total = state.add(node, total, tensor, "sum" if number < len(rest) - 1 or scaled else "")
+    if scaled:
+        total = state.scale(node, total, weight, np.sum(operands.constants, axis=0) * weight)
+    state.hold(node.output, total, operands.index)
+
+
+def sub(state: Rewrite, node: Node) -> None:
+    """Sub."""
+    operands = _operands(state, node)
+    left, right = operands.values
+    if not isinstance(left, str):
+        made = state.scale(node, str(right), -1.0, left)
+    elif not isinstance(right, str):
+        made = state.scale(node, left, 1.0, -right)
+    else:
+        made = state.add(node, state.scale(node, right, -1.0, part="negative"), left)
+    state.hold(node.output, made, operands.index)
+
+
+def mul(state: Rewrite, node: Node) -> None:
+    """Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
+    _product(state, node, _operands(state, node))
+
+
+def _product(state: Rewrite, node: Node, operands: Operands) -> None:
+    tensors, constants = operands.tensors, operands.constants
+    if constants:
+        made = state.scale(node, tensors[0], constants[0])
+    else:
+        made = state.emit(node, "Mul", tensors, {}, state.shapes[tensors[0]])
+    state.hold(node.output, made, operands.index)
+
+
+def div(state: Rewrite, node: Node) -> None:
+    """Div: by a constant, or by a tensor, whose reciprocal is a lookup table."""
+    left, right = node.inputs
+    if state.is_constant(right):
+        value = state.constant(right).astype(np.float64)
+        if not value.all():
+            raise state.refusal(node, f"constant {right!r}", 0, "no zeros")
+        _product(state, node, _operands(state, node, {right: 1 / value}))
+        return
+    inverse = f"{node.output}/reciprocal"
+    state.declare(inverse, state.graph.shapes[right])
+    lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}), RECIPROCAL)
+    _product(state, node, _operands(state, node.replace(inputs=(left, inverse))))
+
+
+# -- extremes ------------------------------------------------------------------------------------------------------
+def maximum(state: Rewrite, node: Node) -> None:
+    """Max: max(a, b) = a + relu(b - a)."""
+    _extreme(state, node, 1.0)
+
+
+def minimum(state: Rewrite, node: Node) -> None:
+    """Min: min(a, b) = a - relu(a - b)."""
+    _extreme(state, node, -1.0)
+
+
+def _extreme(state: Rewrite, node: Node, sign: float) -> None:
+    operands = _operands(state, node)
+    total, *rest = operands.tensors
+    for tensor in rest:
+        other = state.scale(node, tensor, sign, part="side")
+        minus = state.add(node, state.scale(node, total, -sign, part="difference"), other, "difference")
+        beyond = state.relu(node, minus, "beyond")
+        total = state.add(node, state.scale(node, beyond, sign, part="extreme"), total, "extreme")
+    for bound in operands.constants:
+        total = _bounded(state, node, total, bound, sign)
+    state.hold(node.output, total, operands.index)
+
+
+def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
+    """max(x, bound) with sign 1, min(x, bound) with sign -1: bound + sign * relu(sign * (x - bound))."""
+    unbounded = float(np.finfo(np.float32).max)
+    if (sign * np.asarray(bound) <= -unbounded).all():
+        return tensor
+    difference = state.scale(node, tensor, sign, -sign * np.asarray(bound), "difference")
+    return state.scale(node, state.relu(node, difference, "beyond"), sign, bound, "bounded")
+
+
+# -- activations of straight pieces --------------------------------------------------------------------------------
+def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
+    """Input 0 for an operator that treats all elements alike: its tensor, and the index array of its elements, which
+    stay in the order in which they are."""
+    held = state.held[node.input(0)]
+    if held.where is not None and (held.where == -1).any():
+        return exact(state, node, node.input(0)), None
+    return held.tensor, held.where
+
+
+def relu(state: Rewrite, node: Node) -> None:
+    """Relu."""
+    source, index = lie_as_they_are(state, node)
+    state.hold(node.output, state.relu(node, source), index)
+
+
+def leaky_relu(state: Rewrite, node: Node) -> None:
+    """LeakyRelu: max(x, slope * x), for slopes that are not between 0 and 1 as PRelu."""
+    source, index = lie_as_they_are(state, node)
+    slope = float(node.attributes.get("alpha", 0.01))
+    if 0 < slope < 1:
+        made = state.emit(node, "LeakyRelu", [source], {"alpha": slope}, state.shapes[source])
+    else:
+        made = _two_slopes(state, node, source, slope)
+    state.hold(node.output, made, index)
+
+
+def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | float) -> str:
+    """x where it is positive, else slope * x: x + (1 - slope) * relu(-x). Where the file rounds its sum, relu(x) -
+    slope * relu(-x): one of its terms is 0, so that they can be rounded already."""
+    negative = state.relu(node, state.scale(node, source, -1.0, part="negative"), "below")
+    if state.rounds:
+        return state.add(node, state.relu(node, source, "above"),
+                         state.scale(node, negative, -np.asarray(slope), part="below"))
+    return state.add(node, state.scale(node, negative, 1 - np.asarray(slope), part="below"), source)
+
+
+def prelu(state: Rewrite, node: Node) -> None:
+    """PRelu: one slope a channel, or one an element: x + (1 - slope) * relu(-x)."""
+    slope = state.constant(node.input(1)).astype(np.float64)
+    operands = _operands(state, node, {node.input(1): 1 - slope})
+    source, factor = operands.values
+    if isinstance(factor, str):
+        below = state.relu(node, state.scale(node, str(source), -1.0, part="negative"), "below")
+        product = state.emit(node, "Mul", [below, factor], {}, state.shapes[below], "below")
+        made = state.add(node, product, str(source))
+    else:
+        made = _two_slopes(state, node, str(source), 1 - factor)
+    state.hold(node.output, made, operands.index)
+
+
+def absolute(state: Rewrite, node: Node) -> None:
+    """Abs: x + 2 * relu(-x)."""
+    source, index = lie_as_they_are(state, node)
+    state.hold(node.output, _two_slopes(state, node, source, -1.0), index)
+
+
+def negate(state: Rewrite, node: Node) -> None:
+    """Neg."""
+    source, index = lie_as_they_are(state, node)
+    state.hold(node.output, state.scale(node, source, -1.0), index)
+
+
+def clip(state: Rewrite, node: Node) -> None:
+    """Clip: bounds as attributes or inputs, each may be absent; everything becomes a maximum below the minimum."""
+    low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
+                 else node.attributes.get(key, default)
+                 for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
+    source, index = lie_as_they_are(state, node)
+    state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
+
+
+def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:
+    unbounded = float(np.finfo(np.float32).max)
+    if low <= -unbounded:
+        return source if high >= unbounded else _bounded(state, node, source, high, -1.0)
+    if low == high:
+        return state.scale(node, source, 0.0, low)
+    shifted = state.scale(node, source, 1.0, -low, "shifted") if low else source
+    bounded = state.relu(node, shifted, "bounded" if low else "") if high >= unbounded else state.limit(
+        node, shifted, high - low, "bounded" if low else "")
+    return state.scale(node, bounded, 1.0, low) if low else bounded
+
+
+def hard_sigmoid(state: Rewrite, node: Node) -> None:
+    """HardSigmoid: alpha * x + beta limited to 0..1."""
+    source, index = lie_as_they_are(state, node)
+    made = state.scale(node, source, node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5), "line")
+    state.hold(node.output, state.limit(node, made, 1.0), index)
+
+
+def hard_swish(state: Rewrite, node: Node) -> None:
+    """HardSwish: x times (x / 6 + 0.5 limited to 0..1)."""
+    source, index = lie_as_they_are(state, node)
+    gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
+    state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
+
+
+def swish(state: Rewrite, node: Node) -> None:
+    """Swish, SiLU: x times sigmoid(alpha * x)."""
+    steps = ("Mul", (0, float(node.attributes.get("alpha", 1.0))), ()), ("Sigmoid", (1,), ()), ("Mul", (0, 2), ())
+    several_steps(state, node.replace(attributes={"kind": "keeps_zero", "steps": steps}))
+
+
+def power(state: Rewrite, node: Node) -> None:
+    """Pow with a constant exponent, a number or an array of equal ones: a lookup table serves all elements."""
+    exponents, base = state.constant(node.input(1)).astype(np.float64), state.graph.shapes[node.input(0)]
+    different = np.unique(exponents)
+    if len(different) != 1:
+        found = f"{len(different)} different ones, {different[0]:g} .. {different[-1]:g}"
+        raise state.refusal(node, f"exponent {node.input(1)!r}", found, "one for all elements")
+    if state.graph.shapes[node.output] != base:
+        raise state.refusal(node, f"exponent {node.input(1)!r}", f"shape {list(exponents.shape)}, to which the base "
+                            "is repeated", f"a shape that leaves the base's, {list(base)}, as it is")
+    exponent = float(different[0])
+    kind = "keeps_zero" if exponent >= 1 and exponent % 1 == 0 else "as_seen"
+    several_steps(state, node.replace(inputs=node.inputs[:1], attributes={
+        "kind": kind, "steps": (("Pow", (0, exponent), ()),)}))

@@ -1,0 +1,37 @@
+"""Where with a constant mask: each tensor times the mask, or what the mask leaves, and their sum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.compiler.errors import ON_HOST, refuse_node
+from weft.compiler.frontend.graph import Node
+from weft.compiler.lowering.arithmetic import add, mul
+from weft.compiler.lowering.rewrite import Rewrite
+
+
+def where(state: Rewrite, node: Node) -> None:
+    """Of a constant only the elements that are chosen count, so the others may be anything."""
+    shape = state.graph.shapes[node.output]
+    mask = np.broadcast_to(state.constant(node.input(0)), shape).astype(bool)
+    terms, total = [], np.zeros(shape)
+    for number, (name, chosen) in enumerate(zip(node.inputs[1:], (mask, ~mask), strict=True)):
+        if state.is_constant(name):
+            total += _chosen(state, node, name, chosen)
+            continue
+        terms.append(f"{node.output}/chosen.{number}")
+        factor = f"{node.output}/mask.{number}"
+        state.declare(terms[-1], shape)
+        state.know(factor, chosen.astype(np.float32))
+        mul(state, node.replace(op="Mul", inputs=(name, factor), outputs=(terms[-1],)))
+    state.know(f"{node.output}/constant", total.astype(np.float32))
+    add(state, node.replace(op="Add", inputs=(*terms, f"{node.output}/constant")))
+
+
+def _chosen(state: Rewrite, node: Node, name: str, mask: np.ndarray) -> np.ndarray:
+    """A constant where the mask has it, else 0. Raises CompileError for infinite numbers."""
+    values = np.where(mask, np.broadcast_to(state.constant(name).astype(np.float64), mask.shape), 0.0)
+    if not np.isfinite(values).all():
+        raise refuse_node(node, f"constant {name!r}", "an infinite number or NaN", "finite numbers",
+                          f"give one as far from the others as is needed, before a Softmax 20 below them, or {ON_HOST}")
+    return values

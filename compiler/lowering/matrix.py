@@ -1,0 +1,150 @@
+"""Matrices times a constant matrix, and what else Gemm and MatMul do: each handler's docstring names its operator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Node, Shape
+from weft.compiler.indices.index import in_memory_order
+from weft.compiler.lowering.arithmetic import add, constant_image, mul
+from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.move import concat, lie
+from weft.compiler.lowering.product import products
+from weft.compiler.lowering.rewrite import Rewrite
+
+
+def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) -> None:
+    """Rows times ``matrix`` (inputs x outputs). One row: the kernel is the image which it was before; more: pixels."""
+    shape = state.graph.shapes[node.input(0)]
+    if len(shape) == 2 and shape[0] == 1:
+        held = state.held[node.input(0)]
+        _, *memory = state.shapes[held.tensor]
+        features = state.index(node.input(0)).reshape(-1)
+        if (features >= 0).all():
+            weights = state.weights(node, (matrix.shape[1], int(np.prod(memory))), matrix.size)
+            np.add.at(weights.T, features, matrix)
+            made = state.conv(node, held.tensor, weights.reshape(-1, *memory), bias, (1, 1))
+            state.hold(node.output, made)
+            return
+    source = exact(state, node, node.input(0))
+    _, channels, height, width = state.shapes[source]
+    made = state.conv(node, source, matrix.T.reshape(-1, channels, 1, 1), bias, (height, width))
+    state.hold(node.output, made)
+
+
+def gemm(state: Rewrite, node: Node) -> None:
+    """Gemm: alpha, beta, transA, transB; a bias of any shape. Either matrix and the bias may be computed."""
+    if not all(state.is_constant(name) for name in node.inputs[1:] if name):
+        _gemm_in_steps(state, node)
+        return
+    matrix = state.constant(node.input(1)).astype(np.float64) * node.attributes.get("alpha", 1.0)
+    matrix = matrix.T if node.attributes.get("transB", 0) else matrix
+    rows = np.zeros(state.graph.shapes[node.output])
+    if node.input(2):
+        rows = rows + state.constant(node.input(2)) * node.attributes.get("beta", 1.0)
+    alike = bool((rows == rows[:1]).all())
+    node = node.replace(inputs=(_transposed(state, node, 0, "transA"), *node.inputs[1:]))
+    _matrix(state, node, matrix, rows[0] if alike else np.zeros(matrix.shape[1]))
+    if not alike:
+        made = exact(state, node, node.output)
+        state.hold(node.output, state.add(node, constant_image(state, node, in_memory_order(rows), made), made))
+
+
+def _gemm_in_steps(state: Rewrite, node: Node) -> None:
+    """The product, then alpha; beta, then the sum."""
+    made, added = f"{node.output}/product", node.input(2)
+    factors = _transposed(state, node, 0, "transA"), _transposed(state, node, 1, "transB")
+    state.declare(made, state.graph.shapes[node.output])
+    if all(map(state.is_constant, factors)):
+        state.know(made, np.matmul(*map(state.constant, factors)))
+    else:
+        mat_mul(state, node.replace(inputs=factors, outputs=(made,)))
+    made = _times(state, node, made, "alpha")
+    if added:
+        add(state, node.replace(op="Add", inputs=(made, _times(state, node, added, "beta"))))
+    else:
+        state.held[node.output] = state.held[made]
+
+
+def _transposed(state: Rewrite, node: Node, number: int, attribute: str) -> str:
+    """A factor, transposed where the attribute says so."""
+    source = node.input(number)
+    if not node.attributes.get(attribute, 0):
+        return source
+    name = f"{node.output}/transposed{number}"
+    if state.is_constant(source):
+        state.know(name, state.constant(source).T)
+    else:
+        lie(state, name, source, state.index(source).T)
+    return name
+
+
+def _times(state: Rewrite, node: Node, source: str, attribute: str) -> str:
+    """A tensor or constant times the number that the attribute is."""
+    factor, name = node.attributes.get(attribute, 1.0), f"{node.output}/{attribute}"
+    if factor == 1:
+        return source
+    if state.is_constant(source):
+        state.know(name, state.constant(source) * factor)
+        return name
+    state.know(f"{name}/number", np.array(factor))
+    state.declare(name, state.shape(source))
+    mul(state, node.replace(op="Mul", inputs=(source, f"{name}/number"), outputs=(name,)))
+    return name
+
+
+def mat_mul(state: Rewrite, node: Node) -> None:
+    """MatMul of a tensor with a constant on its right side: a vector, a matrix, or a stack of matrices, one for each
+    matrix of the tensor. With a constant on its left side: the transposed product."""
+    if not state.is_constant(node.input(1)):
+        (_constant_times if state.is_constant(node.input(0)) else products)(state, node)
+        return
+    constant = state.constant(node.input(1)).astype(np.float64)
+    shape, vector = state.graph.shapes[node.output], state.index(node.input(0)).ndim == 1
+    constant = constant[:, None] if constant.ndim == 1 else constant
+    index = state.index(node.input(0))
+    index = index[None] if vector else index
+    if constant.ndim == 2:
+        state.hold(node.output, *_rows_times(state, node, index.reshape(-1, len(constant)), constant, shape))
+        return
+    batch = np.broadcast_shapes(index.shape[:-2], constant.shape[:-2])
+    matrices = np.broadcast_to(constant, (*batch, *constant.shape[-2:])).reshape(-1, *constant.shape[-2:])
+    rows = np.broadcast_to(index, (*batch, *index.shape[-2:])).reshape(-1, *index.shape[-2:])
+    names = []
+    for number, (own, matrix) in enumerate(zip(rows, matrices, strict=True)):
+        names.append(f"{node.output}/product{number}")
+        state.declare(names[-1], (len(own), matrix.shape[1]))
+        part = node.replace(outputs=(names[-1],))
+        state.hold(names[-1], *_rows_times(state, part, own, matrix, (len(own), matrix.shape[1])))
+    joined = f"{node.output}/products"
+    state.declare(joined, (rows.shape[0] * rows.shape[1], matrices.shape[2]))
+    concat(state, node.replace(op="Concat", inputs=tuple(names), outputs=(joined,), attributes={"axis": 0}))
+    state.hold(node.output, state.held[joined].tensor, state.index(joined).reshape(shape))
+
+
+def _constant_times(state: Rewrite, node: Node) -> None:
+    constant, index = state.constant(node.input(0)), state.index(node.input(1))
+    constant = constant if constant.ndim > 1 else constant[None]
+    index = index if index.ndim > 1 else index[:, None]
+    batch = np.broadcast_shapes(constant.shape[:-2], index.shape[:-2])
+    names = [f"{node.output}/{part}" for part in ("factor", "constant", "transposed")]
+    lie(state, names[0], node.input(1), np.swapaxes(index, -1, -2))
+    state.know(names[1], np.swapaxes(constant, -1, -2))
+    state.declare(names[2], (*batch, index.shape[-1], constant.shape[-2]))
+    mat_mul(state, node.replace(inputs=tuple(names[:2]), outputs=(names[2],)))
+    made = np.swapaxes(state.index(names[2]), -1, -2)
+    state.hold(node.output, state.held[names[2]].tensor, made.reshape(state.graph.shapes[node.output]))
+
+
+def _rows_times(state: Rewrite, node: Node, rows: np.ndarray, matrix: np.ndarray,
+                shape: Shape) -> tuple[str, np.ndarray | None]:
+    """Rows, by where their elements lie in input 0, times a matrix: where the result, of ``shape``, lies."""
+    names = (f"{node.output}/rows", f"{node.output}/result")
+    state.declare(names[0], rows.shape)
+    state.declare(names[1], (len(rows), matrix.shape[1]))
+    held = state.held[node.input(0)]
+    plain = held.where is None and state.graph.shapes[node.input(0)] == rows.shape
+    state.hold(names[0], held.tensor, None if plain else rows, held.fill)
+    _matrix(state, node.replace(inputs=names[:1], outputs=names[1:]), matrix, np.zeros(matrix.shape[1]))
+    same = shape == state.graph.shapes[names[1]]
+    return state.held[names[1]].tensor, None if same else state.index(names[1]).reshape(shape)

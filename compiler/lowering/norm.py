@@ -1,0 +1,301 @@
+"""Softmax, normalisations and reductions that need a function by lookup table: each handler's docstring names its
+operator. Numbers stay small: exponentials are of arguments at most 0, squares of what has no mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Interval, Node, Within
+from weft.compiler.lowering.arithmetic import add, mul, per_channel_there
+from weft.compiler.lowering.function import function
+from weft.compiler.lowering.groups import Groups, groups, largest, spread, total
+from weft.compiler.lowering.pool import reduced_axes
+from weft.compiler.lowering.rewrite import Rewrite
+from weft.compiler.lowering.rules import SQUARE, Step
+
+EXPONENTIAL: tuple[Step, ...] = (("Min", (0, 0.0), ()), ("Exp", (1,), ()))
+"""Of arguments that are at most 0, but for their rounding."""
+
+LOGARITHM: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Log", (1,), ()))
+"""Of sums of exponentials, one of which is 1."""
+
+VANISHING: Interval = (-15.5, 0.0)
+"""Arguments of an exponential that tells them apart. From -11.8 on it is less than half a step of 16 bits beside 1; its
+table has 256 keys, so that pieces of 1/16 reach this far in any case."""
+
+MOST_DEVIATIONS = 16.0
+"""Of normalised values, whose root mean square is 1, so many deviations have room, whatever calibration saw; n values
+reach at most sqrt(n) of them."""
+
+FEW_VECTORS = 256
+"""So many take about as long to be saved, loaded and multiplied as another lookup table to be loaded."""
+
+ROOT: tuple[Step, ...] = (("Max", (0, 0.0), ()), ("Sqrt", (1,), ()))
+MAGNITUDE: tuple[Step, ...] = (("Abs", (0,), ()),)
+INVERSE: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Reciprocal", (1,), ()))
+"""Of the same."""
+
+ANY_LOGARITHM: tuple[Step, ...] = (("Log", (0,), ()),)
+
+
+def inverse_root(epsilon: float) -> tuple[Step, ...]:
+    """1 / sqrt(x + epsilon)."""
+    return ("Max", (0, 0.0), ()), ("Add", (1, float(epsilon)), ()), ("Sqrt", (2,), ()), ("Reciprocal", (3,), ())
+
+
+# -- softmax -----------------------------------------------------------------------------------------------------------
+def softmax(state: Rewrite, node: Node) -> None:
+    """Softmax: exp(x - max - log(sum of exp(x - max))); of few vectors exp(x - max) / sum, a table less to load."""
+    of = _classes(state, node)
+    if _vectors(state, of.tensor) <= FEW_VECTORS:
+        made = _divided(state, node, of)
+    else:
+        made = function(state, node, _log_softmax(state, node, of, VANISHING), EXPONENTIAL, "any")
+    state.hold(node.output, made, of.where)
+
+
+def log_softmax(state: Rewrite, node: Node) -> None:
+    """LogSoftmax."""
+    of = _classes(state, node)
+    state.hold(node.output, _log_softmax(state, node, of), of.where)
+
+
+def _classes(state: Rewrite, node: Node) -> Groups:
+    """What a Softmax takes together."""
+    rank, flat = len(state.graph.shapes[node.input(0)]), state.graph.opset < 13
+    axis = node.attributes.get("axis", 1 if flat else -1) % rank
+    return groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+
+
+def _divided(state: Rewrite, node: Node, of: Groups) -> str:
+    """Return the name of exp(x - max) / (sum of exp(x - max))."""
+    _, exponentials, sums = _exponentials(state, node, of, largest(state, node, of), VANISHING)
+    inverse = function(state, node, sums, INVERSE, "any", "inverse")
+    state.bound(inverse, (0.0, 1.0))
+    factor = spread(state, node, inverse, of, filled=state.shapes[exponentials][1])
+    return state.bound(state.emit(node, "Mul", [exponentials, factor], {}, state.shapes[exponentials]), (0.0, 1.0))
+
+
+def _log_softmax(state: Rewrite, node: Node, of: Groups, told_apart: Interval | None = None) -> str:
+    """Return the name of x - max - log(sum of exp(x - max)). ``told_apart``: as of _exponentials."""
+    shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
+    made = state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
+    most = math.log(math.prod(of.members))
+    return state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
+
+
+def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
+             told_apart: Interval | None = None) -> tuple[str, str]:
+    """Return the names of x - max, of each group's maxima ``most``, and of the logarithm of the sum of its
+    exponentials. ``told_apart``: as of _exponentials."""
+    shifted, _, sums = _exponentials(state, node, of, most, told_apart)
+    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
+    return shifted, state.bound(logarithm, (0.0, math.log(math.prod(of.members))))
+
+
+def _exponentials(state: Rewrite, node: Node, of: Groups, most: str,
+                  told_apart: Interval | None) -> tuple[str, str, str]:
+    """Return the names of x - max, of each group's maxima ``most``, of its exponential, and of the sum of these. The
+    sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: what the readers of x - max tell
+    apart, where that is not everything."""
+    shifted = state.add(node, spread(state, node, most, of, -1.0), of.tensor, "shifted")
+    state.bound(shifted, told_apart or Within(of.tensor, differences=True))
+    exponentials, count = function(state, node, shifted, EXPONENTIAL, "any", "exponential"), len(state.nodes)
+    sums = total(state, node, exponentials, of, 1.0, "sum")
+    members = float(math.prod(of.members))
+    for made in state.nodes[count:]:
+        state.bound(made.output, (0.0, members))
+    return shifted, exponentials, state.bound(sums, (1.0, members))
+
+
+# -- normalisations ----------------------------------------------------------------------------------------------------
+def layer_normalization(state: Rewrite, node: Node) -> None:
+    """LayerNormalization; where they are wanted also the means, and 1 / the deviations."""
+    rank = len(state.graph.shapes[node.input(0)])
+    axes = range(node.attributes.get("axis", -1) % rank, rank)
+    of, inverse = _normalised(state, node, node.input(0), axes, node.attributes.get("epsilon", 1e-5), centred=True)
+    for name, kind in zip(node.outputs[1:], ("mean", "inverse"), strict=False):
+        if name:
+            mean = partial(total, state, node, of.tensor, of, 1 / math.prod(of.members), "mean")
+            state.hold(name, inverse if kind == "inverse" else mean(), of.result_index(state.graph.shapes[name]))
+    _affine(state, node, *(_constant(state, node, number) for number in (1, 2)))
+
+
+def rms_normalization(state: Rewrite, node: Node) -> None:
+    """RMSNormalization."""
+    rank = len(state.graph.shapes[node.input(0)])
+    axes = range(node.attributes.get("axis", -1) % rank, rank)
+    _normalised(state, node, node.input(0), axes, node.attributes.get("epsilon", 1e-5), centred=False)
+    _affine(state, node, _constant(state, node, 1), None)
+
+
+def instance_normalization(state: Rewrite, node: Node) -> None:
+    """InstanceNormalization."""
+    rank = len(state.graph.shapes[node.input(0)])
+    _normalised(state, node, node.input(0), range(2, rank), node.attributes.get("epsilon", 1e-5), centred=True)
+    _affine(state, node, *(_of_channels(state, node, number) for number in (1, 2)))
+
+
+def group_normalization(state: Rewrite, node: Node) -> None:
+    """GroupNormalization; before opset 21 its factors are those of groups."""
+    shape, count = state.graph.shapes[node.input(0)], int(node.attributes["num_groups"])
+    name = f"{node.output}/groups"
+    state.declare(name, (shape[0], count, math.prod(shape[1:]) // count))
+    held = state.held[node.input(0)]
+    state.hold(name, held.tensor, state.index(node.input(0)).reshape(state.graph.shapes[name]), held.fill)
+    _normalised(state, node, name, [2], node.attributes.get("epsilon", 1e-5), centred=True)
+    state.held[node.output] = state.held[node.output]._replace(where=state.index(f"{name}/normal").reshape(shape))
+    _affine(state, node, *(_of_channels(state, node, number) for number in (1, 2)))
+
+
+def mean_variance_normalization(state: Rewrite, node: Node) -> None:
+    """MeanVarianceNormalization."""
+    rank = len(state.graph.shapes[node.input(0)])
+    axes = [axis % rank for axis in node.attributes.get("axes", (0, 2, 3))]
+    _normalised(state, node, node.input(0), axes, 1e-9, centred=True)
+
+
+def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsilon: float, *,
+                centred: bool) -> tuple[Groups, str]:
+    """The tensor ``name`` without its mean, divided by its deviation, as the output of ``node``. Returns its groups,
+    and what they were multiplied by."""
+    of = groups(state, node, name, axes)
+    tensor = _centred(state, node, of) if centred else of.tensor
+    square = _squared(state, node, tensor)
+    variance = total(state, node, square, of, 1 / math.prod(of.members), "variance")
+    inverse = function(state, node, variance, inverse_root(epsilon), "as_seen", "inverse")
+    factor = spread(state, node, inverse, of)
+    factor = _same_channels(state, node, factor, tensor)
+    made = state.emit(node, "Mul", [tensor, factor], {}, state.shapes[tensor], "normal")
+    reached = math.sqrt(math.prod(of.members))
+    if reached <= MOST_DEVIATIONS:
+        state.bound(made, (-reached, reached))
+    state.declare(f"{name}/normal", state.graph.shapes[name])
+    for entry in (node.output, f"{name}/normal"):
+        state.hold(entry, made, of.where)
+    return of, inverse
+
+
+def _squared(state: Rewrite, node: Node, tensor: str) -> str:
+    """By a lookup table behind the layer that makes the tensor; few vectors as products, in a layer of their own."""
+    if _vectors(state, tensor) > FEW_VECTORS:
+        return function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    return state.emit(node, "Mul", [tensor, tensor], {}, state.shapes[tensor], "square")
+
+
+def _vectors(state: Rewrite, tensor: str) -> int:
+    _, channels, *size = state.shapes[tensor]
+    return -(-channels // state.lanes) * math.prod(size)
+
+
+def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
+    """Without the channels that fill lanes."""
+    count = state.shapes[like][1]
+    if state.shapes[tensor][1] == count:
+        return tensor
+    weights = state.weights(node, (count, state.shapes[tensor][1], 1, 1))
+    weights[np.arange(count), np.arange(count)] = 1
+    return state.conv(node, tensor, weights, np.zeros(1), state.shapes[tensor][2:], "channels")
+
+
+def _centred(state: Rewrite, node: Node, of: Groups) -> str:
+    """Without the mean of each group; over channels alone that is one convolution, where its tiles of weights do not
+    take longer than two layers more."""
+    channels, pixels = of.members
+    tiles = -(-len(of.channels) // state.lanes)
+    times = state.lanes + math.prod(state.shapes[of.tensor][2:])
+    if pixels == 1 and tiles ** 2 * times <= 2 * (tiles * times + FEW_VECTORS):
+        state.count_weights(node, len(of.channels) ** 2)
+        alike = of.channels[:, None] == of.channels
+        weights = np.eye(len(of.channels)) - alike / channels
+        return state.conv(node, of.tensor, weights[..., None, None], np.zeros(1), state.shapes[of.tensor][2:],
+                          "centred")
+    mean = total(state, node, of.tensor, of, 1 / (channels * pixels), "mean")
+    return state.add(node, spread(state, node, mean, of, -1.0), of.tensor, "centred")
+
+
+def _constant(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
+    return state.constant(node.input(number)).astype(np.float64) if node.input(number) else None
+
+
+def _of_channels(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
+    """A constant of one number a channel, or one a group of channels."""
+    value, shape = _constant(state, node, number), state.graph.shapes[node.output]
+    if value is None:
+        return None
+    return np.repeat(value, shape[1] // len(value)).reshape(-1, *[1] * (len(shape) - 2))
+
+
+def _affine(state: Rewrite, node: Node, factor: np.ndarray | None, offset: np.ndarray | None) -> None:
+    """The output times a constant, plus another one: one convolution where both are alike for a channel."""
+    shape, name = state.graph.shapes[node.output], f"{node.output}/plain"
+    factor = np.broadcast_to(1.0 if factor is None else factor, shape)
+    offset = np.broadcast_to(0.0 if offset is None else offset, shape)
+    state.declare(name, shape)
+    held = state.held[name] = state.held[node.output]
+    numbers = [per_channel_there(state, name, value) for value in (factor, offset)]
+    if numbers[0] is not None and numbers[1] is not None:
+        if (numbers[0] != 1).any() or numbers[1].any():
+            state.hold(node.output, state.scale(node, held.tensor, numbers[0], numbers[1]), held.where)
+        return
+    names = [f"{node.output}/{part}" for part in ("factor", "offset", "scaled")]
+    state.know(names[0], factor)
+    state.know(names[1], offset)
+    state.declare(names[2], shape)
+    mul(state, node.replace(op="Mul", inputs=(name, names[0]), outputs=(names[2],), attributes={}))
+    add(state, node.replace(op="Add", inputs=(names[2], names[1]), outputs=node.outputs[:1], attributes={}))
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------
+def reduce_l1(state: Rewrite, node: Node) -> None:
+    """ReduceL1."""
+    _reduced(state, node, MAGNITUDE, "keeps_zero")
+
+
+def reduce_l2(state: Rewrite, node: Node) -> None:
+    """ReduceL2."""
+    _reduced(state, node, SQUARE, "keeps_zero", ROOT, "any")
+
+
+def reduce_sum_square(state: Rewrite, node: Node) -> None:
+    """ReduceSumSquare."""
+    _reduced(state, node, SQUARE, "keeps_zero")
+
+
+def reduce_log_sum(state: Rewrite, node: Node) -> None:
+    """ReduceLogSum."""
+    _reduced(state, node, (), "", ANY_LOGARITHM, "as_seen")
+
+
+def reduce_log_sum_exp(state: Rewrite, node: Node) -> None:
+    """ReduceLogSumExp: max + log(sum of exp(x - max))."""
+    of = groups(state, node, node.input(0), reduced_axes(state, node))
+    most = largest(state, node, of)
+    _, logarithm = _log_sum(state, node, of, most, VANISHING)
+    made = state.add(node, _same_channels(state, node, logarithm, most), most)
+    state.hold(node.output, made, of.result_index(state.graph.shapes[node.output]))
+
+
+def reduce_min(state: Rewrite, node: Node) -> None:
+    """ReduceMin: -max(-x)."""
+    name, source = f"{node.output}/negative", state.held[node.input(0)]
+    state.declare(name, state.graph.shapes[node.input(0)])
+    state.hold(name, state.scale(node, source.tensor, -1.0, part="negative"), source.where, -source.fill)
+    of = groups(state, node, name, reduced_axes(state, node))
+    made = state.scale(node, largest(state, node, of), -1.0)
+    state.hold(node.output, made, of.result_index(state.graph.shapes[node.output]))
+
+
+def _reduced(state: Rewrite, node: Node, before: tuple[Step, ...], kind: str, after: tuple[Step, ...] = (),
+             kind_after: str = "") -> None:
+    """The sum of a function of the elements, and a function of it."""
+    of = groups(state, node, node.input(0), reduced_axes(state, node))
+    tensor = function(state, node, of.tensor, before, kind, "inner") if before else of.tensor
+    made = total(state, node, tensor, of, 1.0, "sum" if after else "")
+    if after:
+        made = function(state, node, made, after, kind_after)
+    state.hold(node.output, made, of.result_index(state.graph.shapes[node.output]))

@@ -1,0 +1,47 @@
+"""Channels and pixels of a tensor change places, which the machine's lanes do not do by themselves.
+
+A bit of the pixels' number and the same bit of the channels' number are exchanged by two convolutions with two taps
+each: pixel p and the one whose bit differs. After as many stages as the larger number has bits all are exchanged:
+2 * log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.compiler.frontend.graph import Node
+from weft.compiler.lowering.rewrite import PartPlace, Rewrite
+
+
+def swap(state: Rewrite, node: Node, tensor: str) -> str:
+    """A tensor [1, channels, pixels, 1] -> [1, pixels, channels, 1]."""
+    _, channels, pixels, _ = state.shapes[tensor]
+    half = (1 << (max(channels, pixels) - 1).bit_length()) // 2
+    while half:
+        tensor = _stage(state, node, tensor, half, (channels, pixels))
+        half //= 2
+    _, made, height, width = state.shapes[tensor]
+    assert made == pixels and height * width >= channels
+    return state.view(node, tensor, (channels, 1), 0, 1, 1)
+
+
+def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, int]) -> str:
+    """Exchanges the bit ``half`` of all numbers, those above it being done. ``size``: channels and pixels at first, of
+    which those that cannot have the bit set have no part in it."""
+    channels, pixels = size
+    _, count, height, width = state.shapes[tensor]
+    there = height * width
+    rows, columns = max(there // (2 * half), 1), min(there, 2 * half)
+    image = state.view(node, tensor, (rows, columns), 0, 2 * half, 1)
+    made = (pixels - 1) // half * half + min(half, channels)
+    parts: list[tuple[str, PartPlace]] = []
+    for bit in range(2 if channels > half else 1):
+        weights = state.weights(node, (made, count, 1, 2))
+        for lane in range(made):
+            source = lane & ~half | bit * half
+            if source < count:
+                weights[lane, source, 0, lane // half % 2] = 1  # its own pixel, or the one whose bit differs
+        taken = state.conv(node, image, weights, np.zeros(1), (rows, half), "exchanged", dilations=(1, half),
+                           pads=(0, 0, 0, 2 * half - columns))
+        parts.append((taken, PartPlace(0, bit * half, 2 * half, 1)))
+    return parts[0][0] if len(parts) == 1 else state.assemble(node, parts, (1, made, 1, 2 * half * rows), "swapped")

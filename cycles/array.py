@@ -1,0 +1,150 @@
+"""LoadWeight and MatMul."""
+
+from __future__ import annotations
+
+from weft.cycles.interlock import address0, begin, finish, is_last, step
+from weft.cycles.jit import kernel
+from weft.cycles.memories import (
+    ACCUMULATOR_READS,
+    ACCUMULATOR_WRITES,
+    LOCAL_READS,
+    accumulator_bank,
+    local_bank,
+    shares_bank,
+)
+from weft.cycles.state import BANKS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.cycles.two_rows import ask_for_two_rows, step_two_rows
+
+from weft.hw.contract.timing import STARVATION_LIMIT
+
+LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
+"""What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
+
+NO_BANK = BANKS
+"""Instead of the bank of a sum that is not written."""
+
+
+@kernel
+def ask(state, machine, now):
+    """Both units' requests of this cycle."""
+    ports = state.ports[LOCAL_READS]
+    for number in (LOAD_WEIGHT, MAT_MUL):
+        unit = state.units[number]
+        operation = state.queued[number, unit.work]
+        reads = unit.work != NONE and not unit.extra and not operation.zeroes and in_turn(state, number, operation)
+        ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
+    if pauses(state, now):
+        ports.bank[MAT_MUL] = NONE
+    if machine.weight_load_rows == 2:
+        ask_for_two_rows(state, machine)
+
+
+@kernel
+def in_turn(state, number, operation):
+    """Whether LoadWeight, or MatMul with a vector that takes over weights, has waited for the other one."""
+    if number == LOAD_WEIGHT:
+        return state.control.swapped >= operation.turn
+    return not (is_first(state.units[MAT_MUL]) and operation.swap) or (
+        state.units[LOAD_WEIGHT].done >= operation.turn)
+
+
+@kernel
+def is_first(unit):
+    """Whether MatMul's next vector is the first of its operation."""
+    return unit.row == 0 and unit.vector == 0 and unit.extra == 0
+
+
+@kernel
+def pauses(state, now):
+    """Whether MatMul leaves a gap in this cycle: for those who wait for a memory, or until its bias may enter."""
+    return state.control.starved == STARVATION_LIMIT or (now < state.control.enters_from and enters(state))
+
+
+@kernel
+def enters(state):
+    """Whether MatMul's next vector enters the bias anew."""
+    unit = state.units[MAT_MUL]
+    return unit.work != NONE and is_first(unit) and state.queued[MAT_MUL, unit.work].enters == 1
+
+
+@kernel
+def count_patience(state, leaving):
+    """Cycles in a row in which MatMul, with its request or with the sum ``leaving``, kept others waiting."""
+    control, reads = state.control, state.ports[LOCAL_READS]
+    control.starved = control.starved + 1 if control.contended and control.starved != STARVATION_LIMIT else 0
+    control.contended = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
+    if leaving != NONE and not control.contended:
+        bank = leaving >> BANK_SHIFT
+        control.contended = shares_bank(state.ports[ACCUMULATOR_WRITES], bank, NONE) or (
+            leaving & ACCUMULATES != 0 and shares_bank(state.ports[ACCUMULATOR_READS], bank, NONE))
+
+
+@kernel
+def step_load_weight(state, machine, now):
+    """A row a cycle; with ``zero_bias`` one of zeros more."""
+    if machine.weight_load_rows == 2:
+        step_two_rows(state, machine, now)
+        return
+    unit = state.units[LOAD_WEIGHT]
+    if unit.work != NONE:
+        operation = state.queued[LOAD_WEIGHT, unit.work]
+        zeroes = unit.extra or operation.zeroes
+        if (zeroes and in_turn(state, LOAD_WEIGHT, operation)) or state.ports[LOCAL_READS].grant[LOAD_WEIGHT]:
+            last = is_last(unit, operation)
+            if last and operation.zero_bias and not unit.extra:
+                unit.extra = 1
+            else:
+                unit.extra = 0
+                step(unit, operation)
+                if last:
+                    finish(state, LOAD_WEIGHT)
+    begin(state, machine, LOAD_WEIGHT, now)
+
+
+@kernel
+def leaving_sum(state, now):
+    """What ``products`` notes of the vector whose sum is written in this cycle."""
+    return state.products[now % MOST_PRODUCTS]
+
+
+@kernel
+def result_bank(machine, unit, operation):
+    """Return the bank of the accumulators that gets the result which goes through the array with the next vector, that
+    of the vector ``lag`` before it. NO_BANK where it is not written."""
+    result = unit.row * operation.size + unit.vector + unit.extra - operation.lag
+    row = result // operation.size
+    vector = result - row * operation.size
+    if result < 0 or vector + operation.dropped >= operation.size:
+        return NO_BANK
+    return accumulator_bank(machine, operation.base1 + row * operation.pitch1 + vector * operation.stride1)
+
+
+@kernel
+def step_mat_mul(state, machine, now):
+    """A vector a cycle; its sum is written ``product_latency`` cycles later, and the last one ends the operation."""
+    unit = state.units[MAT_MUL]
+    leaving = leaving_sum(state, now)
+    if leaving != NONE and leaving & LAST:
+        finish(state, MAT_MUL)
+    entering = NONE
+    if unit.work != NONE:
+        operation = state.queued[MAT_MUL, unit.work]
+        unread = operation.zeroes or unit.extra > 0
+        goes = unread and not pauses(state, now) and in_turn(state, MAT_MUL, operation)
+        if goes or state.ports[LOCAL_READS].grant[MAT_MUL]:
+            more = is_last(unit, operation) and unit.extra < operation.lag
+            last = is_last(unit, operation) and not more
+            bank = result_bank(machine, unit, operation)
+            entering = bank << BANK_SHIFT | operation.accumulate * ACCUMULATES | last * LAST
+            if enters(state):
+                state.control.enters_from = now + machine.bias_interval
+            if operation.swap and is_first(unit):
+                state.control.swapped_now += 1
+            if more:
+                unit.extra += 1
+            else:
+                unit.extra = 0
+                step(unit, operation)
+    state.products[(now + machine.product_latency) % MOST_PRODUCTS] = entering
+    count_patience(state, leaving)
+    begin(state, machine, MAT_MUL, now)

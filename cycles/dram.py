@@ -1,0 +1,74 @@
+"""What DRAM readers and writers share: the segments and the bursts of their operations, in order."""
+
+from __future__ import annotations
+
+from weft.cycles.interlock import offered, take
+from weft.cycles.jit import kernel
+from weft.cycles.state import SLOTS
+
+from weft.hw.contract.timing import SEGMENTS_WAITING
+
+
+@kernel
+def advance(state, port, number, machine, takes, now):
+    """Segments one stage on, behind this cycle's burst: from the walk over an operation through the register of the
+    address arithmetic (a slice holds two) and the FIFO into the splitter. All stay in order, so they are counted. The
+    walk ``takes`` the next operation as its last segment leaves it."""
+    room = port.fifo < SEGMENTS_WAITING
+    free = port.scaled < 2 if machine.slices else room or not port.scaled
+    if port.fifo and not port.splitter:
+        port.fifo -= 1
+        port.splitter = 1
+    if port.scaled and room:
+        port.scaled -= 1
+        port.fifo += 1
+    if port.walk and free:
+        port.walk -= 1
+        port.scaled += 1
+    if takes and not port.walk and offered(state, machine, number, now):
+        unit = state.units[number]
+        port.taken_at[unit.taken % SLOTS] = now
+        operation = state.queued[number, take(state, number)]
+        port.walk = operation.rows * (1 if operation.stride1 == 1 else operation.size)
+
+
+@kernel
+def next_burst(state, port, number, machine):
+    """Make the next burst, if there is one by now: beats, bytes of the first beat left out, bytes of the last beat that
+    count, whether it ends its segment, whether that ends its operation. No beats: there is none."""
+    if not port.splitter:
+        return 0, 0, 0, False, False
+    operation = state.queued[number, port.addressed % SLOTS]
+    vectors = operation.size if operation.stride1 == 1 else 1
+    first = (operation.base1 + port.row * operation.pitch1 + port.vector * operation.stride1) * machine.vector_bytes
+    skip, end = 0, machine.beat_bytes
+    if port.starts:
+        port.beat = first // machine.beat_bytes
+        port.last_beat = (first + vectors * machine.vector_bytes - 1) // machine.beat_bytes
+        skip = first % machine.beat_bytes
+    until = min(port.last_beat, port.beat | (machine.max_burst - 1))
+    beats = until - port.beat + 1
+    port.address = operation.window + port.beat * machine.beat_bytes
+    port.address_beats = beats
+    port.beat = until + 1
+    port.starts = until == port.last_beat
+    ends = False
+    if port.starts:
+        end = (first + vectors * machine.vector_bytes - 1) % machine.beat_bytes + 1
+        ends = next_segment(port, operation, vectors)
+    return beats, skip, end, port.starts, ends
+
+
+@kernel
+def next_segment(port, operation, vectors):
+    """On to the next contiguous run of vectors; whether there is none left in this operation."""
+    port.splitter = 0
+    port.vector += vectors
+    if port.vector == operation.size:
+        port.vector = 0
+        port.row += 1
+        if port.row == operation.rows:
+            port.row = 0
+            port.addressed += 1
+            return True
+    return False

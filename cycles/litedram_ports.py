@@ -1,0 +1,158 @@
+"""What LiteDRAM has between an AXI4 master and its crossbar: AXI to native, and the converter of widths.
+
+A word is what one command of the controller moves. A beat of the master is cut into several, or is a command.
+"""
+
+from __future__ import annotations
+
+from weft.cycles.jit import kernel
+from weft.cycles.litedram_state import BEATS, LASTS
+
+NEW, COMMAND = range(2)
+"""The converter's states, IDLE and CONVERT."""
+
+
+@kernel
+def ask_port(port, controller):
+    """Set what the port asks of the crossbar in this cycle."""
+    port.to_valid = port.to_writes = word = 0
+    if port.down > 1:
+        if port.state == COMMAND:
+            port.to_valid = 1
+            port.to_writes = port.command_writes
+            word = port.command_word + port.count
+    elif asks(port):
+        port.to_valid = 1
+        port.to_writes = 1 - port.reads
+        word = (port.ar_at if port.reads else port.aw_at) >> controller.word_shift
+    port.to_bank = word >> controller.bank_shift & controller.bank_mask
+    port.to_row = word >> controller.row_shift & controller.row_mask
+
+
+@kernel
+def asks(port):
+    """Whether the AXI side has a command, for the direction whose turn it is."""
+    return may_read(port) if port.reads else may_write(port)
+
+
+@kernel
+def may_read(port):
+    return port.ar_held and port.r_reserved != BEATS
+
+
+@kernel
+def may_write(port):
+    return port.aw_held and port.w_level + port.w_readable > port.w_reserved
+
+
+@kernel
+def step_port(port, controller):
+    """Go on a cycle. ``to_ready``: the crossbar takes the command."""
+    asked, reads = asks(port), port.reads
+    last = asked and (port.ar_left if reads else port.aw_left) == 1
+    readable = port.w_readable
+    arrives = port.rdata_line & 1
+    leaves = port.wdata_line & 1
+    port.rdata_line >>= 1
+    port.wdata_line >>= 1
+    if port.down > 1:
+        taken = step_cut(port, asked, (port.ar_at if reads else port.aw_at) >> port.shift, reads)
+        beat_in, beat_out = cut_data(port, arrives, leaves)
+    else:
+        taken, beat_in, beat_out = asked and port.to_ready, arrives, leaves
+    step_axi(port, asked, taken, reads, last)
+    step_reads(port, taken and reads, beat_in)
+    step_writes(port, taken and not reads, beat_out and readable)
+
+
+# -- AXI to native -----------------------------------------------------------------------------------------------------
+@kernel
+def step_axi(port, asked, taken, reads, last):
+    """Bursts become commands, a beat each. The other direction's turn comes behind a burst, or while nothing is
+    asked."""
+    wants_read, wants_write = may_read(port), may_write(port)
+    port.ar_taken = port.ar_valid and (not port.ar_held or (taken and reads and last))
+    port.aw_taken = port.aw_valid and (not port.aw_held or (taken and not reads and last))
+    if taken and reads:
+        port.ar_left -= 1
+        port.ar_at += 1 << port.shift
+        port.ar_held = port.ar_left > 0
+    elif taken:
+        port.aw_left -= 1
+        port.aw_at += 1 << port.shift
+        port.aw_held = port.aw_left > 0
+    if port.ar_taken:
+        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_address, port.ar_beats
+    if port.aw_taken:
+        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_address, port.aw_beats
+    if not asked or (taken and last):
+        if reads and wants_write:
+            port.reads = 0
+        elif not reads and wants_read:
+            port.reads = 1
+
+
+@kernel
+def step_reads(port, commanded, beat_in):
+    """The buffer of beats read: a FIFO and a register behind it. A place is reserved with each command."""
+    port.r_taken = port.r_valid and port.r_ready
+    moves = port.r_level > 0 and (not port.r_valid or port.r_ready)
+    port.r_valid = moves or (port.r_valid and not port.r_ready)
+    port.r_level += (beat_in != 0) - moves
+    port.r_reserved += commanded - port.r_taken
+
+
+@kernel
+def step_writes(port, commanded, beat_out):
+    """The buffer of beats to be written, and the responses, one for each burst whose last beat left it."""
+    port.b_taken = port.b_level > 0 and port.b_ready
+    last = False
+    if beat_out:
+        last = port.w_lasts[port.w_out % LASTS] != 0
+        port.w_out += 1
+    port.b_level += last - port.b_taken
+    port.w_taken = port.w_valid and port.w_level < BEATS
+    moves = port.w_level > 0 and (not port.w_readable or beat_out)
+    port.w_readable = moves or (port.w_readable and not beat_out)
+    port.w_level += port.w_taken - moves
+    if port.w_taken:
+        port.w_lasts[port.w_in % LASTS] = port.w_last
+        port.w_in += 1
+    port.w_reserved = (port.w_reserved + commanded - (beat_out != 0)) & 31
+
+
+# -- a beat is several words -------------------------------------------------------------------------------------------
+@kernel
+def step_cut(port, asked, at, reads):
+    """Commands: one of the master becomes ``down``. Whether it is taken."""
+    if port.state == NEW:
+        if asked:
+            port.count = 0
+            port.command_word = at * port.down
+            port.command_writes = 1 - reads
+            port.state = COMMAND
+        return asked
+    if port.to_ready:
+        port.count += 1
+        if port.count == port.down:
+            port.state = NEW
+    return False
+
+
+@kernel
+def cut_data(port, arrives, leaves):
+    """Words become a beat a cycle after the last one; a beat leaves with its last word. Whether a beat comes in, goes
+    out."""
+    beat_in, beat_out = port.r_whole, False
+    port.r_whole = 0
+    if arrives:
+        port.r_part += 1
+        if port.r_part == port.down:
+            port.r_part = 0
+            port.r_whole = 1
+    if leaves and port.w_readable:
+        port.w_part += 1
+        if port.w_part == port.down:
+            port.w_part = 0
+            beat_out = True
+    return beat_in, beat_out

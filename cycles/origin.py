@@ -1,0 +1,73 @@
+"""Where a board's memory stands when a program starts, and where the program lies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from weft.cycles.board_dram import next_burst
+from weft.cycles.jit import entry
+from weft.cycles.litedram_state import controller_record, new_dram
+from weft.cycles.machine import machine_record
+from weft.cycles.program import MEMORIES
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, LiteDram
+from weft.hw.contract.timing import program_burst
+from weft.hw.contract.units import Memory
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``program_address``: of the program's first byte, for the machine. ``windows``: where DRAM0 and DRAM1 begin,
+    beyond what the program itself says. ``refresh``: what the refresh timer still counts down when the program is first
+    asked for. ``memory``: what else differs from just after reset, by field of DRAM (``read_time``, ``bank.3.row``)."""
+
+    program_address: int = 0
+    windows: tuple[int, int] = (0, 0)
+    refresh: int | None = None
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
+RESET = Origin()
+"""All banks closed, and refresh has just begun to count."""
+
+
+def apart(arch: Arch) -> Origin:
+    """Whole windows one behind another, then the program: where nobody knows how much of them a network needs."""
+    first, second = (depth * arch.vector_bytes for depth in (arch.dram0_depth, arch.dram1_depth))
+    return Origin(first + second, (0, first))
+
+
+def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work: np.ndarray,
+               program_bytes: int) -> None:
+    """Put a board's memory behind the machine's ports, and the program there. ``work``: its operations, of WORK."""
+    for memory, start in zip((Memory.DRAM0, Memory.DRAM1), origin.windows, strict=True):
+        work["window"][work["memory1"] == MEMORIES.index(memory)] += start
+    windows = 1 if arch.shared_dram else 2
+    widths = [1, *[arch.axi_data_width // 8] * windows, arch.stream_width // 8]
+    state["paced"] = 1
+    state["controller"] = controller_record(dram, len(widths))
+    state["dram"] = new_dram(dram, widths)
+    if origin.refresh is not None:
+        state["dram"]["refresh_count"] = origin.refresh
+    for name, value in origin.memory.items():
+        *path, last = name.split(".")
+        place = state["dram"]
+        for step in path:
+            place = place[int(step) if step.isdigit() else step]
+        place[last] = value
+    beat = arch.stream_width // 8
+    program = state["program"]
+    program["beat"] = origin.program_address // beat
+    program["last_beat"] = (origin.program_address + program_bytes - 1) // beat
+    program["max_burst"] = program_burst(arch)
+    state["control"]["beats"] = 0
+    begin(program, machine_record(arch, EXPECTED))
+
+
+@entry
+def begin(program, machine):
+    """Offer the program's first burst."""
+    next_burst(program, machine)

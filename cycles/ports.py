@@ -1,0 +1,195 @@
+"""Memory ports that cores share: the arbiter of ``hw/bus/port_arbiter.py`` and the ideal memory behind it, in cycles.
+
+Cores offer and hear of what became of it as with a board's memory: by the records ``PORT`` of ``state.dram.ports``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from weft.cycles.board_dram import FETCH_BEATS, next_burst, offer
+from weft.cycles.jit import kernel
+
+from weft.hw.contract.arch import Arch, largest
+from weft.hw.contract.timing import (
+    OUTSTANDING_BURSTS,
+    PORT_ADDRESSES_WAITING,
+    PORT_BEATS_WAITING,
+    PORT_BURSTS_AHEAD,
+    program_places,
+)
+
+DATA, PROGRAM = 1, 2
+"""Places of a core's two masters in ``state.dram.ports``."""
+CLIENTS = 2 * largest("cores")
+RING = 2 * OUTSTANDING_BURSTS
+"""Places of the rings below, a power of two: more bursts are never outstanding."""
+
+CORE = np.dtype([
+    ("free", "i8"), ("queued", "i8"), ("ahead", "i8"), ("ahead_before", "i8"),
+])
+"""A core at its port: places of its program's queue that nobody asked beats for, beats that wait there; bursts to be
+written whose address is ``ahead`` of their data, now and when the cycle began."""
+
+SHARED = np.dtype([
+    ("cores", "i8"), ("first", "i8"), ("every", "i8"), ("core", CORE, largest("cores")),
+    ("read_last", "i8"), ("write_last", "i8"),
+    # reads: asked by the arbiter, taken and ended by the memory, answered to the last beat
+    ("asked", "i8"), ("taken", "i8"), ("ended", "i8"), ("answered", "i8"),
+    ("whose", "i8", RING), ("beats", "i8", RING), ("due", "i8", RING), ("beat", "i8"), ("offered", "i8"),
+    ("offered_last", "i8"),
+    # writes: begun by the arbiter, address taken, filled and put by the memory, answered
+    ("begun", "i8"), ("addressed", "i8"), ("filled", "i8"), ("put", "i8"), ("heard", "i8"), ("owner", "i8"),
+    ("writer", "i8", RING), ("put_at", "i8", RING), ("response", "i8"),
+    ("waiting", "i8"), ("lasts", "i8", PORT_BEATS_WAITING),
+])
+"""A memory port. Its cores are ``first``, ``first`` + ``every`` and so on. ``read_last``, ``write_last``: the client
+served last. ``beat``: of the burst that is being read; ``offered``: a beat is on R, ``response``: one is on B;
+``owner``: place of the core within whose burst the port is, NONE for none; ``waiting``: beats for the memory, and
+whether each is its burst's last."""
+
+NONE = -1
+
+
+def new_ports(arch: Arch) -> np.ndarray:
+    """SHARED [memory_ports], at rest."""
+    ports = np.zeros(arch.memory_ports, SHARED)
+    for number, port in enumerate(ports):
+        port["cores"] = len(range(number, arch.cores, arch.memory_ports))
+        port["first"], port["every"] = number, arch.memory_ports
+        port["core"]["free"] = program_places(arch)
+        port["read_last"], port["write_last"], port["owner"] = 2 * port["cores"] - 1, port["cores"] - 1, NONE
+    return ports
+
+
+@kernel
+def step_port(port, states, machine, now):
+    """A cycle of a port, on what everybody offered when it began."""
+    for place in range(port.cores):
+        state = states[port.first + place * port.every]
+        offer(state.dram.ports[DATA], state.readers[0], state.writers[0])
+        own, program = state.dram.ports[PROGRAM], state.program
+        own.ar_valid, own.ar_beats = program.address_valid, program.address_beats
+        own.r_ready = program.received < FETCH_BEATS
+        for master in (DATA, PROGRAM):
+            each = state.dram.ports[master]
+            each.ar_taken = each.r_taken = each.aw_taken = each.w_taken = each.b_taken = 0
+    step_reads(port, states, machine, now)
+    step_writes(port, states, machine, now)
+    for place in range(port.cores):
+        state, core = states[port.first + place * port.every], port.core[place]
+        own, program = state.dram.ports[PROGRAM], state.program
+        program.arriving = program.received > 0 and state.control.beats < FETCH_BEATS
+        program.received += own.r_taken - program.arriving
+        core.queued -= own.r_taken
+        core.free += own.r_taken
+        if own.ar_taken:
+            core.free -= own.ar_beats
+            next_burst(program, machine)
+
+
+# -- reads -------------------------------------------------------------------------------------------------------------
+@kernel
+def step_reads(port, states, machine, now):
+    """Beats first, then the memory, then the arbiter: each sees the others as they were."""
+    asked, taken, ended = port.asked, port.taken, port.ended
+    for place in range(port.cores):
+        own = states[port.first + place * port.every].dram.ports[PROGRAM]
+        own.r_taken = port.core[place].queued > 0 and own.r_ready
+    moves = False
+    room = asked - port.answered < OUTSTANDING_BURSTS
+    if port.offered:
+        client = port.whose[port.answered % RING]
+        if client < port.cores:
+            own = states[port.first + client * port.every].dram.ports[DATA]
+            own.r_taken = own.r_ready
+            moves = own.r_ready
+        else:
+            port.core[client - port.cores].queued += 1
+            moves = True
+        if moves:
+            port.answered += port.offered_last
+            port.offered = 0
+    if not port.offered and ended < taken and now >= port.due[ended % RING]:
+        port.beat += 1
+        port.offered, port.offered_last = 1, port.beat == port.beats[ended % RING]
+        if port.offered_last:
+            port.beat = 0
+            port.ended += 1
+    if taken < asked and taken - ended < machine.dram_bursts:
+        port.due[taken % RING] = now + machine.dram_read_latency - 1
+        port.taken += 1
+    if room and asked - taken < PORT_ADDRESSES_WAITING:
+        grant_read(port, states)
+
+
+@kernel
+def grant_read(port, states):
+    """The next client in turn that has an address, and, of a program, room for the whole burst."""
+    count = 2 * port.cores
+    for behind in range(1, count + 1):
+        client = (port.read_last + behind) % count
+        place = client % port.cores
+        own = states[port.first + place * port.every].dram.ports[DATA if client < port.cores else PROGRAM]
+        if own.ar_valid and (client < port.cores or port.core[place].free >= own.ar_beats):
+            own.ar_taken = 1
+            port.read_last = client
+            port.whose[port.asked % RING], port.beats[port.asked % RING] = client, own.ar_beats
+            port.asked += 1
+            return
+
+
+# -- writes ------------------------------------------------------------------------------------------------------------
+@kernel
+def step_writes(port, states, machine, now):
+    """The memory first, then the arbiter: each sees the other as it was."""
+    begun, addressed, filled, put = port.begun, port.addressed, port.filled, port.put
+    room = begun - addressed < PORT_ADDRESSES_WAITING and begun - port.heard < OUTSTANDING_BURSTS
+    free = port.waiting < PORT_BEATS_WAITING
+    if port.response:
+        states[port.first + port.writer[port.heard % RING] * port.every].dram.ports[DATA].b_taken = 1
+        port.heard += 1
+        port.response = 0
+    if put < filled and now >= port.put_at[put % RING]:
+        port.response = 1
+        port.put += 1
+    if port.waiting and filled < addressed:
+        if port.lasts[0]:
+            port.put_at[filled % RING] = now + machine.dram_write_latency - 1
+            port.filled += 1
+        for place in range(PORT_BEATS_WAITING - 1):
+            port.lasts[place] = port.lasts[place + 1]
+        port.waiting -= 1
+    if addressed < begun and addressed - put < machine.dram_bursts:
+        port.addressed += 1
+    if free:
+        take_beat(port, states, room)
+    for place in range(port.cores):
+        own, core = states[port.first + place * port.every].dram.ports[DATA], port.core[place]
+        own.aw_taken = own.aw_valid and core.ahead_before < PORT_BURSTS_AHEAD
+        core.ahead += own.aw_taken
+        core.ahead_before = core.ahead
+
+
+@kernel
+def take_beat(port, states, room):
+    """A beat of the burst that the port is within, or the first of the next one."""
+    if port.owner == NONE:
+        if not room:
+            return
+        for behind in range(1, port.cores + 1):
+            place = (port.write_last + behind) % port.cores
+            if port.core[place].ahead and states[port.first + place * port.every].dram.ports[DATA].w_valid:
+                port.owner = port.write_last = place
+                port.writer[port.begun % RING] = place
+                port.begun += 1
+                port.core[place].ahead -= 1
+                break
+        if port.owner == NONE:
+            return
+    own = states[port.first + port.owner * port.every].dram.ports[DATA]
+    if own.w_valid:
+        own.w_taken = 1
+        port.lasts[port.waiting] = own.w_last
+        port.waiting += 1
+        if own.w_last:
+            port.owner = NONE

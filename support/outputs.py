@@ -1,0 +1,139 @@
+"""Writing what comes out: whole or not at all, and never over what somebody else made.
+
+A command writes a new file, an empty one, or one of the kind that it writes itself (:class:`Kind`). Every other file
+stays as it is: a directory, a pipe, a device, a file without write permission, a file of another kind. What is written
+to /dev/null is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from weft.support.errors import WeftError, explain
+from weft.support.files import opened, reason
+
+HEAD_BYTES = 64 << 10
+"""Of a file that is looked at to know its kind."""
+ELSEWHERE = "choose another place"
+REMOVE = "name another file, or remove that one first"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a command writes. ``name`` stands in messages, such as "a trace"; ``recognises`` says whether an open,
+    non-empty file is one that an earlier command may have written. Its OSError and ValueError mean no."""
+
+    name: str
+    recognises: Callable[[BinaryIO], bool]
+
+    @classmethod
+    def of_head(cls, name: str, pattern: str) -> Kind:
+        """A kind of text whose first HEAD_BYTES match the regular expression from their beginning."""
+        found = re.compile(pattern.encode(), re.DOTALL)
+        return cls(name, lambda file: bool(found.match(file.read(HEAD_BYTES))))
+
+
+def check_output(path: Path, kind: Kind, what: str = "output file") -> Path | None:
+    """Return the file to write, links followed; None for /dev/null. Raises WeftError where it must not be written."""
+    if path.parts[:1] and path.parts[0].startswith("~"):
+        raise WeftError(explain(f"{what} {path}", "a ~ that the shell did not expand", "a path",
+                                f"write $HOME instead of ~, or ./{path}"))
+    try:
+        target = Path(os.path.realpath(path))
+        status = _status(path)
+        if status is not None and stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev:
+            return None
+        if status is not None:
+            _check_present(path, status, kind, what)
+        _check_folder(target)
+    except (OSError, ValueError) as error:
+        raise _unwritable(what, path, error) from None
+    return target
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What is at ``path``, links followed; None where nothing is. Raises OSError, ValueError."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _check_folder(target: Path) -> None:
+    """Raises OSError where a new file cannot be made, for what is there of its folders: it is tried."""
+    there = next(folder for folder in target.parents if folder.exists())
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def _check_present(path: Path, status: os.stat_result, kind: Kind, what: str) -> None:
+    """Raises WeftError where a file is none that may be replaced."""
+    if stat.S_ISDIR(status.st_mode):
+        raise WeftError(explain(f"{what} {path}", "a directory", "the name of a file", "add a file name"))
+    if not stat.S_ISREG(status.st_mode):
+        raise WeftError(explain(f"{what} {path}", "a pipe or a device", "a regular file, or a new one",
+                                "write into a file"))
+    if not status.st_mode & 0o222:
+        raise WeftError(explain(f"{what} {path}", "a file that is read-only", "a file that may be written", REMOVE))
+    if status.st_size and not _recognised(path, kind, what):
+        raise WeftError(explain(f"{what} {path}", "a file of another kind", f"{kind.name}, or a new file", REMOVE))
+
+
+def _recognised(path: Path, kind: Kind, what: str) -> bool:
+    with opened(path, what, REMOVE) as file:
+        try:
+            return kind.recognises(file)
+        except (OSError, ValueError):
+            return False
+
+
+def _unwritable(what: str, path: Path, error: Exception) -> WeftError:
+    return WeftError(explain(f"{what} {path}", reason(error), "a place that can be written", ELSEWHERE))
+
+
+@contextlib.contextmanager
+def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[BinaryIO]:
+    """A file to write that becomes ``path`` when all went well and leaves nothing otherwise; a file that is there keeps
+    its permissions. Raises WeftError."""
+    target = check_output(path, kind, what)
+    if target is None:
+        yield io.BytesIO()
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        status = _status(target)
+        mode = 0o666 & ~_umask() if status is None else status.st_mode & 0o777
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise _unwritable(what, path, error) from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except OSError as error:
+        raise _unwritable(what, path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str, kind: Kind) -> None:
+    """All of the file or nothing. Raises WeftError."""
+    with replacing(path, kind) as file:
+        file.write(text.encode())

@@ -1,0 +1,83 @@
+"""The project as a Python distribution: what its extras pin, and the pip command that brings what an extra lacks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tomllib
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from weft.support.errors import WeftError, explain
+
+DISTRIBUTION = "weft-accelerator"
+"""Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
+BASE = ""
+"""The packages that every use needs, beside the extras."""
+PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^;\s]+)")
+EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+
+Requirement = tuple[str, str]
+"""A package and its version."""
+
+
+def requirements() -> dict[str, list[Requirement]]:
+    """Return extra -> what it pins, BASE first: of a checkout from pyproject.toml, else of the installed wheel."""
+    project = _project()
+    if project is not None:
+        texts = {BASE: project["dependencies"], **project["optional-dependencies"]}
+    else:
+        texts = {BASE: []}
+        for line in metadata.requires(DISTRIBUTION) or ():
+            extra = EXTRA.search(line)
+            texts.setdefault(extra[1] if extra else BASE, []).append(line)
+    return {extra: [(match[1], match[2]) for text in lines if (match := PINNED.match(text))]
+            for extra, lines in texts.items()}
+
+
+def installed(package: str) -> str | None:
+    """Return the version of a package, None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def lacking(extra: str) -> list[Requirement]:
+    """Return the packages of an extra that are not installed in the pinned version."""
+    return [(package, pin) for package, pin in requirements()[extra] if installed(package) != pin]
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that brings what ``extra`` lacks, in a clone and beside an installed wheel alike.
+
+    It names the packages themselves: the project is on no index, and its name there may be somebody else's.
+    """
+    wanted = lacking(extra) or requirements()[extra]
+    return " ".join([shlex.quote(sys.executable), "-m pip install", *(f"{name}=={pin}" for name, pin in wanted)])
+
+
+def version() -> str:
+    """Return the version of the checkout that runs, else of the installed wheel."""
+    project = _project()
+    return str(project["version"]) if project is not None else metadata.version(DISTRIBUTION)
+
+
+def _project() -> dict | None:
+    """Return the table ``project`` of the checkout's pyproject.toml; None in an installed wheel."""
+    file = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    return tomllib.loads(file.read_text())["project"] if file.is_file() else None
+
+
+def need_package(what: str, package: str, extra: str) -> None:
+    """Raise WeftError where a package of ``extra``, which ``what`` needs, cannot be imported."""
+    if find_spec(package) is None:
+        raise WeftError(no_package(what, package, extra))
+
+
+def no_package(what: str, package: str, extra: str, instead: str = "") -> str:
+    """Return the error text for ``what``, which needs a ``package`` of ``extra``; ``instead``: another way out."""
+    return explain(what, f"no Python package {package}", f"an installation with the extra {extra}",
+                   pip_install(extra) + (f", or {instead}" if instead else ""))

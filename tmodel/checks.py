@@ -1,0 +1,322 @@
+"""What the keys of a ``.tmodel`` allow each other: places within memories, no overlaps, sizes before anything is made.
+
+Every function raises ValueError, which says what was found. Outputs may lie over inputs, and over each other: the
+original's programs write over an input that they have read, and one tensor may be two outputs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from weft.tmodel.model_set import is_plain
+from weft.tmodel.ports import layer_runs, packing_of
+from weft.tmodel.scales import SHIFTS
+from weft.tmodel.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
+
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.repeats import MOST_INSTRUCTIONS
+from weft.hw.contract.schemes import SchemeKind
+
+MOST_ELEMENTS = 1 << 25
+"""Of all inputs and outputs, unused lanes too: they are handled as 64-bit numbers, some times over."""
+MOST_TAPS = 1 << 16
+"""Of a kernel that the host packs, one after another."""
+MOST_DATA_BYTES = 640 << 20
+"""Of all files: the constants of VGG-16 in 32 bits are 553 MB."""
+MOST_PROGRAM_BYTES = 32 << 20
+"""Of one program, on every device; the compiler makes no longer one. ResNet-50 at 8 lanes has 6 MB; the golden machine
+and the estimator take some hundred bytes an instruction."""
+
+LONGEST_RUN = 24
+"""Characters of a run of ``instruction_layers``."""
+
+Place = tuple[int, int, str]
+"""Base, size and name."""
+
+
+def check(manifest: Manifest, arch: Arch) -> None:
+    """Everything that can be said without the other files."""
+    _names(manifest)
+    elements = sum(_port(f"{kind} {port.name!r}", port, arch)
+                   for kind, ports in (("input", manifest.inputs), ("output", manifest.outputs)) for port in ports)
+    if elements > MOST_ELEMENTS:
+        raise ValueError(f"inputs and outputs of {elements} elements, more than {MOST_ELEMENTS}")
+    _memories(manifest, arch)
+    _sizes(manifest, arch)
+    _instruction_layers(manifest, arch)
+    if manifest.host is not None:
+        _host(manifest.host, {port.name for port in manifest.outputs})
+    if manifest.network is not None:
+        _network(manifest)
+
+
+def check_parts(parts: Parts, arch: Arch) -> list[Manifest | HostEntry]:
+    """The same of a network in parts. Each program as a manifest of its own, each host's part as it is, in order."""
+    found = [part.host or _alone(parts, part.program) for part in parts.parts]
+    programs = [part for part in found if isinstance(part, Manifest)]
+    if not programs:
+        raise ValueError("parts without a program")
+    for program in programs:
+        check(program, arch)
+    files = set().union(*map(file_names, programs))
+    if set(parts.files) != files:
+        raise ValueError(f"checksums of {sorted(parts.files)} for the files {sorted(files)}")
+    if sum(entry.bytes for entry in parts.files.values()) > MOST_DATA_BYTES:
+        raise ValueError(f"files of more than {MOST_DATA_BYTES} bytes")
+    _bytes(parts.network)
+    _unique("inputs", [tensor.name for tensor in parts.network.inputs])
+    _unique("outputs", [tensor.name for tensor in parts.network.outputs])
+    _flow(parts, found)
+    return found
+
+
+def _alone(parts: Parts, program: Program | None) -> Manifest:
+    assert program is not None, "one of the two"
+    files = {name: parts.files[name] for name in file_names(program) if name in parts.files}
+    return Manifest(name=parts.name, arch=parts.arch, files=files,
+                    **{key: getattr(program, key) for key in Program.__struct_fields__})
+
+
+def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
+    """Whatever is read must have been made before, once."""
+    known = {tensor.name for tensor in parts.network.inputs}
+    for number, part in enumerate(found):
+        if isinstance(part, HostEntry):
+            _host_entry(part)
+            reads, makes = list(part.inputs), list(part.outputs)
+        else:
+            if any(port.shape is None for port in (*part.inputs, *part.outputs)):
+                raise ValueError(f"parts[{number}] with an input or output without a shape")
+            reads, makes = [port.name for port in part.inputs], [port.name for port in part.outputs]
+        for name in reads:
+            if name not in known:
+                raise ValueError(f"parts[{number}] reads {name!r}, which nothing before it makes")
+        _unique(f"outputs of parts[{number}]", makes)
+        twice = known.intersection(makes)
+        if twice:
+            raise ValueError(f"parts[{number}] makes {min(twice)!r}, which is there before")
+        known.update(makes)
+    for tensor in parts.network.outputs:
+        if tensor.name not in known:
+            raise ValueError(f"network with the output {tensor.name!r}, which no part makes")
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+def file_names(manifest: Program) -> set[str]:
+    """The program's file and the constants'."""
+    return {manifest.prog.file_name, *(entry.file_name for entry in manifest.consts)}
+
+
+def _names(manifest: Manifest) -> None:
+    for name in sorted(file_names(manifest)):
+        if not is_plain(name):
+            raise ValueError(f"the file name {name!r}, which is not a plain name in the model's own folder")
+    for kind, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
+        _unique(kind, [port.name for port in ports])
+    if manifest.files is not None and set(manifest.files) != file_names(manifest):
+        raise ValueError(f"checksums of {sorted(manifest.files)} for the files {sorted(file_names(manifest))}")
+
+
+def _unique(kind: str, names: Sequence[str]) -> None:
+    """At least one, each once."""
+    if not names:
+        raise ValueError(f"no {kind}")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{count} {kind} of the name {name!r}")
+
+
+# -- memories ----------------------------------------------------------------------------------------------------------
+def _memories(manifest: Manifest, arch: Arch) -> None:
+    inputs = [(port.base, port.size, f"input {port.name!r}") for port in manifest.inputs]
+    outputs = [(port.base, port.size, f"output {port.name!r}") for port in manifest.outputs]
+    dram0, dram1 = (_const_places(manifest.consts, memory) for memory in ("dram0", "dram1"))
+    _within([*inputs, *outputs, *dram0], "DRAM0", arch.dram0_depth)
+    _within(dram1, "DRAM1", arch.dram1_depth)
+    _apart([*inputs, *dram0])
+    _apart(dram1)
+    for output in outputs:
+        for const in dram0:
+            _apart([output, const])
+    if manifest.load_consts_to_local:
+        _within(dram1, "local memory (load_consts_to_local)", arch.local_depth)
+
+
+def _const_places(consts: Iterable[ConstEntry], memory: str) -> list[Place]:
+    return [(entry.base, entry.size, f"constants {entry.file_name!r} of {memory}") for entry in consts
+            if entry.memory == memory and entry.size]
+
+
+def _within(places: Iterable[Place], memory: str, depth: int) -> None:
+    for base, size, name in places:
+        if base + size > depth:
+            raise ValueError(f"{name} at vectors {base}..{base + size - 1} of {memory}, which has 0..{depth - 1}")
+
+
+def _apart(places: Iterable[Place]) -> None:
+    for (base, size, name), (other_base, _, other) in pairwise(sorted(places)):
+        if base + size > other_base:
+            raise ValueError(f"{other} at vector {other_base}, over {name} at {base}..{base + size - 1}")
+
+
+def _sizes(manifest: Manifest, arch: Arch) -> None:
+    """Lengths of files, of which each has one only."""
+    sizes = file_sizes(manifest, arch)
+    if manifest.prog.size > MOST_PROGRAM_BYTES:
+        raise ValueError(f"a program of {manifest.prog.size} bytes, more than {MOST_PROGRAM_BYTES}")
+    if sum(sizes.values()) > MOST_DATA_BYTES:
+        raise ValueError(f"files of {sum(sizes.values())} bytes, more than {MOST_DATA_BYTES}")
+    said = [(manifest.prog.file_name, manifest.prog.size)]
+    said += [(entry.file_name, entry.size * arch.vector_bytes) for entry in manifest.consts]
+    said += [(name, entry.bytes) for name, entry in (manifest.files or {}).items()]
+    for name, size in said:
+        if size != sizes[name]:
+            raise ValueError(f"{sizes[name]} bytes and {size} bytes for the length of {name!r}")
+    if manifest.prog.size % Isa(arch).instruction_bytes:
+        raise ValueError(f"a program of {manifest.prog.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
+
+
+def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
+    """Bytes of each file that belongs to the ``.tmodel``."""
+    sizes = {entry.file_name: entry.size * arch.vector_bytes for entry in manifest.consts}
+    return {**sizes, manifest.prog.file_name: manifest.prog.size}
+
+
+# -- ports -------------------------------------------------------------------------------------------------------------
+def _port(what: str, port: PortEntry, arch: Arch) -> int:
+    """How many elements it has in memory, or for the user, whichever is more."""
+    stored = port.size * arch.array_size
+    _numbers(what, port, arch)
+    if (port.shape is None) != (port.layout is None):
+        raise ValueError(f"{what} with only one of shape and layout")
+    if port.shape is None or port.layout is None:
+        extra = [key for key in ("strides", "order", "packing") if getattr(port, key) is not None]
+        if extra:
+            raise ValueError(f"{what} with {extra[0]}, without a shape")
+        return stored
+    channels, height, width = port.layout
+    needed = -(-channels // arch.array_size) * height * width
+    if needed != port.size:
+        raise ValueError(f"{what} of {port.size} vectors with the layout {list(port.layout)}, which takes {needed}")
+    source = math.prod(port.layout) if port.packing is None else _packed(what, port.packing, port.layout)
+    _places(what, port, port.shape, source)
+    return max(stored, source, math.prod(port.shape))
+
+
+def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
+    if port.scale is None and port.zero:
+        raise ValueError(f"{what} with a zero, without a scale")
+    if port.scale is not None and (port.point is not None or arch.scheme.kind is not SchemeKind.AFFINE):
+        raise ValueError(f"{what} with a scale, and {'a point' if port.point is not None else arch.data_type}")
+    if port.scale is None and port.shape is not None and arch.scheme.kind is SchemeKind.AFFINE:
+        raise ValueError(f"{what} without a scale, of {arch.data_type}")
+
+
+def _packed(what: str, packing: PackingEntry, layout: tuple[int, int, int]) -> int:
+    """Elements of the image that the host packs."""
+    if math.prod(packing.kernel) > MOST_TAPS:
+        raise ValueError(f"{what} packed by a kernel of {list(packing.kernel)}, more than {MOST_TAPS} taps")
+    found = packing_of(packing).layout
+    if found != layout:
+        raise ValueError(f"{what} with the layout {list(layout)}, packed to {list(found)}")
+    return math.prod(packing.source)
+
+
+def _places(what: str, port: PortEntry, shape: tuple[int, ...], source: int) -> None:
+    """As many places as the user's array has elements, each within 0..source-1."""
+    if port.strides is not None and port.order is not None:
+        raise ValueError(f"{what} with strides and order")
+    if port.strides is not None:
+        if len(port.strides) != len(shape):
+            raise ValueError(f"{what} with {len(port.strides)} strides for {len(shape)} axes")
+        ends = [stride * (size - 1) for stride, size in zip(port.strides, shape, strict=True)]
+        _inside(what, sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends), source)
+        return
+    places = source if port.order is None else sum(length for _, _, length in port.order)
+    for first, step, length in port.order or ():
+        low, high = sorted((first, first + step * (length - 1)))
+        _inside(what, low, high, source)
+    if places != math.prod(shape):
+        raise ValueError(f"{what} of the shape {list(shape)} with {places} places for its elements")
+
+
+def _inside(what: str, low: int, high: int, source: int) -> None:
+    if low < 0 or high >= source:
+        raise ValueError(f"{what} with elements at {low}..{high} of a tensor that has 0..{source - 1}")
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
+    if manifest.instruction_layers is None:
+        return
+    words = manifest.prog.size // Isa(arch).instruction_bytes
+    most = MOST_INSTRUCTIONS if arch.repeat_depth else words
+    if len(manifest.instruction_layers) > LONGEST_RUN * (most + 1):
+        raise ValueError(f"instruction_layers longer than {most} instructions need")
+    known = layer_runs(manifest.instruction_layers)
+    total = sum(count for _, count in known)
+    if not words <= total <= most:
+        raise ValueError(f"instruction_layers of {total} instructions in a program of {words}")
+    layers = len(manifest.layers)
+    if any(layer >= layers for layer, _ in known):
+        raise ValueError(f"instruction_layers with a layer beyond the {layers} of layers")
+
+
+def check_program(layers: np.ndarray, program: bytes, arch: Arch) -> None:
+    """Whether ``layers`` [instructions] has one for each that the program stands for, which its size alone does not
+    tell where there are Repeats. Raises ValueError."""
+    instructions = int(Isa(arch).counts(program).sum())
+    if len(layers) != instructions:
+        raise ValueError(f"instruction_layers of {len(layers)} instructions in a program of {instructions}")
+
+
+def _host(host: HostEntry, outputs: set[str]) -> None:
+    _host_entry(host)
+    _unique("outputs of machine and host", (*host.passes, *host.outputs))
+    for name in (*host.inputs, *host.passes):
+        if name not in outputs:
+            raise ValueError(f"host with {name!r}, which is no output of the machine")
+
+
+def _host_entry(host: HostEntry) -> None:
+    """What is said of a part of the host, wherever it stands; its model is checked when it is to run."""
+    host_model(host)
+    if host.inputs:
+        _unique("inputs of the host", host.inputs)
+    _unique("outputs of the host", host.outputs)
+    if host.nodes is not None and len(host.nodes) != len(host.operators):
+        raise ValueError(f"host with {len(host.nodes)} nodes and {len(host.operators)} operators")
+
+
+def _bytes(network: NetworkEntry) -> None:
+    """Only bytes have scales."""
+    for tensor in (*network.inputs, *network.outputs):
+        if tensor.scale is not None and tensor.type not in SHIFTS:
+            raise ValueError(f"network with a scale of {tensor.name!r}, of {tensor.type}")
+
+
+def _network(manifest: Manifest) -> None:
+    """What the user sees is what the ports and the host's part give."""
+    assert manifest.network is not None
+    _bytes(manifest.network)
+    made = [port.name for port in manifest.outputs] if manifest.host is None else [*manifest.host.passes,
+                                                                                  *manifest.host.outputs]
+    for kind, tensors, there in (("input", manifest.network.inputs, [port.name for port in manifest.inputs]),
+                                 ("output", manifest.network.outputs, made)):
+        if [tensor.name for tensor in tensors] != there:
+            raise ValueError(f"network with {kind}s {[tensor.name for tensor in tensors]}, of a model with {there}")
+
+
+def host_model(host: HostEntry) -> bytes:
+    """The ONNX model of the host's part."""
+    try:
+        return base64.b64decode(host.model, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("host with a model that is not base64") from None

@@ -1,0 +1,88 @@
+"""A part of a network that the host runs, with onnxruntime."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from weft.support.errors import WeftError
+from weft.support.files import reason
+from weft.tmodel.checks import host_model
+from weft.tmodel.errors import refuse
+from weft.tmodel.model_set import COMPILE_AGAIN
+from weft.tmodel.schema import HostEntry
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """A small ONNX model between tensors of the network.
+
+    ``passes``: where it runs behind a single program, the machine's outputs that are the network's too. ``operators``
+    and the names of their ``nodes`` are for people.
+    """
+
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    passes: tuple[str, ...]
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Its nodes, and the tensors that they read."""
+        return f"{named(self.nodes, self.operators)}; reads {', '.join(map(repr, self.inputs))}"
+
+    @classmethod
+    def from_entry(cls, entry: HostEntry) -> HostPart:
+        """Of an entry that ``checks.py`` has checked."""
+        return cls(host_model(entry), entry.inputs, entry.outputs, entry.passes, entry.operators,
+                   entry.operators if entry.nodes is None else entry.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "model": base64.b64encode(self.model).decode()}
+
+    def run(self, values: Mapping[str, np.ndarray], owner: str) -> dict[str, np.ndarray]:
+        """Return its outputs, of its inputs among ``values``. Raises WeftError where the model of ``owner`` is not what
+        the file says, asks for more than a host may be asked, or does not run."""
+        from weft.tmodel.onnx_engine import runner_of  # onnxruntime is needed only here
+        from weft.tmodel.onnx_runnable import check_bytes
+
+        known, what = check_bytes(self.model), f"host part of model {owner}"
+        for kind, names, there in (("inputs", self.inputs, known.inputs), ("outputs", self.outputs, known.outputs)):
+            if set(names) != there.keys():
+                raise refuse(what, f"an ONNX model with the {kind} {', '.join(map(repr, there))}",
+                             f"{', '.join(map(repr, names))}, as its file says", COMPILE_AGAIN)
+        feed = {name: _single(values[name]) for name in self.inputs}
+        _fits(what, "input", feed, known.inputs)
+        try:
+            made = runner_of(self.model)(feed)
+        except WeftError:
+            raise
+        except Exception as error:  # its errors have no common type
+            raise refuse(what, f"an ONNX model that does not run ({reason(error)})", "what the compiler writes",
+                         COMPILE_AGAIN) from None
+        _fits(what, "output", made, known.outputs)
+        return made
+
+
+def _fits(what: str, kind: str, values: Mapping[str, np.ndarray],
+          known: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> None:
+    """Raises ModelError for a tensor of another type or shape than the part's model says."""
+    for name, value in values.items():
+        if (value.dtype, value.shape) != known[name]:
+            dtype, shape = known[name]
+            raise refuse(f"{what}, {kind} {name!r}", f"{value.dtype} {list(value.shape)}", f"{dtype} {list(shape)}",
+                         COMPILE_AGAIN)
+
+
+def _single(value: np.ndarray) -> np.ndarray:
+    """The host computes in single precision; integers and truth values stay what they are."""
+    return value.astype(np.float32) if value.dtype.kind == "f" else value
+
+
+def named(nodes: Sequence[str], operators: Sequence[str]) -> str:
+    return ", ".join(f"{name!r} ({op})" for name, op in zip(nodes, operators, strict=True))

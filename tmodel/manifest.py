@@ -1,0 +1,232 @@
+"""A compiled model: what its ``.tmodel`` says (``schema.py``, ``checks.py``), the files that this names
+(``model_set.py``), and packing of its inputs and outputs.
+
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from weft.support.errors import WeftError
+from weft.support.strict_json import read_object
+from weft.tmodel.checks import check, check_program, file_sizes
+from weft.tmodel.elements import gather, pack, scatter, unpack
+from weft.tmodel.errors import ModelError, refuse
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
+from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
+from weft.tmodel.schema import Manifest, Parts, convert_any
+from weft.tmodel.tensors import Signature
+
+from weft.hw.contract.arch import Arch
+
+AS_WRITTEN = "a .tmodel as the compiler writes it"
+
+
+def read_manifest(path: Path) -> tuple[Manifest | Parts, Arch]:
+    """What a ``.tmodel`` says, of the right types; what it says together is not checked. Raises ModelError."""
+    try:
+        values = read_object(path, "model file", AS_WRITTEN, "check the path, or compile the model first")
+    except WeftError as error:
+        raise ModelError(str(error)) from None
+    try:
+        manifest = convert_any(values)
+        return manifest, Arch.from_dict(manifest.arch)
+    except (ValueError, WeftError) as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: Exception) -> ModelError:
+    """The error for a ``.tmodel`` that says what no compiler writes."""
+    return refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TModel:
+    """A compiled model. ``contents``: file name -> bytes of what it names; ``macs`` and ``layers`` are 0 and empty when
+    not recorded."""
+
+    name: str
+    folder: Path
+    arch: Arch
+    program_file: str
+    const_files: tuple[ConstFile, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    contents: Mapping[str, bytes]
+    checksums: bool = True
+    """Whether its file says what the others must hold; those of the original tools do not."""
+    consts_to_local: bool = False
+    """The driver copies DRAM1's constants to the same addresses of local memory when it loads the model."""
+    host: HostPart | None = None
+    network: Signature | None = None
+    """What the user sees; files of the original tools do not say it."""
+    macs: int = 0
+    layers: tuple[dict[str, Any], ...] = ()
+    instruction_layers: np.ndarray | None = None
+    """[instructions]: indices into ``layers``."""
+
+    @property
+    def done_macs(self) -> int:
+        """Multiply-accumulates of the network that the array does; those as drawn where the file does not say it."""
+        return sum(row.get("done_macs", row["macs"]) for row in self.layers) if self.layers else self.macs
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    @classmethod
+    def load(cls, path: Path | str) -> TModel:
+        """Read a ``.tmodel`` and the files it names. Raises ModelError when one is missing, broken, of another
+        compilation, or says what no compiler writes."""
+        path = Path(path)
+        manifest, arch = read_manifest(path)
+        if not isinstance(manifest, Manifest):
+            raise refuse(f"model file {path}", f"a network in {len(manifest.parts)} parts, of host and machine",
+                         "a single program, and a host's part behind it", "load it with weft.runtime.Network.load")
+        try:
+            check(manifest, arch)
+        except ValueError as error:
+            raise unreadable(path, error) from None
+        return cls.of(manifest, arch, path)
+
+    @classmethod
+    def of(cls, manifest: Manifest, arch: Arch, path: Path) -> TModel:
+        """Of a manifest that ``checks.py`` has checked, with the files that it names. Raises ModelError."""
+        sums = manifest.files or {}
+        contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
+                    for name, size in file_sizes(manifest, arch).items()}
+        layers = None if manifest.instruction_layers is None else layers_from_text(manifest.instruction_layers)
+        if layers is not None:
+            try:
+                check_program(layers, contents[manifest.prog.file_name], arch)
+            except ValueError as error:
+                raise unreadable(path, error) from None
+        return cls(
+            name=manifest.name, folder=path.parent, arch=arch, program_file=manifest.prog.file_name,
+            const_files=tuple(ConstFile(entry.file_name, entry.base, entry.size, entry.memory)
+                              for entry in manifest.consts),
+            inputs=tuple(map(Port.from_entry, manifest.inputs)), outputs=tuple(map(Port.from_entry, manifest.outputs)),
+            contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
+            host=None if manifest.host is None else HostPart.from_entry(manifest.host),
+            network=None if manifest.network is None else Signature.from_entry(manifest.network), macs=manifest.macs,
+            layers=manifest.layers, instruction_layers=layers)
+
+    def save(self) -> None:
+        """Write ``folder``/NAME.tmodel and what it names; a kill leaves the old files or these. Raises ModelError."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_set(self.folder, f"{self.name}.tmodel", self.contents, text.encode())
+
+    @cached_property
+    def program(self) -> bytes:
+        """The ``.tprog`` bytes."""
+        return self.contents[self.program_file]
+
+    @property
+    def program_size(self) -> int:
+        """Bytes of the program."""
+        return len(self.program)
+
+    @cached_property
+    def consts(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """(base, vectors [size, lanes] of stored scalars) of what DRAM1 holds."""
+        return self._vectors("dram1")
+
+    @cached_property
+    def dram0_consts(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """The same of DRAM0."""
+        return self._vectors("dram0")
+
+    def _vectors(self, memory: str) -> tuple[tuple[int, np.ndarray], ...]:
+        storage = self.arch.number.storage_dtype
+        return tuple((entry.base, np.frombuffer(self.contents[entry.file_name], storage)
+                      .reshape(-1, self.arch.array_size))
+                     for entry in self.const_files if entry.memory == memory)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole file."""
+        program = self.program_json()
+        places = {key: program.pop(key) for key in ("prog", "consts", "inputs", "outputs")}
+        values: dict[str, Any] = {"name": self.name, **places, "arch": self.arch.to_dict(),
+                                  "load_consts_to_local": self.consts_to_local, "files": files_json(self.contents)}
+        if self.host is not None:
+            values["host"] = self.host.to_json()
+        if self.network is not None:
+            values["network"] = self.network.to_json()
+        return {**values, **program}
+
+    def program_json(self) -> dict[str, Any]:
+        """What it says of the program."""
+        values: dict[str, Any] = {
+            "prog": {"file_name": self.program_file, "size": self.program_size},
+            "consts": [entry.to_json() for entry in self.const_files],
+            "inputs": [port.to_json() for port in self.inputs],
+            "outputs": [port.to_json() for port in self.outputs],
+            "macs": self.macs,
+        }
+        if self.instruction_layers is not None:
+            values["instruction_layers"] = layers_to_text(self.instruction_layers)
+        return {**values, "layers": self.layers}
+
+    # -- inputs and outputs ----------------------------------------------------------------------------------------
+    def input(self, name: str) -> Port:
+        return self._port("input", self.inputs, name)
+
+    def output(self, name: str) -> Port:
+        return self._port("output", self.outputs, name)
+
+    def _port(self, kind: str, ports: tuple[Port, ...], name: str) -> Port:
+        for port in ports:
+            if port.name == name:
+                return port
+        raise refuse(f"{kind} of model {self.name}", repr(name), ", ".join(repr(port.name) for port in ports),
+                     f"use the {kind}'s name")
+
+    def pack_input(self, name: str, array: np.ndarray) -> np.ndarray:
+        """One sample, with or without its batch of 1 -> int64 vectors [size, lanes] for DRAM0 at the input's base.
+
+        Where the file does not say the shape, the array must be the vectors themselves, as real numbers.
+        """
+        port, array = self.input(name), np.asarray(array)
+        shape = (port.size, self.arch.array_size) if port.shape is None else port.shape
+        if array.shape not in (shape, shape[1:] if port.shape and shape[0] == 1 else shape):
+            raise refuse(f"shape of input {name!r}", list(array.shape), f"{list(shape)}, the batch may be left out",
+                         "give one sample in the shape the model was compiled for")
+        if array.dtype.kind not in "fiub":
+            raise refuse(f"type of input {name!r}", array.dtype, "real numbers", "convert it to float32")
+        numbers, lanes = port.numbers(self.arch.number), self.arch.array_size
+        scalars = numbers.quantize(array)
+        if port.layout is None:
+            return scalars
+        distance = scalars - numbers.zero  # what is filled in is the real 0
+        if port.packing is None:
+            return pack(scatter(distance, port.order, port.layout), lanes) + numbers.zero
+        return pack(port.packing.pack(scatter(distance, port.order, port.packing.source)), lanes) + numbers.zero
+
+    def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
+        """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
+        port, vectors = self.output(name), np.asarray(vectors)
+        if vectors.shape != (port.size, self.arch.array_size):
+            raise refuse(f"vectors of output {name!r}", list(vectors.shape), f"[{port.size}, {self.arch.array_size}]",
+                         "read the output's size from DRAM0 at its base")
+        values = port.numbers(self.arch.number).dequantize(vectors)
+        if port.layout is None or port.shape is None:
+            return values
+        return gather(unpack(values, port.layout), port.order, port.shape)
+
+    def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
+        if self.host is None:
+            return dict(outputs)
+        made = self.host.run({name: np.asarray(outputs[name]) for name in self.host.inputs}, self.name)
+        return {**{name: outputs[name] for name in self.host.passes}, **made}
+
+
+def files_json(contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Length and checksum of every file."""
+    return {name: msgspec.to_builtins(file_entry(content)) for name, content in contents.items()}

@@ -1,0 +1,109 @@
+"""ONNX models on the host, with onnxruntime. The one module here that imports onnx: import it where it is needed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+from weft.support.errors import WeftError, explain
+from weft.support.files import reason
+from weft.tmodel.onnx_bounds import graphs
+from weft.tmodel.onnx_control import LOOP
+from weft.tmodel.onnx_runnable import check_bytes
+
+WRONG_OPTIMIZERS = ["Pad_Fusion"]
+"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
+where they then exceed the kernel."""
+
+
+MOST_OPTIMISED = 1 << 10
+"""Nodes of a graph that onnxruntime improves first, which takes it time as their square."""
+
+
+def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
+    """An onnxruntime session on one thread (the same result every time), quiet."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, they need not be printed too
+    if isinstance(model, onnx.ModelProto) and len(model.graph.node) > MOST_OPTIMISED:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for key in ("disable_quant_qdq", "disable_double_qdq_remover"):  # quantised networks as their files say it
+        options.add_session_config_entry(f"session.{key}", "1")
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
+                                        disabled_optimizers=WRONG_OPTIMIZERS)
+
+
+MOST_EVALUATED = 1 << 24
+"""Steps of a file's model on ONNX's own evaluator, which is written in Python."""
+
+
+MOST_SECONDS = 10
+"""Of one run of a model with a loop, whose values may say how often it turns."""
+
+
+def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
+
+    Bytes come from a file: raises WeftError where they are no model, or one whose work is not bounded.
+    """
+    steps = check_bytes(model).steps if isinstance(model, bytes) else 0
+    try:
+        engine = session(model)
+    except Exception as error:  # its errors have no common type
+        if steps > MOST_EVALUATED:
+            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps that onnxruntime does not take "
+                                    f"({reason(error)})", f"at most {MOST_EVALUATED:.3g} of them",
+                                    "compile the model again")) from None
+        evaluator = ReferenceEvaluator(model)
+
+        def evaluated(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            with np.errstate(all="ignore"):  # onnxruntime does not warn of a division by 0 either
+                return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
+
+        return evaluated
+    names = [entry.name for entry in engine.get_outputs()]
+    run = _in_time(engine) if _has_loop(model) else engine.run
+    return lambda given: dict(zip(names, run(names, dict(given)), strict=True))
+
+
+def _has_loop(model: onnx.ModelProto | bytes) -> bool:
+    read = onnx.ModelProto.FromString(model) if isinstance(model, bytes) else model
+    return any(node.op_type == LOOP for graph in graphs(read.graph) for node in graph.node)
+
+
+def _in_time(engine: onnxruntime.InferenceSession) -> Callable[..., Sequence[np.ndarray]]:
+    """Its ``run``, ended after MOST_SECONDS: a loop's values say how long it takes."""
+    def run(names: Sequence[str], given: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        watch = threading.Timer(MOST_SECONDS, setattr, (options, "terminate", True))
+        watch.start()
+        try:
+            return engine.run(names, given, options)
+        except Exception as error:  # its errors have no common type
+            if not options.terminate:
+                raise
+            raise WeftError(explain("model of the host's part", f"a loop that still runs after {MOST_SECONDS} s",
+                                    "loops that end before", "bound its turns, or run the network with onnxruntime"
+                                    )) from error
+        finally:
+            watch.cancel()
+
+    return run
+
+
+@functools.lru_cache(maxsize=4)
+def runner_of(content: bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return the same, made once for all images of a run."""
+    return runner(content)
+
+
+def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return all outputs by name; see :func:`runner`."""
+    return runner(model)(given)
