@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -45,7 +45,7 @@ demo: $(READY)  ## handwritten digits, from the ONNX file to the simulated hardw
 test: $(READY)  ## the honest suite, on all cores (JOBS=1: on one)
 	@$(SUITE) -m "not long and not wide"
 
-test-wide: $(READY)  ## more sizes, machines and seeds of what `make test` proves (tb/wide.txt); CI runs both
+test-wide: $(READY)  ## more sizes, machines and seeds of what `make test` proves (tb/wide.py); CI runs both
 	@$(SUITE) -m "wide and not long"
 
 test-fast: $(READY)  ## the suite without what takes long, for every save
@@ -75,6 +75,9 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
+
+wheel: $(READY)  ## the wheel, dist/weft_accelerator-*.whl, with machine code for the estimator
+	@$(PY) scripts/wheel.py
 
 bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open tools alone (some 20 minutes)
 	@$(PY) -m weft.cli.main board build $(BOARD)

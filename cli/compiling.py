@@ -1,4 +1,4 @@
-"""``weft compile``."""
+"""The command ``weft compile``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from weft.support.errors import WeftError
-from weft.support.files import file_name
-from weft.support.outputs import Kind, write_text
 
 from weft.cli import console
 from weft.cli.options import (
@@ -35,6 +32,9 @@ from weft.cli.poor import poor
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import PAGE
 from weft.runtime.arrays import read_arrays
+from weft.support.errors import WeftError
+from weft.support.files import file_name
+from weft.support.outputs import Kind, write_text
 
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
@@ -146,7 +146,9 @@ def compile_command(
 
 def calibration_inputs(path: Path, model: Path, outputs: Sequence[str],
                        shapes: Sizes, fixed: Values) -> dict[str, np.ndarray]:
-    """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
+    """Return a file's arrays by input name. Raise WeftError if one is missing.
+
+    A lone array serves a lone input, whatever it is called."""
     from weft.compiler.frontend.reader import read_model
 
     names = [port.name for port in read_model(model, outputs, shapes, fixed).inputs]

@@ -1,1 +1,1 @@
-"""The estimator: how long a program takes on a machine, without simulating its logic."""
+"""The machine in time: how many cycles a program takes, without simulating its logic."""

@@ -22,9 +22,6 @@ import typer
 from networks import NETWORKS
 from rich.console import Console
 from rich.table import Table
-from weft.cycles.replay import estimate
-from weft.support.errors import WeftError, explain, run_script
-from weft.tmodel.manifest import TModel
 
 from weft.boards import clock_hz
 from weft.cli.cycles import cycles_object, waits_of
@@ -33,10 +30,13 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "build" / "bench"

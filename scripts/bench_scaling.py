@@ -13,15 +13,15 @@ from typing import Annotated
 
 import typer
 from bench import OUTPUT, QUICK, network_file, sample, write
-from weft.cycles.replay import estimate
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.tmodel.manifest import TModel
 
 BASE = "pynq"
 WIDE_FROM_LANES = 16

@@ -19,7 +19,6 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
-from weft.tmodel.manifest import TModel
 
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
@@ -32,6 +31,7 @@ from weft.hw.contract.timing import ALU_LATENCY, execute_latency
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_many_on_rtl
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[1]
 MEMORY = MemorySettings(read_latency=EXPECTED.read_latency, write_latency=EXPECTED.read_latency)

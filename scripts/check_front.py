@@ -18,8 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from weft.support.errors import WeftError, explain, run_script
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
@@ -30,6 +28,8 @@ from weft.hw.flow.synthesis import synthesize, total
 from weft.runtime.arrays import read_arrays
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
+from weft.support.errors import WeftError, explain, run_script
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "front"

@@ -22,6 +22,7 @@ import measured_tables
 import typer
 import units_picture
 import zoo_docs
+
 from weft.support.errors import WeftError, explain, run_script
 
 ROOT = Path(__file__).resolve().parents[1]

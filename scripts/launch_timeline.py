@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime import Device
 from weft.runtime.session import Loaded, Session
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "models" / "digits"

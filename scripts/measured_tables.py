@@ -12,10 +12,10 @@ from typing import Any
 
 import board_pages
 from tables import number, table
-from weft.support.errors import WeftError, explain
 
 from weft.boards import clock_hz
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, explain
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "data"

@@ -21,16 +21,16 @@ from typing import Annotated, Any
 import numpy as np
 import onnx
 import typer
+
+import weft
+from weft.cli.cycles import cycles_object, joined, waits_of
 from weft.cycles.replay import estimate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import IdealDram
 from weft.support.errors import run_script
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.network import Network
 from weft.tmodel.onnx_engine import session
-
-import weft
-from weft.cli.cycles import cycles_object, joined, waits_of
-from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import IdealDram
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "networks.json"

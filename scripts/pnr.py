@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.support.errors import run_script
-
 from weft.boards import board_of
 from weft.cli.console import progress
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import ecp5, static_timing, synthesis
+from weft.support.errors import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -23,9 +23,6 @@ import numpy as np
 import onnx
 import typer
 from network_table import CASES, Feed, class_of, samples_of
-from weft.support.errors import WeftError, run_script
-from weft.support.signals import signal_to_noise
-from weft.tmodel.onnx_engine import runner
 
 from weft.compiler.check.runners import RUNNERS, Sample
 from weft.compiler.frontend.graph import Graph
@@ -37,8 +34,11 @@ from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, run_script
+from weft.support.signals import signal_to_noise
 from weft.tb.compile.layer_bytes import Watch, together
 from weft.tb.compile.quantised_twin import prepared, quantised_twin
+from weft.tmodel.onnx_engine import runner
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "twins.json"

@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 from playwright.sync_api import Browser, Page, sync_playwright
+
 from weft.support.errors import WeftError, explain, run_script
 
 ROOT = Path(__file__).resolve().parents[1]

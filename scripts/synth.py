@@ -9,11 +9,10 @@ import argparse
 import json
 from pathlib import Path
 
-from weft.support.errors import run_script
-
 from weft.boards import board_of
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
+from weft.support.errors import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 

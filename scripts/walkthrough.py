@@ -1,5 +1,5 @@
-"""Walks through the README as a newcomer: a fresh clone, a fresh environment, its commands in order; then the wheel
-alone. Writes docs/data/walkthrough.json, from which `make docs` makes the table of docs/walkthrough.md.
+"""Walks through README and docs/cli.md as a newcomer: a fresh clone, a fresh environment, their commands in order;
+then the wheel alone. Writes docs/data/walkthrough.json, from which `make docs` makes the table of docs/walkthrough.md.
 
     python scripts/walkthrough.py [--folder DIR] [--only clone|wheel]
 
@@ -23,14 +23,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
 from weft.support.errors import WeftError, explain, run_script
 from weft.support.outputs import Kind, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/cli.md")
 DATA = ROOT / "docs" / "data" / "walkthrough.json"
 MEASURED = Kind.of_head("what an earlier walk measured", r'\{\n "commit": ')
-AWAY = ("serial:", "udp:", "model.pb", "model.tflite", "weft board", "weft explore", "make test", "git clone")
-"""Of the README's commands those that need more than the repository, take long, or are done before."""
+AWAY = ("serial:", "udp:", "model.pb", "model.tflite", "weft board", "weft explore", "make test",
+        "make bitstream", "git clone")
+"""Commands that need more than the repository, take long, or are done before."""
 SAMPLES = """
 import numpy as np
 data = np.load('models/digits/held_out.npz')
@@ -38,40 +41,45 @@ np.savez('samples.npz', image=data['calibration'][:20])
 """
 GIVEN = ["cp models/digits/digits.onnx model.onnx", "cp arch/tiny.tarch my.tarch",
          f'.venv/bin/python -c "{SAMPLES.strip()}"']
-"""The reader's own files, which the README speaks of: here the demo's."""
+"""The reader's own files, which the pages speak of: here the demo's."""
 LAST_LINES = 3
 
 Row = dict[str, Any]
 
 
+def typed() -> str:
+    """Return the pages whose commands are typed, one behind the other."""
+    return "\n".join((ROOT / page).read_text() for page in PAGES)
+
+
 def commands(text: str) -> list[str]:
-    """The commands of indented lines that run here, comments left out."""
+    """Return the commands of indented lines that run here, without comments; ``weft`` as the clone has it."""
     found = []
-    for line in re.findall(r"^ {4}((?:make|\.venv/bin/weft|env/bin/weft|python3 -m venv) ?.*)$", text, re.M):
-        command = re.split(r"\s{2,}#", line)[0].strip()
+    for line in re.findall(r"^ {4,8}((?:make|weft|\.venv/bin/weft|env/bin/weft|python3 -m venv) ?.*)$", text, re.M):
+        command = re.sub(r"^weft ", ".venv/bin/weft ", re.split(r"\s{2,}#", line)[0].strip())
         if not any(word in command for word in AWAY):
             found.append(command)
     return found
 
 
-def from_clone(readme: str, folder: Path) -> Iterator[tuple[str, str]]:
+def from_clone(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
     """What is typed -> where."""
     yield f"git clone {ROOT} weft", str(folder)
     clone = str(folder / "weft")
-    lines = [line for line in commands(readme) if "env/bin/weft" not in line or ".venv/bin/weft" in line]
+    lines = [line for line in commands(pages) if not line.startswith("env/bin/weft")]
     lines = [line for line in lines if not line.startswith("python3 -m venv env")]
-    own = next(number for number, line in enumerate(lines) if "weft archs" in line)
+    own = next(number for number, line in enumerate(lines) if "model.onnx" in line)
     for command in [*lines[:own], *GIVEN, *lines[own:]]:
         yield command, clone
 
 
-def from_wheel(readme: str, folder: Path) -> Iterator[tuple[str, str]]:
+def from_wheel(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
     """The wheel is made in the clone, and copied to a folder that has nothing else."""
-    yield ".venv/bin/python -m pip wheel --quiet --no-deps -w dist .", str(folder / "weft")
+    yield "make wheel", str(folder / "weft")
     alone = folder / "alone"
     (alone / "dist").mkdir(parents=True)
     yield f"cp {folder}/weft/dist/*.whl {alone}/dist/", str(folder)
-    for command in commands(readme):
+    for command in commands(pages):
         if "env/bin/" in command and ".venv" not in command:
             yield command, str(alone)
 
@@ -93,8 +101,8 @@ def walked(steps: Iterator[tuple[str, str]], part: str, folder: Path) -> Iterato
 
 
 def walk(parts: Sequence[str], folder: Path) -> Iterator[Row]:
-    readme = (ROOT / "README.md").read_text()
-    for part, steps in (("clone", from_clone(readme, folder)), ("wheel", from_wheel(readme, folder))):
+    pages = typed()
+    for part, steps in (("clone", from_clone(pages, folder)), ("wheel", from_wheel(pages, folder))):
         if part in parts:
             yield from walked(steps, part, folder)
 
@@ -118,7 +126,7 @@ def main(
             write_text(DATA, json.dumps(content, indent=1) + "\n", MEASURED)
     failed = [row["command"] for row in rows if row["exit_code"]]
     if failed:
-        raise WeftError(explain("the README", f"{len(failed)} commands that fail, first {failed[0]}",
+        raise WeftError(explain("README and docs/cli.md", f"{len(failed)} commands that fail, first {failed[0]}",
                                 "commands that run", "look at docs/data/walkthrough.json"))
 
 

@@ -26,11 +26,11 @@ import bench
 import typer
 import zoo_cells
 import zoo_table
-from weft.support.errors import WeftError, explain, run_script
-from weft.support.outputs import Kind, write_text
 
 from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
+from weft.support.errors import WeftError, explain, run_script
+from weft.support.outputs import Kind, write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4

@@ -14,9 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import bench
 import network_table
-from weft.cycles.machine import machine_record
-from weft.cycles.replay import estimate
-from weft.support.errors import WeftError
 
 from weft.boards import board_of, clock_hz
 from weft.cli.resources import around
@@ -30,11 +27,14 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.calibrate import random_inputs
 from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
+from weft.cycles.machine import machine_record
+from weft.cycles.replay import estimate
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
+from weft.support.errors import WeftError
 
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The project as a Python distribution: what its extras pin, and the pip command that brings what an extra lacks."""
+"""The project as a Python distribution: its extras' pinned packages, and pip commands that install them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 import tomllib
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 from weft.support.errors import WeftError, explain
+from weft.support.sources import CHECKOUT, is_checkout
 
 DISTRIBUTION = "weft-accelerator"
 """Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
@@ -24,7 +24,9 @@ Requirement = tuple[str, str]
 
 
 def requirements() -> dict[str, list[Requirement]]:
-    """Return extra -> what it pins, BASE first: of a checkout from pyproject.toml, else of the installed wheel."""
+    """Return the packages pinned by each extra: extra -> packages, BASE first.
+
+    They are read from pyproject.toml in a checkout, else from the installed wheel."""
     project = _project()
     if project is not None:
         texts = {BASE: project["dependencies"], **project["optional-dependencies"]}
@@ -38,7 +40,7 @@ def requirements() -> dict[str, list[Requirement]]:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package, None where it is not installed."""
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -51,33 +53,31 @@ def lacking(extra: str) -> list[Requirement]:
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that brings what ``extra`` lacks, in a clone and beside an installed wheel alike.
+    """Return the pip command that installs the packages that ``extra`` lacks, in a clone as beside a wheel.
 
-    It names the packages themselves: the project is on no index, and its name there may be somebody else's.
-    """
+    The packages are named one by one, because the project is on no index: its name there may be somebody else's."""
     wanted = lacking(extra) or requirements()[extra]
     return " ".join([shlex.quote(sys.executable), "-m pip install", *(f"{name}=={pin}" for name, pin in wanted)])
 
 
 def version() -> str:
-    """Return the version of the checkout that runs, else of the installed wheel."""
+    """Return the version of the project: that of the checkout that runs, else of the installed wheel."""
     project = _project()
     return str(project["version"]) if project is not None else metadata.version(DISTRIBUTION)
 
 
 def _project() -> dict | None:
     """Return the table ``project`` of the checkout's pyproject.toml; None in an installed wheel."""
-    file = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    return tomllib.loads(file.read_text())["project"] if file.is_file() else None
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"] if is_checkout() else None
 
 
 def need_package(what: str, package: str, extra: str) -> None:
-    """Raise WeftError where a package of ``extra``, which ``what`` needs, cannot be imported."""
+    """Raise WeftError if ``package`` of ``extra``, which ``what`` needs, cannot be imported."""
     if find_spec(package) is None:
         raise WeftError(no_package(what, package, extra))
 
 
 def no_package(what: str, package: str, extra: str, instead: str = "") -> str:
-    """Return the error text for ``what``, which needs a ``package`` of ``extra``; ``instead``: another way out."""
+    """Return the error text that ``what`` lacks ``package`` of ``extra``; ``instead`` is another way out."""
     return explain(what, f"no Python package {package}", f"an installation with the extra {extra}",
                    pip_install(extra) + (f", or {instead}" if instead else ""))

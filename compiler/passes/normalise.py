@@ -1,9 +1,8 @@
-"""Pass: every operator in one form that the later passes know, every tensor with shape 1 x C x H x W.
+"""Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). How
-each operator is rewritten says its row in ``operators.py``.
-"""
+Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The row
+of an operator in ``operators.py`` says how it is rewritten."""
 
 from __future__ import annotations
 
@@ -24,15 +23,14 @@ from weft.compiler.passes.align_slices import aligned_channels
 from weft.compiler.passes.place_inputs import hold_input, place_operands, place_rest, placed_port
 
 OPSET = 20
-"""Opset of the normalised graph."""
+"""The opset of the normalised graph."""
 
 
 def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False) -> Graph:
-    """The graph in canonical form, for an array of ``lanes``. ``in_bytes``: tensors are of eight bits.
+    """Return the graph in canonical form, for an array of ``lanes`` lanes. ``in_bytes``: tensors are of eight bits.
 
-    Raises CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to it, and
-    what the node makes is taken as an input; the result then is of no use.
-    """
+    Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
+    instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
     state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes)
     consumers, ends = graph.consumers(), graph.output_tensors()
@@ -60,9 +58,9 @@ def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = Non
 
 
 def _count(state: Rewrite, node: Node, first: int) -> None:
-    """Share the multiply-accumulates of a node of the model, as drawn, among the canonical nodes from ``first`` on that
-    do its work: none of them knows what is drawn, for a kernel may have many zeros, and zeros of a first state are left
-    out."""
+    """Share the multiply-accumulates of a node, as drawn, among the canonical nodes from ``first`` on that do its work.
+
+    A canonical node does not know them, as a kernel may have many zeros, and zeros of a first state are left out."""
     if not ROWS[node.op].counted:
         return
     read = {held.tensor for held in state.held.values()}.union(*(made.inputs for made in state.nodes[first:]))
@@ -77,7 +75,7 @@ def _count(state: Rewrite, node: Node, first: int) -> None:
 
 
 def _size(state: Rewrite, node: Node) -> int:
-    """What a node's work is in proportion to."""
+    """Return a number to which a canonical node's share of the work is proportional."""
     pixels = math.prod(state.shapes[node.output][2:])
     if node.op == "Product":
         return pixels * state.shapes[node.input(0)][1] * state.shapes[node.output][1]
@@ -85,7 +83,7 @@ def _size(state: Rewrite, node: Node) -> int:
 
 
 def _output(state: Rewrite, port: GraphPort) -> GraphPort:
-    """Outputs lie in whole tensors of their own; where elements lie in another order, ``order`` says it."""
+    """Return an output port; outputs lie in whole tensors of their own, and ``order`` says where elements lie."""
     if port.tensor not in state.held:
         raise refuse(f"output {port.name!r}", "a constant", "a tensor computed from the inputs", "remove it")
     held = state.held[port.tensor]

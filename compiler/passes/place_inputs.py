@@ -17,9 +17,9 @@ import numpy as np
 from weft.compiler.frontend.graph import GraphPort, Node, Shape
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.indices.index import FILL, SMALL_ENOUGH, as_order, default_index, default_place, run_on_indices
+from weft.compiler.lowering.axes import Axes, common_axes, default_axes, last_axis
 from weft.compiler.lowering.operators import ROWS
 from weft.compiler.lowering.rewrite import Rewrite
-from weft.compiler.passes.axes import Axes, common_axes, default_axes, last_axis
 
 ROW_NORMS = ("LayerNormalization", "RMSNormalization")
 RECURRENT = ("GRU", "LSTM", "RNN")

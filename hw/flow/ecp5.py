@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.hdl._ir import PortDirection
-from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.axi import Ports
 from weft.hw.flow.nextpnr import run as nextpnr_run
 from weft.hw.flow.spread import spread
+from weft.support.errors import WeftError, explain
 
 NETLIST, SPREAD, DELAYS = "ecp5.json", "spread.json", "delays.sdf"
 """yosys' netlist, that with empty tables, nextpnr's delays."""

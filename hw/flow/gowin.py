@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.support.errors import WeftError, explain
-
 from weft.hw.flow.nextpnr import run
+from weft.support.errors import WeftError, explain
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.segments import Geometry
 from weft.hw.contract.arch import Arch
@@ -28,6 +27,7 @@ from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, 
 from weft.hw.flow.memories import block_rams, rams, ultra_rams
 from weft.hw.flow.parts import Part
 from weft.hw.flow.parts import block_rams as count_blocks
+from weft.support.errors import WeftError, explain
 
 FITTED = ("lut", "ff")
 COLUMNS = (*FITTED, "dsp", "bram36", "bram18")

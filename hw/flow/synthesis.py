@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from amaranth.back import rtlil
-from weft.support.errors import WeftError, explain
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.packing import Packing
@@ -26,6 +25,7 @@ from weft.hw.flow import ecp5, xilinx
 from weft.hw.flow.cells import count_cells
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError, explain
 
 COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
 """``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an

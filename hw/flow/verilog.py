@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from amaranth._toolchain.yosys import YosysError  # amaranth has no public name for it
 from amaranth.back import verilog
 from amaranth.hdl import Module
-from weft.support.errors import WeftError, explain
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
 from weft.hw.system import with_ports
+from weft.support.errors import WeftError, explain
 
 TOP_NAME = "weft_top"
 

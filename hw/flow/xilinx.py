@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from weft.support.errors import WeftError, explain
-
 from weft.hw.array.paired_multiplier import SUM_WIDTH
 from weft.hw.contract.packing import PAIR, Packing
+from weft.support.errors import WeftError, explain
 
 _MODULE = re.compile(r"^module \\(\S+\.paired_multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
 """Modules of ``hw.array.paired_multiplier`` in RTLIL: name and contents."""

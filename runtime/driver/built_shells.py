@@ -1,20 +1,18 @@
-"""Finds the ``shell.json`` that belongs to a board that answers, among those that ``weft board build`` left.
+"""Find the ``shell.json`` of a board that answers, among those that ``weft board build`` left.
 
-The machine's registers say which board its bitstream is for (BOARD) and which machine it is (ARCH_HASH).
-"""
+The machine's registers say which board its bitstream is for (BOARD) and which machine it is (ARCH_HASH)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.support.errors import WeftError, explain
-
 from weft.boards import BOARDS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import arch_hash, board_code
 from weft.runtime.driver.register_machine import DeviceError, Registers
 from weft.runtime.driver.shell_file import BUILT, NAME, ShellFile
+from weft.support.errors import WeftError, explain
 
 MOST_FILES = 64
 
@@ -38,8 +36,7 @@ def known_bauds() -> list[int]:
 def shell_of(registers: Registers, name: str) -> ShellFile | None:
     """Return the shell of the board behind ``registers``; None for a machine in a design that names no board.
 
-    Raises DeviceError where no file is that board's, with the command that makes one.
-    """
+    Raise DeviceError if no file belongs to that board, with the command that makes one."""
     code = registers.read("BOARD")
     if not code:
         return None
@@ -59,6 +56,7 @@ def shell_of(registers: Registers, name: str) -> ShellFile | None:
 
 
 def _hash_of(shell: ShellFile) -> int | None:
+    """Return the ARCH_HASH of a shell's machine, or None if it is no legal machine."""
     try:
         return arch_hash(Arch.from_dict(shell.arch))
     except WeftError:

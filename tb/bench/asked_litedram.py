@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from weft.cycles.jit import entry
 from weft.cycles.litedram import step_dram
 from weft.cycles.litedram_state import controller_record, new_dram
-
 from weft.hw.contract.dram import LiteDram
 
 COLUMNS = ("ar_valid", "ar_address", "ar_beats", "ar_taken", "aw_valid", "aw_address", "aw_beats", "aw_taken",

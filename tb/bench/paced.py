@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from weft.cycles.origin import Origin
-from weft.cycles.replay import Estimate, estimate
 
 from weft.boards import BOARDS
 from weft.boards.shell.paced import controller_of
+from weft.cycles.origin import Origin
+from weft.cycles.replay import Estimate, estimate
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from weft.tmodel.onnx_engine import runner
-from weft.tmodel.scales import TensorScale
 
 from weft.compiler.check.checker import Checker
 from weft.compiler.check.evaluate import Tensors
@@ -31,6 +29,8 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, unchanged_bytes
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
+from weft.tmodel.onnx_engine import runner
+from weft.tmodel.scales import TensorScale
 
 LEAST_EQUAL = 0.999
 """Of all bytes that a network's layers make, given equal inputs; no other may be off by more than one."""

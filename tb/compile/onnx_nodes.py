@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from weft.tmodel.manifest import TModel
 
 from weft.cli.onnx_backend import HostRep
 from weft.compiler.errors import CompileError
@@ -27,6 +26,7 @@ from weft.compiler.lowering.operators import HOST_OPERATORS, OPERATORS
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import run_golden
+from weft.tmodel.manifest import TModel
 
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase

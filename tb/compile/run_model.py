@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model, run_steps
@@ -20,6 +17,9 @@ from weft.compiler.request import Request
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import session
 
 BASE = Arch(data_type="FP16BP8", array_size=8, dram0_depth=1 << 20, dram1_depth=1 << 20, local_depth=2048,
             accumulator_depth=512, simd_registers_depth=1, stride0_depth=8, stride1_depth=8)

@@ -10,8 +10,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.network import Network
-from weft.tmodel.onnx_engine import run_model
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
@@ -19,6 +17,8 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, signal_to_noise
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 RNG = np.random.default_rng(0)
 

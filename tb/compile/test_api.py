@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
 
 import weft
 from weft.cli.main import exit_code
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 
 

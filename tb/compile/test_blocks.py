@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.network import Network
 
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float
+from weft.tmodel.network import Network
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3, local_depth=4096)
 DECIBELS = 45
@@ -124,6 +124,7 @@ def lengths(maker: ModelMaker) -> None:
 NETWORKS = [*BLOCKS, norms_of_images, written_out, softmax_of_channels, lengths]
 
 
+@pytest.mark.wide_cases("swin")
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_block(network: Callable[[ModelMaker], None], tmp_path: Path) -> None:
     maker = ModelMaker((1, 6, 9, 8), seed=3, opset=17)

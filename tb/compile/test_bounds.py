@@ -9,8 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.pipeline import compile_model, run_steps
@@ -19,6 +17,8 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import run_golden
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 ARCH = Arch.load("tiny").replace(array_size=4, dram0_depth=1 << 16, dram1_depth=1 << 16, local_depth=2048,
                                  accumulator_depth=512, lut_count=2, lut_depth=256, simd_registers_depth=3)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.network import Network
 
 from weft.compiler.errors import Fault
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import run_float, signal_to_noise
 from weft.tb.random.broken_models import BREAKS, broken_file
 from weft.tb.random.network_rule import ARCHS
+from weft.tmodel.network import Network
 
 ARCH = ARCHS["lanes3"]
 SECONDS, DECIBELS = 60, 20.0

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from weft.support.errors import Mismatch
 
 from weft.cli.main import exit_code
 from weft.compiler import lir, pipeline
@@ -31,6 +30,7 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.points import FixedPointParams
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.support.errors import Mismatch
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import BASE, ModelMaker
 
@@ -201,7 +201,7 @@ def stop_early(code: MachineCode) -> MachineCode:
 
 
 BREAKS: dict[str, Callable[[Any], Any]] = {
-    "frontend": nudge_weights, "divide": nudge_what_is_left, "pool_parts": nudge_weights,
+    "frontend": nudge_weights, "partition": nudge_what_is_left, "pool_parts": nudge_weights,
     "normalise": nudge_weights, "fold_channelwise": nudge_weights, "order": nudge_weights, "layers": forget_relu,
     "points": shift_too_far, "consts": spoil_a_vector, "memory": place_on_each_other, "schedule": drop_a_tap,
     "backend": stop_early,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -18,6 +17,7 @@ from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
+from weft.tmodel.onnx_engine import run_model
 
 Network = Callable[[ModelMaker], None]
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import run_model as run_graph
 
 from weft.compiler import steps
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
@@ -26,6 +24,8 @@ from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import TABLES
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import run_model as run_graph
 
 ARCH = BASE.replace(**TABLES)
 TABLE_ARCH = ARCH.replace(lut_depth=256)

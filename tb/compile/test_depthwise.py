@@ -8,8 +8,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
-from weft.tmodel.window import Window
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Convolution, Var
@@ -22,6 +20,8 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tmodel.manifest import TModel
+from weft.tmodel.window import Window
 
 TAPS = 3
 DEEP = BASE.replace(depthwise_taps=TAPS)

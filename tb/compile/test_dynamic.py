@@ -10,8 +10,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from weft.tmodel.network import Network
-from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
@@ -19,6 +17,8 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, signal_to_noise
 from weft.tb.compile.test_recurrent import TABLES
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 RNG = np.random.default_rng(0)
 

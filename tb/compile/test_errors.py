@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from weft.tmodel.errors import ModelError
-from weft.tmodel.manifest import TModel
 
 from weft.cli.options import override
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 
 def refusal(path: Path, arch: Arch = BASE, **options: Any) -> str:

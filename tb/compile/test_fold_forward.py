@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -17,6 +16,7 @@ from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.quantize.calibrate import HEADROOM, channel_ranges, choose_samples
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
+from weft.tmodel.onnx_engine import run_model
 
 
 class Blocks(ModelMaker):

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import must_run, read_model
 from weft.compiler.pipeline import compile_model
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
+from weft.tmodel.manifest import TModel
 
 SHAPE = (1, 9, 8, 3)
 

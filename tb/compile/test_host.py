@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.compiler.check.checker import Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 
 def sine(maker: ModelMaker) -> None:

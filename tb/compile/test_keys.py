@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from weft.cycles.replay import estimate
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.request import Request
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import KEYS, SHARED, Arch
 from weft.hw.contract.csr import arch_hash
 from weft.hw.contract.keys import Affects, Compatibility

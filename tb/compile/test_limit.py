@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.backend.limit import layer_limits, limit_cycles
 from weft.compiler.frontend.graph import Graph
@@ -14,6 +13,7 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
 
 
 def graph_of(maker: ModelMaker, tmp_path: Path) -> Graph:

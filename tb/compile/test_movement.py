@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
-from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
 from weft.compiler.frontend.graph import Graph, Node
@@ -17,6 +16,7 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.compile.test_operators import DECIBELS, EACH_ARCH, samples
+from weft.tmodel.manifest import TModel
 
 
 def conv(maker: ModelMaker, source: str, channels: tuple[int, int]) -> str:
@@ -194,6 +194,7 @@ ROUNDED: dict[Callable[[ModelMaker], None], float] = {gates: 50, channel_sum: 50
 """Products of tensors are rounded to the type's point."""
 
 
+@pytest.mark.wide_cases("3 lanes-*", "2 lanes, tiny-*")
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 @EACH_ARCH
 def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: Path) -> None:

@@ -9,10 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec import convert
-from weft.tmodel.manifest import TModel
-from weft.tmodel.ports import packing_of
-from weft.tmodel.schema import PackingEntry
-from weft.tmodel.window import Window
 
 from weft.compiler.check.evaluate import convolve
 from weft.compiler.layers.hir import Convolution, Var
@@ -21,6 +17,10 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model, run_float, signal_to_noise
+from weft.tmodel.manifest import TModel
+from weft.tmodel.ports import packing_of
+from weft.tmodel.schema import PackingEntry
+from weft.tmodel.window import Window
 
 WINDOWS = [Window((3, 3), (1, 1), (1, 1)), Window((5, 2), (2, 3), (2, 0)), Window((2, 3), (1, 2), (0, 3), (3, 2)),
            Window((1, 4), (1, 1), (0, 3))]

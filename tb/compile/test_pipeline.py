@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.tmodel.elements import pack, unpack
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.errors import CompileError
@@ -21,6 +18,9 @@ from weft.compiler.pipeline import STEPS, compile_model, steps_of
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.shared import shared
+from weft.tmodel.elements import pack, unpack
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 
 def residual_network(tmp_path: Path, channels: int = 12) -> tuple[Path, np.ndarray]:

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import SMALL
+from weft.tmodel.manifest import TModel
 
 ARCHS = {"2 lanes": BASE.replace(array_size=2, local_depth=128, accumulator_depth=32),
          "3 lanes": BASE.replace(array_size=3, local_depth=384, accumulator_depth=48), "8 lanes": BASE}

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.errors import ModelError
-from weft.tmodel.manifest import TModel
 
 from weft.cli.options import override
 from weft.compiler.errors import CompileError
@@ -20,6 +18,8 @@ from weft.compiler.scheduler.length import _weight_tiles
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 TINY = override(Arch.load("tiny"), ["local_depth=600", "accumulator_depth=300",
                                       "dram0_depth=8000", "dram1_depth=40000"])

@@ -12,9 +12,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
-from weft.tmodel.onnx_engine import run_model
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
@@ -30,6 +27,9 @@ from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.tb.compile.quantised_twin import KINDS, SHAPE, small_twin
 from weft.tb.compile.run_model import BASE, check_model, run_float, signal_to_noise
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
+from weft.tmodel.onnx_engine import run_model
 
 
 def of_graph(graph: Graph, sample: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.network import Network
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
@@ -16,6 +15,7 @@ from weft.tb.compile.layer_bytes import Checked, insist
 from weft.tb.compile.quantised_twin import KINDS, small_twin
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.shared import shared
+from weft.tmodel.network import Network
 
 ROOT = Path(__file__).resolve().parents[2]
 BYTES = {"data_type": "INT8", "accumulator_width": None, "lut_count": 1, "lut_depth": 256, "simd_registers_depth": 2}

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.tmodel.network import Network
 
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
@@ -18,6 +17,7 @@ from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Checked, Watch, together
 from weft.tb.compile.run_model import BASE, run_float
+from weft.tmodel.network import Network
 
 ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 SHAPE = (1, 5, 10, 9)

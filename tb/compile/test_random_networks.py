@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from weft.tmodel.window import Window
 
 from weft.compiler.quantize import consts, scales, var_scales
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
 from weft.tb.random.random_networks import Case
+from weft.tmodel.window import Window
 
 QUICK, CHUNK = 5, 25
 LONG_SEEDS = range(QUICK, QUICK + CHUNK * 5)
@@ -29,6 +29,7 @@ def insist(case: Case) -> None:
     assert not verdict.problem and not verdict.refusal, str(verdict)
 
 
+@pytest.mark.wide_cases("*-2", "*-3", "*-4", "*-1")
 @pytest.mark.parametrize("case", [*(Case(arch, seed) for arch in ARCHS for seed in range(QUICK)), *FOUND],
                          ids=lambda case: f"{case.arch}-{case.seed}")
 def test_network(case: Case) -> None:
@@ -53,6 +54,7 @@ FOUND_IN_BYTES = [Case("bytes12", 340), Case("bytes12", 3348), Case("bytes3tight
 near."""
 
 
+@pytest.mark.wide_cases("*-2")
 @pytest.mark.parametrize("case", [*(Case(arch, seed) for arch in byte_networks.ARCHS for seed in range(3)),
                                   *FOUND_IN_BYTES], ids=lambda case: f"{case.arch}-{case.seed}")
 def test_network_in_bytes(case: Case) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, run_float, signal_to_noise
+from weft.tmodel.manifest import TModel
 
 TABLES = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
 ARCHS = {"8 lanes": BASE.replace(**TABLES),
@@ -76,6 +76,7 @@ NETWORKS: dict[str, Callable[[ModelMaker], tuple[str, ...]]] = {
     "LSTM, softer": partial(layer, "LSTM", ("", "h", "c"), activations=["Sigmoid", "Softsign", "Tanh"])}
 
 
+@pytest.mark.wide_cases("8 lanes-*", "3 lanes-two*")
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
 def test_layer(arch: Arch, network: Callable[[ModelMaker], tuple[str, ...]], tmp_path: Path) -> None:

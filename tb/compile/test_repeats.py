@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.backend.encode import assemble
 from weft.compiler.backend.repeats import shortened
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import Instruction, Opcode
 from weft.hw.contract.isa import Isa
@@ -19,6 +18,7 @@ from weft.runtime.session import Session
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 from weft.tb.unit.golden.machines import MACHINES
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "models" / "digits"

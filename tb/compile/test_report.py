@@ -40,10 +40,9 @@ def test_every_layer_is_measured(arch: Arch, tmp_path: Path) -> None:
 
 def test_numbers_are_those_of_the_compiled_program(tmp_path: Path) -> None:
     """The last layer is the machine's output: the same decibels come out of an ordinary run."""
-    from weft.tmodel.manifest import TModel
-
     from weft.compiler.pipeline import compile_model
     from weft.tb.compile.run_model import run_golden
+    from weft.tmodel.manifest import TModel
 
     maker = ModelMaker((1, 6, 9, 8))
     maker.conv(maker.node("Relu", maker.conv("x", 6, 8, (3, 3))), 8, 5, (3, 3))

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tmodel.manifest import TModel
 
 TABLES = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
 ARCHS = {"8 lanes": BASE.replace(**TABLES),

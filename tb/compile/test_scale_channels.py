@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.tmodel.network import Network
 
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
@@ -17,6 +16,7 @@ from weft.runtime.session import GOLDEN, RTL, Session
 from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.compile.test_quantised_variants import SAMPLES, SHAPE, Maker
+from weft.tmodel.network import Network
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS = {"8 lanes": ROOMY, "3 lanes": ROOMY.replace(array_size=3),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.scales import TensorScale
 
 from weft.compiler import lir, steps
 from weft.compiler.backend.encode import MachineCode
@@ -40,6 +39,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.registers import Register
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.scales import TensorScale
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,

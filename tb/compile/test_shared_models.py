@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import run_golden, signal_to_noise
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 LEAST_DECIBELS = 45
 
@@ -94,6 +94,7 @@ RUNS = [pytest.param(name, image, marks=pytest.mark.slow if image < network.quic
         for name, network in NETWORKS.items() for image in range(network.images)]
 
 
+@pytest.mark.wide_cases("mobilenetv2*", "squeezenet*", "yolo*")
 @pytest.mark.parametrize(("name", "image"), RUNS)
 def test_answers_like_float(name: str, image: int, folder: Path) -> None:
     path, network = shared(f"models/{name}.onnx"), NETWORKS[name]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import run_golden
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import session
 
 IMAGES = 3
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.network import Network
 
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
@@ -16,6 +15,7 @@ from weft.runtime.streaming import stream
 from weft.tb.compile.run_model import signal_to_noise
 from weft.tb.compile.tflite_files import LiteRt, with_transpose_conv
 from weft.tb.shared import shared
+from weft.tmodel.network import Network
 
 LEAST_DECIBELS = 45
 LEAST_PIXELS = 0.995

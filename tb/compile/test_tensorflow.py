@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
@@ -19,6 +18,7 @@ from weft.hw.contract.arch import Arch
 from weft.tb.compile.onnx_nodes import ARCH
 from weft.tb.compile.run_model import run_golden, signal_to_noise
 from weft.tb.shared import shared
+from weft.tmodel.manifest import TModel
 
 pytestmark = pytest.mark.long
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
 
 from weft.compiler.errors import Fault
 from weft.compiler.layers import hir
@@ -18,6 +17,7 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import Allocation
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.products import Products
+from weft.support.errors import WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from weft.tmodel.onnx_engine import session
 
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import load_model, read_model
@@ -23,6 +22,7 @@ from weft.tb.compile.tflite_bytes import BYTES, int8_network, stored, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
 from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, conv, weights
 from weft.tb.compile.tflite_streams import STREAMS, stream
+from weft.tmodel.onnx_engine import session
 
 LARGEST_ERROR = 1e-4
 """Of a float32 result, relative to the largest one."""

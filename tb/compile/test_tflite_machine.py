@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
@@ -18,6 +17,7 @@ from weft.tb.compile.tflite_bytes import BYTES, words
 from weft.tb.compile.tflite_files import FileMaker, Graph, LiteRt
 from weft.tb.compile.tflite_floats import FLOATS, Make
 from weft.tb.compile.tflite_streams import stream
+from weft.tmodel.network import Network
 
 ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
 LEAST_DECIBELS = 45

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model
@@ -17,6 +16,7 @@ from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Watch, insist
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.compile.test_quantised_files import SHAPE, Maker
+from weft.tmodel.manifest import TModel
 
 BYTES = BASE.replace(data_type="INT8")
 WEIGHTS = np.arange(-54, 54).reshape(2, 6, 3, 3)

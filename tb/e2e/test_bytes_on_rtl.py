@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
 from weft.runtime.session import RTL, RunResult, Session
 from weft.tb.compile.quantised_twin import quantised_twin
 from weft.tb.compile.run_model import ModelMaker, run_float
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tmodel.manifest import TModel
 
 ARCHS = {name: lockstep_archs()[name] for name in ("lanes2_int8", "lanes4_int8")}
 """The random programs' tests build their simulators too."""
@@ -108,6 +108,7 @@ def test_functions_on_the_way_out_on_rtl(machine: str, tmp_path: Path) -> None:
     run_alike(model, samples)
 
 
+@pytest.mark.wide_cases("*-lanes2_int8")
 @pytest.mark.parametrize("machine", ARCHS)
 @pytest.mark.parametrize(("network", "kind"), [
     (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes"),

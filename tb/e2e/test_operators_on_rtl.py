@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
@@ -20,6 +19,7 @@ from weft.tb.compile import test_products as products
 from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import ModelMaker, run_float, signal_to_noise
 from weft.tb.random import network_rule
+from weft.tmodel.manifest import TModel
 
 ARCH = network_rule.ARCHS["lanes3"]
 """The random networks' tests build its simulator too."""
@@ -82,6 +82,7 @@ def test_attention_on_rtl(block: Callable[[ModelMaker], None], tmp_path: Path) -
     result.comparison.insist()
 
 
+@pytest.mark.wide_cases("swin", "gru")
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [*blocks.BLOCKS, recurrent.lstm, recurrent.gru], ids=lambda block: block.__name__)
 def test_block_of_today_on_rtl(block: Callable[[ModelMaker], tuple[str, ...] | None], tmp_path: Path) -> None:

@@ -68,11 +68,10 @@ def all_cases() -> list[Case]:
 
 def prepare() -> None:
     """Import what commands need, and make the good files, before any child."""
-    import weft.cycles.replay
-
     import weft.cli.cycles
     import weft.cli.main
     import weft.compiler.check.checker
+    import weft.cycles.replay
     import weft.hw.flow.reports
     import weft.hw.flow.verilog
     import weft.simulate.toolchain  # noqa: F401

@@ -17,8 +17,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from weft.tmodel.onnx_engine import session
-from weft.tmodel.scales import TensorScale
 
 from weft.compiler.check.checker import Checker
 from weft.compiler.check.runners import RUNNERS
@@ -35,6 +33,8 @@ from weft.tb.compile.quantised_twin import KINDS, quantised_twin
 from weft.tb.compile.run_model import BASE, run_float, signal_to_noise
 from weft.tb.random.network_rule import Verdict, describe, save, with_the_least
 from weft.tb.random.random_networks import Case, generate
+from weft.tmodel.onnx_engine import session
+from weft.tmodel.scales import TensorScale
 
 DECIBELS, ROUNDED_DECIBELS = 15.0, 16.0
 """Of bytes against real numbers, and against those that a quantised file rounds."""

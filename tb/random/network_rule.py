@@ -2,9 +2,10 @@
 
 A network passes when three things hold:
 
-1. ``weft compile --check`` finds no step that changes the result (``compiler/check/checker.py``): graphs on onnxruntime and
-   layers in real numbers within single precision; from the layers in fixed point, which ``compiler/check/evaluate.py``
-   computes without tiles or instructions, to the program on the golden machine bit for bit.
+1. ``weft compile --check`` finds no step that changes the result (``compiler/check/checker.py``): graphs on onnxruntime
+   and layers in real numbers within single precision; from the layers in fixed point, which
+   ``compiler/check/evaluate.py`` computes without tiles or instructions, to the program on the golden machine bit for
+   bit.
 2. Rounding costs no more than the data type does: over three samples together, 2 dB a bit between onnxruntime and the
    golden machine.
 3. The same network on the same machine with numbers of 24 bits answers as onnxruntime does to ``WIDE_DECIBELS``: a
@@ -27,18 +28,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
-from weft.support.errors import Mismatch
-from weft.tmodel.manifest import TModel
-from weft.tmodel.onnx_engine import run_model
 
 from weft.compiler.check.checker import DECIBELS_A_BIT, TABLE_DECIBELS, Checker
 from weft.compiler.errors import CompileError
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import RTL, Session
+from weft.support.errors import Mismatch
 from weft.tb.compile.run_model import BASE, run_golden, signal_to_noise
 from weft.tb.random.random_networks import FUNCTIONS, Case, generate
 from weft.tb.random.random_operators import TABLE_OPERATORS
+from weft.tmodel.manifest import TModel
+from weft.tmodel.onnx_engine import run_model
 
 WIDE, WIDE_DECIBELS = "FP24BP12", 75.0
 WIDE_TABLE, WIDE_TABLE_DECIBELS = 1024, 55.0

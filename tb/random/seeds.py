@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+
 from weft.support.errors import WeftError
 from weft.support.files import MOST_BYTES
 from weft.support.outputs import Kind, check_output, write_text

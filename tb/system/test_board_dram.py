@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tmodel.manifest import TModel
 
 from weft.boards import BOARDS
 from weft.compiler.pipeline import compile_model
@@ -17,6 +16,7 @@ from weft.tb.bench.asked_litedram import COLUMNS, modelled
 from weft.tb.bench.paced import first_difference, run_paced
 from weft.tb.bench.recorded_litedram import build, record
 from weft.tb.random.random_program import random_program
+from weft.tmodel.manifest import TModel
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
 OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("colorlight_i9", "ecpix5", "arty_a7_35")]

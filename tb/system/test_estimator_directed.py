@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
 
+from weft.cycles.replay import estimate
 from weft.golden.dram import Dram
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow, Instruction, SimdOpcode, SimdSub

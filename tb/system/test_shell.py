@@ -11,14 +11,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.cycles.origin import Origin
-from weft.cycles.replay import estimate
-from weft.support.errors import WeftError
-from weft.tmodel.network import Network
 
 from weft.boards import BOARDS
 from weft.cli.estimate import estimated
 from weft.compiler.pipeline import compile_model
+from weft.cycles.origin import Origin
+from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.isa import Isa
@@ -31,8 +29,10 @@ from weft.runtime.driver.needs import moved
 from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.simulated_shell import SimulatedShell, build_shell, watched
 from weft.tb.shared import shared
+from weft.tmodel.network import Network
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
 TESTED_BYTES = 1 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
 
+from weft.cycles.replay import estimate
 from weft.golden.dram import Dram
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
@@ -37,6 +37,7 @@ CASES = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("case", CASES)
 def test_nobody_waits_for_all_mat_muls(case: str) -> None:
     """A move of the bank that MatMul never leaves has a gap in every ``STARVATION_LIMIT + 1`` cycles; MatMul loses no

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from weft.cycles.errors import EstimateError
 from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
-
-from weft.compiler.errors import CompileError
 from weft.golden.dram import Dram, differences
 from weft.golden.system import GoldenSystem
 from weft.hw.contract.arch import SHARED, Arch
@@ -129,5 +129,5 @@ def test_an_error_is_that_of_its_core_and_the_others_go_on() -> None:
 
 def test_one_program_is_not_estimated_as_if_it_had_a_shared_port_alone() -> None:
     arch = SYSTEMS["two on one port"]
-    with pytest.raises(CompileError, match="cores: found 2; allowed: 1.*--set cores=1"):
+    with pytest.raises(EstimateError, match="cores: found 2; allowed: 1.*--set cores=1"):
         estimate(random_programs(arch, 0, 5)[0], arch)

@@ -10,12 +10,12 @@ from amaranth.back import rtlil
 from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from weft.support.errors import WeftError
 
 from weft.hw.array.multiplier import Multiplier
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import ecp5, synthesis
 from weft.hw.simd.alu import Alu
+from weft.support.errors import WeftError
 
 WIDTH = 8
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory, OnChip
@@ -29,6 +28,7 @@ from weft.hw.system import with_ports
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import ShellFile
 from weft.simulate import toolchain
+from weft.support.errors import WeftError
 
 TINY = Arch.load("tiny")
 SHELLS = [name for name, board in BOARDS.items() if board.shell]
@@ -250,6 +250,7 @@ def test_a_bitstream_of_gowin_is_packed(tmp_path: Path) -> None:
 
 
 # -- the shell ---------------------------------------------------------------------------------------------------------
+@pytest.mark.wide_cases("arty*", "ecpix5")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SHELLS])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
@@ -24,6 +23,7 @@ from weft.runtime.driver.dram_start import (
 from weft.runtime.driver.links import litex_target, shell_map
 from weft.runtime.driver.memory_map import place
 from weft.runtime.driver.shell_file import ShellFile
+from weft.support.errors import WeftError
 from weft.tb.bench.dram_model import LANES, MEMORY_BASE, MEMORY_BYTES, DramModel, description
 
 

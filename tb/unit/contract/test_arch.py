@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.support.errors import ArchError, WeftError
 
 from weft.hw.contract.arch import EVERY_STEP, KEYS, ONCE, Arch, find, presets
 from weft.hw.contract.numerics import bits_to_count
+from weft.support.errors import ArchError, WeftError
 
 SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,
              "local_depth": 8192, "accumulator_depth": 2048, "simd_registers_depth": 1, "stride0_depth": 8,

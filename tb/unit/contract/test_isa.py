@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.support.errors import ArchError, IsaError
 
 from weft.hw.contract.arch import KEYS, Arch, presets
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
@@ -27,6 +26,7 @@ from weft.hw.contract.instructions import (
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
+from weft.support.errors import ArchError, IsaError
 from weft.tb.random.random_program import random_program
 from weft.tb.shared import shared
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.support.errors import ArchError
 
 from weft.hw.contract import numerics
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes import FixedPointEveryStep, FixedPointOnce
+from weft.support.errors import ArchError
 
 TYPES = ["FP4BP1", "FP4BP2", "FP8BP4", "FP16BP8", "FP18BP10", "FP32BP16", "FP32BP30", "FP17BP3"]
 BIG = st.integers(-(2 ** 90), 2 ** 90)

@@ -4,13 +4,13 @@ import time
 
 import numpy as np
 import pytest
-from weft.support.errors import ArchError, IsaError
 
 from weft.hw.contract import repeats
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.support.errors import ArchError, IsaError
 
 ISA = Isa(Arch.load("arty").replace(repeat_depth=8))
 PLAIN = Isa(Arch.load("arty"))

@@ -16,7 +16,8 @@ from weft.hw.parts.schemes import CIRCUITS, circuits
 ROOT = Path(__file__).parents[3]
 TINY = Arch.load("tiny")
 OWN_ROOMS = ("hw/contract/schemes", "hw/parts/schemes")
-SHIPPED = ("hw", "golden", "simulate", "runtime", "compiler", "cli", "boards", "scripts")
+SHIPPED = ("hw", "golden", "cycles", "simulate", "tmodel", "runtime", "compiler", "report", "explore", "cli", "boards",
+           "scripts")
 ASKS = re.compile(r"\bEVERY_STEP\b|\bONCE\b|mac_rounding\s*(?:==|!=|\bin\b)|isinstance\([^)]*FixedPoint")
 """What code would say that asks which number scheme a machine has."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.tmodel.elements import pack
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
@@ -30,6 +28,8 @@ from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.driver.test_device import ODD, TINY, adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
+from weft.tmodel.elements import pack
+from weft.tmodel.manifest import TModel
 
 SOURCE = Path(__file__).parents[3] / "boards" / "driver" / "c"
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-O1"]

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.errors import ModelError
-from weft.tmodel.manifest import TModel
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
@@ -25,10 +22,13 @@ from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout, che
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, echo, model
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 TINY = lockstep_archs()["lanes2"]
 ODD = TINY.replace(array_size=3, data_type="FP8BP4")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.runtime.driver.links import litex_target
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.targets import KINDS, read_device
 from weft.runtime.driver.uartbone import UartBone
+from weft.support.errors import WeftError
 from weft.tb.bench.dram_model import BoardModel, board_description
 from weft.tb.bench.link_models import UartWire
 from weft.tb.unit.driver.test_device import TINY

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.runtime.driver import uartbone
@@ -21,6 +20,7 @@ from weft.runtime.driver.targets import KINDS, read_device
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import open_serial
 from weft.runtime.session import Session
+from weft.support.errors import WeftError
 from weft.tb.bench.link_models import UartFarEnd
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.unit.driver.test_device import TINY, adder, inputs_for

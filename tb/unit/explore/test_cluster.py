@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.explore.workers import Keys, dask
+from weft.support.errors import WeftError
 
 pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
 pytest.importorskip("cryptography", reason="needs the extra explore: pip install -e '.[explore]'")

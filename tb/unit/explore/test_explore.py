@@ -12,7 +12,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.cli.main import exit_code
 from weft.explore import measure
@@ -25,6 +24,7 @@ from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
+from weft.support.errors import WeftError
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
@@ -223,6 +223,7 @@ def test_workers_end_with_a_search_that_is_killed() -> None:
 
 
 # -- other workers, and the hardware -----------------------------------------------------------------------------------
+@pytest.mark.wide
 @pytest.mark.slow
 def test_two_dask_workers_find_the_same_front(network: Network, space: list[Point], outcome: Outcome) -> None:
     pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
@@ -230,6 +231,7 @@ def test_two_dask_workers_find_the_same_front(network: Network, space: list[Poin
         assert workers == 2 and search(network, space, executor, workers).front == outcome.front
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
     """Killed when some machines are measured, and others not."""
@@ -251,11 +253,11 @@ def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, network: Network, tmp_path: Path) -> None:
     import numpy as np
-    from weft.tmodel.manifest import TModel
 
     from weft.compiler.pipeline import compile_model
     from weft.runtime.session import RTL, Session
     from weft.simulate.job import MemorySettings
+    from weft.tmodel.manifest import TModel
 
     inputs = {"image": np.load(ROOT / "models" / "digits" / "held_out.npz")["image"][:1]}
     front = outcome.front

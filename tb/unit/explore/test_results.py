@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from weft.support.errors import WeftError
 
 from weft.explore.results import CYCLES, LEAST, Results
+from weft.support.errors import WeftError
 
 KEY = (CYCLES, "0123456789abcdef0123", "fedcba98765432100123-100")
 REFUSED = (LEAST, KEY[1], KEY[1])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
 
 from weft.golden.dram import MOST_ADDRESS_BITS, Dram, differences
+from weft.support.errors import WeftError
 from weft.tb.unit.golden.machines import make_arch
 
 

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import pytest
-from weft.support.errors import IsaError
 
 from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
@@ -14,6 +13,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.support.errors import IsaError
 from weft.tb.random.damage import damaged
 from weft.tb.random.program_maker import MOST_REPEATED
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.support.files import file_name
-from weft.support.outputs import replacing
 
 from weft.runtime import arrays
 from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
+from weft.support.errors import WeftError
+from weft.support.files import file_name
+from weft.support.outputs import replacing
 
 ODD = [np.arange(24).reshape(2, 3, 4), np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)), np.arange(5, dtype=">i4"),
        np.float32(3), np.zeros((0, 3)), np.array([True, False]), np.arange(10)[::-2], np.ones((2, 2), np.float16)]

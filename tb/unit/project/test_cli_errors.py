@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from weft.support.files import reason
 
 from weft.hw.contract.arch import Arch, presets
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.support.files import reason
 
 Weft = Callable[..., Any]
 VECTORS = np.zeros((4, 2), np.int16)

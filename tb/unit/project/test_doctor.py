@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from weft.support import packages
 
 from weft.cli import doctor
+from weft.support import packages
 from weft.tb.unit.project.conftest import Weft
 
 

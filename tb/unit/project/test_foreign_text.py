@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.support.errors import ArchError, explain
 
 from weft.hw.contract.arch import Arch
+from weft.support.errors import ArchError, explain
 from weft.tb.unit.project.conftest import Weft
 
 FORGED = "weft: all is well"

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from weft.support.outputs import Kind, check_output, replacing, write_text
 
 from weft.cli import board, machines
 from weft.cli.app import app
 from weft.hw.contract.arch import Arch
+from weft.support.outputs import Kind, check_output, replacing, write_text
 from weft.tb.hostile.case import compiled
 from weft.tb.unit.project.conftest import Weft
 
@@ -199,9 +199,8 @@ def test_a_place_is_looked_at_before_the_work(here: Path, weft: Weft, monkeypatc
 
 
 def test_arrays_replace_only_archives_of_arrays(tmp_path: Path) -> None:
-    from weft.support.errors import WeftError
-
     from weft.runtime.arrays import ARRAYS
+    from weft.support.errors import WeftError
 
     np.savez(tmp_path / "x.npz", x=np.ones(3))
     assert check_output(tmp_path / "x.npz", ARRAYS)

@@ -43,9 +43,9 @@ def test_litex_makes_an_instance_with_every_port(tmp_path: Path) -> None:
     pytest.importorskip("litex", reason="needs the extra bitstream: make setup")
     from litex.gen import ClockDomain
     from litex.gen.fhdl.verilog import convert
-    from weft.support.errors import WeftError
 
     from weft.boards.shell.core import Weft
+    from weft.support.errors import WeftError
 
     with pytest.raises(WeftError, match="weft verilog -a ARCH"):
         Weft(None, TINY, tmp_path / "weft_top.v")

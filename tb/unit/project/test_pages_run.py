@@ -21,7 +21,6 @@ from weft.tb.bench.ways_out import Text, faults, texts
 
 ROOT = Path(__file__).resolve().parents[3]  # other tests import this file through the folder weft
 BLOCK = re.compile(r"^<!-- run(: long)? -->\n```(sh|python)\n(.*?)^```$", re.M | re.S)
-README = (ROOT / "README.md").read_text()
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -51,6 +50,7 @@ def run_page(name: str, folder: Path, with_long: bool) -> str:
     return said
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("name, says", [("start.md", "tail "), ("tutorial.md", "Softmax")])
 def test_blocks_of_a_page_run(name: str, says: str, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ AWAY = {
     "--state stream/states": "tb/compile/test_tflite_machine.py has a file that keeps a state",
 }
 """What of the pages' whole commands does not run here -> why. Those of marked blocks run with their block."""
-RUN_HERE = ("README.md", "docs/README.md", "hw/README.md")
+RUN_HERE = ("README.md", "docs/cli.md", "docs/README.md", "hw/README.md")
 
 
 def page_commands(page: str) -> list[str]:
@@ -138,11 +138,12 @@ def prepared(folder: Path) -> dict[str, str]:
     return environment(folder)
 
 
+@pytest.mark.wide_cases("README.md")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     lines = seconds(page_commands(page), False)
-    if page == "README.md":
+    if page == "docs/cli.md":
         assert {line.split()[1] for line in lines} >= {"archs", "inspect", "compile", "run", "estimate", "report"}
     run(tmp_path, "sh", "\n".join(lines), prepared(tmp_path))
 
@@ -155,15 +156,17 @@ def test_commands_of_a_page_run_in_rtl_too(page: str, tmp_path: Path) -> None:
         prepared(tmp_path))
 
 
-def test_a_walk_types_what_the_readme_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_walk_types_what_the_pages_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import walkthrough
 
-    clone = [command for command, _ in walkthrough.from_clone(README, tmp_path)]
+    clone = [command for command, _ in walkthrough.from_clone(walkthrough.typed(), tmp_path)]
     assert clone[0].startswith("git clone ") and clone[1] == "make demo"
-    assert clone.index(".venv/bin/weft archs") > clone.index(walkthrough.GIVEN[-1]) > clone.index("make setup")
+    given = clone.index(walkthrough.GIVEN[-1])
+    assert clone.index(".venv/bin/weft archs") > given > clone.index("make demo")
     assert not [command for command in clone if "serial:" in command or "make test" in command]
-    alone = [command for command, where in walkthrough.from_wheel(README, tmp_path) if where.endswith("alone")]
+    wheel = walkthrough.from_wheel(walkthrough.typed(), tmp_path)
+    alone = [command for command, where in wheel if where.endswith("alone")]
     assert [command.split()[-2:] for command in alone[1:]] == [["env/bin/weft", "doctor"], ["env/bin/weft", "demo"]]
     assert alone[0].startswith("python3 -m venv env && env/bin/pip install") and "[sim]" in alone[0]
 
@@ -180,6 +183,7 @@ def run_notebook(folder: Path, with_rtl: bool, monkeypatch: pytest.MonkeyPatch) 
     return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "60 of 60 right" in run_notebook(tmp_path, False, monkeypatch)

@@ -11,7 +11,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 from rich.console import Console
-from weft.support.errors import WeftError
 
 from weft.boards import BOARDS
 from weft.cli.resources import around
@@ -20,6 +19,7 @@ from weft.hw.flow import resources
 from weft.hw.flow.memories import Ram, block_rams
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.synthesis import BlockText, block_texts, digest_of_block
+from weft.support.errors import WeftError
 from weft.tb.unit.project.conftest import Weft
 
 ROOT = Path(__file__).parents[3]

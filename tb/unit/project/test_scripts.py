@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from weft.support.errors import INTERRUPTED, USER_ERROR, WeftError, run_script
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"

@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from weft.support.errors import LONGEST, WeftError, explain
 
 from weft.cli import streams
 from weft.cli.streams import Stream, printable
+from weft.support.errors import LONGEST, WeftError, explain
 
 
 @pytest.mark.parametrize(("text", "shown"), [

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import verilog
-from weft.support.errors import WeftError
 
 from weft.hw.contract.arch import Arch
 from weft.hw.control.supervisor import Supervisor
@@ -15,6 +14,7 @@ from weft.hw.flow.verilog import collapse_repetitions, collapse_zero_memories, f
 from weft.hw.simd.sequencer import Sequencer
 from weft.hw.system import with_ports
 from weft.simulate import toolchain
+from weft.support.errors import WeftError
 
 
 @pytest.mark.parametrize(("text", "shorter"), [
@@ -112,6 +112,7 @@ def prove_equal(long: str, short: str, folder: Path) -> None:
     run_yosys(PROOF.format(both=both), folder, "proof")
 
 
+@pytest.mark.wide_cases("Sequencer")
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [Supervisor, Sequencer])
 def test_a_block_shortened_is_the_same(block: type, tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
-from weft.cycles.replay import Estimate, estimate
-from weft.support.errors import WeftError
-from weft.tmodel.manifest import TModel
 
 from weft.compiler.check.signals import output_signal
 from weft.compiler.pipeline import compile_model
 from weft.compiler.request import Request
+from weft.cycles.replay import Estimate, estimate
 from weft.hw.contract.arch import Arch, presets
+from weft.support.errors import WeftError
+from weft.tmodel.manifest import TModel
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.cli.reporting import write_page
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
 from weft.report.operations import Ran
 from weft.runtime.devices import no_progress
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 HOSTILE = ('</script><script>document.title = "mine"</script>', '"><img src=x onerror="document.title=`mine`">',
            "\u2028${alert(1)}\u202e'\\", "<!--<script>", "%{customdata} <b>bold</b> &lt;", "x" * 4000,

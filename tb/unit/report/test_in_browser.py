@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.report.page import plot_library
+from weft.tmodel.network import Network
 
 Made = Callable[[Network, Path], Path]
 CHROMIUM = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))
@@ -199,6 +199,7 @@ def test_the_numbers_of_a_narrow_table_stay_beside_their_layer(opened: Opened) -
         return document.elementFromPoint(box.left + 5, box.bottom - 5) === cell; })()""")
 
 
+@pytest.mark.wide_cases("400")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_names_run_nothing(opened: Opened, width: int) -> None:
     page = opened("hostile", width)

@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.cycles.program import MEMORIES
-from weft.tmodel.manifest import TModel
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
+from weft.cycles.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory
 from weft.report.collect import lanes_used
 from weft.report.columns import packed
@@ -27,6 +25,8 @@ from weft.report.page import LIBRARY, plot_library
 from weft.report.picture import nodes
 from weft.report.texts import LONGEST, in_html, script_json, shown
 from weft.tb.unit.report.conftest import HOSTILE, small_network
+from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 Made = Callable[[Network, Path], Path]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.tmodel.network import Network
 
 from weft.cli.main import exit_code
 from weft.hw.contract.isa import Isa
@@ -16,6 +15,7 @@ from weft.hw.contract.units import NEVER, UNIT_NAMES
 from weft.report.operations import Ran
 from weft.report.texts import LONGEST
 from weft.report.trace import chrome_trace
+from weft.tmodel.network import Network
 
 
 def bars(trace: dict[str, Any], process: int) -> list[dict[str, Any]]:
@@ -94,7 +94,6 @@ def test_hostile_names_stay_short_and_plain(ran: Ran, hostile: Network) -> None:
 def test_estimate_and_rtl_stand_in_one_file(tmp_path: Path, network: Network, monkeypatch: Any) -> None:
     """With a stand-in for the simulation that takes a cycle more before every start."""
     from weft.cycles.replay import estimate
-
     from weft.runtime import devices
 
     def traced(backend: devices.Local, programs: list[bytes], *_: object) -> list[devices.Done]:

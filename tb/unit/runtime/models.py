@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from weft.tmodel.manifest import TModel
-from weft.tmodel.ports import ConstFile, Port
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
+from weft.tmodel.manifest import TModel
+from weft.tmodel.ports import ConstFile, Port
 
 TINY = Arch.load("tiny")
 SIZE, OUTPUT_BASE = 4, 8

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
 
 from weft.cli.estimate import estimated
-from weft.compiler.errors import CompileError
+from weft.cycles.errors import EstimateError
+from weft.cycles.replay import estimate
 from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
@@ -46,7 +46,7 @@ def test_damaged_programs_are_refused_where_golden_stops(tmp_path: Path) -> None
         except MachineStop as stop:
             assert wanted is not None and str(stop) == str(wanted)
             assert (stop.cause, stop.program_counter) == (wanted.cause, wanted.program_counter)
-        except CompileError as error:  # golden waits for the rest of a loop's body
+        except EstimateError as error:  # golden waits for the rest of a loop's body
             assert wanted is None and "SIMDLoop" in str(error)
         else:
             assert wanted is None and found[0].cycles == where["cycles"] >= found[0].program.instructions
@@ -56,7 +56,7 @@ def test_damaged_programs_are_refused_where_golden_stops(tmp_path: Path) -> None
 
 def test_a_program_that_ends_within_a_loop_is_refused() -> None:
     isa = Isa(MACHINE)
-    with pytest.raises(CompileError, match="SIMDLoop at instruction 1: found 0 instructions behind it"):
+    with pytest.raises(EstimateError, match="SIMDLoop at instruction 1: found 0 instructions behind it"):
         estimate(isa.assemble([isa.no_op(), isa.simd_loop(2, 1)]), MACHINE)
 
 
@@ -71,7 +71,7 @@ def test_legal_programs_without_end_are_refused(rows: int, count: int, found: st
     isa = Isa(WIDE)
     endless = isa.assemble([isa.configure(Register.MAT_MUL_ROWS, rows - 1), *[isa.mat_mul(0, 0, 1 << 12)] * count])
     assert first_stop(endless, WIDE) is None
-    with pytest.raises(CompileError, match=found):
+    with pytest.raises(EstimateError, match=found):
         estimate(endless, WIDE)
 
 

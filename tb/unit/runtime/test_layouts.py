@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.elements import pack
 
 from weft.runtime import layouts
 from weft.runtime.layouts import ITEM_BYTES, Layout, Shape, Strides
+from weft.support.errors import WeftError
+from weft.tmodel.elements import pack
 
 X = 4
 """Lanes of the examples."""

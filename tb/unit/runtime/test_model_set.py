@@ -13,10 +13,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from weft.tmodel.errors import ModelError
-from weft.tmodel.manifest import TModel
 
 from weft.tb.unit.runtime.models import echo
+from weft.tmodel.errors import ModelError
+from weft.tmodel.manifest import TModel
 
 KILLED = 66
 FILE_EVENTS = ("open", "os.", "fcntl.flock", "shutil.")

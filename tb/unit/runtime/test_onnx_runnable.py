@@ -7,16 +7,16 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.host_part import HostPart
-from weft.tmodel.onnx_runnable import MOST_STEPS, check_bytes, check_runnable
-from weft.tmodel.onnx_work import EXTRA, HELD, MACS, PLAIN
-from weft.tmodel.tensors import Signature, Tensor
 
+from weft.support.errors import WeftError
 from weft.tb.hostile.case import SHAPE
 from weft.tb.hostile.host_lies import LEGAL, LIES, SIZES
 from weft.tb.hostile.host_work import WORK, applied, nested, part
 from weft.tb.hostile.onnx_constants import node
+from weft.tmodel.host_part import HostPart
+from weft.tmodel.onnx_runnable import MOST_STEPS, check_bytes, check_runnable
+from weft.tmodel.onnx_work import EXTRA, HELD, MACS, PLAIN
+from weft.tmodel.tensors import Signature, Tensor
 
 
 @pytest.mark.parametrize("name", [name for name in LEGAL if "15000" not in name])

@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
+
+from weft.hw.contract.numerics import DataType
 from weft.tmodel.ports import Port, layer_runs, layers_from_text, layers_to_text, runs
 from weft.tmodel.scales import TensorScale
 from weft.tmodel.schema import PortEntry, TensorEntry
 from weft.tmodel.tensors import Tensor
-
-from weft.hw.contract.numerics import DataType
 
 
 def entry_of(port: Port) -> PortEntry:

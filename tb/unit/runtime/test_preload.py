@@ -5,18 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.cycles.replay import estimate
-from weft.support.errors import WeftError
-from weft.tmodel.manifest import TModel
 
 from weft.cli.main import exit_code
+from weft.cycles.replay import estimate
 from weft.golden.legality import first_stop
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.runtime.programs import preload
 from weft.runtime.session import GOLDEN, RTL, Session
+from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, model
+from weft.tmodel.manifest import TModel
 
 TINY = lockstep_archs()["lanes2"]
 """Other tests build its simulator too."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.manifest import TModel
 
+from weft.support.errors import WeftError
 from weft.tb.unit.runtime.models import echo
+from weft.tmodel.manifest import TModel
 
 HUGE = 10**12
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from weft.support.errors import WeftError
-from weft.tmodel.network import Network
 
 from weft.cli.api import compile as compile_network
 from weft.cli.main import exit_code
 from weft.runtime.saturations import Saturated
 from weft.runtime.session import Session
 from weft.runtime.streaming import stream
+from weft.support.errors import WeftError
 from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 from weft.tb.compile.tflite_files import FileMaker
 from weft.tb.compile.tflite_streams import stream as tflite_stream
+from weft.tmodel.network import Network
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
 STEPS = 6

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from weft.support.errors import WeftError, one_line
-from weft.support.strict_json import MOST_DEPTH, MOST_DIGITS, MOST_VALUES, parse_object, read_object
 
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, one_line
+from weft.support.strict_json import MOST_DEPTH, MOST_DIGITS, MOST_VALUES, parse_object, read_object
 
 
 @pytest.mark.parametrize("value", [

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+
 from weft.support import packages
 from weft.support.errors import WeftError
 

@@ -1,0 +1,1 @@
+"""Index algebra: which elements of a tensor an operator reads, as arrays of indices and as boxes."""
