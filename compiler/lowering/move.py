@@ -126,7 +126,9 @@ def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
 
 
 def _concat_turned(state: Rewrite, node: Node, names: list[str], axis: int, axes: Axes) -> None:
-    """Lower a Concat of tensors that lie with ``axes`` as channels and pixels; the axis that grows becomes the outermost."""
+    """Lower a Concat of tensors that lie with ``axes`` as channels and pixels.
+
+    The axis that grows becomes the outermost of its kind."""
     kind = int(axis not in axes.channels)
     axes = Axes(*((axis, *(entry for entry in own if entry != axis)) if axis in own else own for own in axes))
     turned = [turn(state, name, f"{node.output}/turned{number}", axes, state.shape(name))

@@ -117,7 +117,7 @@ class LayerConsts:
     done_macs: int = 0
 
     def table_piece(self, number: int, depth: int) -> tuple[int, int]:
-        """Return the offset from ``operand`` and the size, in vectors, of lookup table ``number`` of ``depth`` entries."""
+        """Return where lookup table ``number`` lies: the offset from ``operand`` and the size, in vectors."""
         return (KEYS + (number - 1) * depth, depth) if number else (0, KEYS)
 
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
