@@ -16,6 +16,7 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 TABLES = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
 ARCHS = {"8 lanes": BASE.replace(**TABLES),
@@ -108,6 +109,14 @@ def step_of_an_lstm(maker: ModelMaker) -> Outputs:
 NETWORKS: dict[Callable[[ModelMaker], Outputs], int] = {
     row_times_matrices: 9, flattened_row: 1, attention_with_cache: 40, step_of_two_grus: 30, step_of_an_lstm: 25}
 
+"""Network -> the most layers that it may become."""
+
+DRAWN = {row_times_matrices: 2 * WIDTH * 30, flattened_row: 36 * 5,
+         attention_with_cache: 4 * WIDTH * WIDTH + 2 * WIDTH * (TOKENS + 1),
+         step_of_two_grus: 3 * STATE * (WIDTH + STATE + 2 * STATE),
+         step_of_an_lstm: 5 * 4 * WIDTH + 4 * STATE * (WIDTH + STATE) + STATE}
+"""Network -> its multiply-accumulates as drawn."""
+
 
 # -- tests -------------------------------------------------------------------------------------------------------------
 def compiled(network: Callable[[ModelMaker], Outputs], arch: Arch,
@@ -132,3 +141,25 @@ def test_network_of_rows(network: Callable[[ModelMaker], Outputs], arch: Arch, t
         values = np.stack([outputs[name] for outputs in expected])
         assert signal_to_noise(values, found[name].reshape(values.shape)) >= DECIBELS, name
     assert len(model.layers) <= NETWORKS[network]
+    assert sum(row["macs"] for row in model.layers) == model.macs == DRAWN[network]
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["plain", "reflected"])
+def test_short_time_spectrum(padded: bool, tmp_path: Path) -> None:
+    """A strided convolution over one row is the machine's. To reflect its ends would be hundreds of pieces: the host
+    does that, and not the convolution."""
+    maker = ModelMaker((1, 560), seed=1)
+    row = maker.node("Pad", "x", ints(maker, 0, 0, 0, 80), mode="reflect") if padded else "x"
+    maker.node("Conv", maker.node("Unsqueeze", row, ints(maker, 1)), maker.normal(34, 1, 160), strides=(80,))
+    path = maker.save(tmp_path / "model.onnx")
+    samples = maker.random.uniform(-1, 1, (SAMPLES, 1, 560)).astype(np.float32)
+    report = compile_model(path, BASE, tmp_path, calibration={"x": samples}, host_fallback=padded)
+    assert report.partition.machine_share == 1
+    assert [place.operator for place in report.partition.places if place.where == "host"] == (
+        ["Pad", "Unsqueeze"] if padded else [])
+    network = Network.load(report.model_path)
+    assert sum(len(machine.layers) for machine in network.machines) == 1
+    made, = Session(network).run({"x": samples}).outputs.values()
+    for sample, value in zip(samples, made, strict=True):
+        expected, = run_float(path, {"x": sample}).values()
+        assert signal_to_noise(expected, value.reshape(expected.shape)) >= DECIBELS
