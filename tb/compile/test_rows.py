@@ -111,10 +111,11 @@ NETWORKS: dict[Callable[[ModelMaker], Outputs], int] = {
 
 """Network -> the most layers that it may become."""
 
-DRAWN = {row_times_matrices: 2 * WIDTH * 30, flattened_row: 36 * 5,
-         attention_with_cache: 4 * WIDTH * WIDTH + 2 * WIDTH * (TOKENS + 1),
-         step_of_two_grus: 3 * STATE * (WIDTH + STATE + 2 * STATE),
-         step_of_an_lstm: 5 * 4 * WIDTH + 4 * STATE * (WIDTH + STATE) + STATE}
+DRAWN: dict[Callable[[ModelMaker], Outputs], int] = {
+    row_times_matrices: 2 * WIDTH * 30, flattened_row: 36 * 5,
+    attention_with_cache: 4 * WIDTH * WIDTH + 2 * WIDTH * (TOKENS + 1),
+    step_of_two_grus: 3 * STATE * (WIDTH + STATE + 2 * STATE),
+    step_of_an_lstm: 5 * 4 * WIDTH + 4 * STATE * (WIDTH + STATE) + STATE}
 """Network -> its multiply-accumulates as drawn."""
 
 
