@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
+from weft.compiler.cores import AUTO, BATCH
 from weft.compiler.pipeline import compile_model
-from weft.compiler.request import AUTO, BATCH
 from weft.golden.check import MachineStop
 from weft.golden.races import RaceError
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
@@ -99,15 +99,28 @@ def test_one_core_has_nothing_of_it(mode: str, tmp_path: Path) -> None:
     assert "cores" not in json.loads((tmp_path / "net.tmodel").read_text())
 
 
-def test_a_mode_that_is_not_there_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("options", "said"), [
+    (["--cores", "split"], "--cores: found split: an image over several cores, which is not built; allowed: auto, "
+                           "batch; way out: take --cores batch, an image a core"),
+    (["--cores", "pipeline"], "--cores: found pipeline: layers of an image on different cores, which is not built"),
+    (["--cores", "mesh"], "--cores: found mesh; allowed: auto, batch; way out: name one of them"),
+    (["--for", "power"], "--for: found power; allowed: throughput, latency; way out: name one of them"),
+    (["--for", "latency"], "--for: found latency, for a machine of 2 cores; allowed: throughput: an image runs on one "
+                           "core"),
+])
+def test_what_is_not_built_is_refused_with_a_way_out(options: list[str], said: str, tmp_path: Path,
+                                                     capfd: pytest.CaptureFixture[str]) -> None:
+    """Both ways out work: a batch, and one larger core."""
     maker = ModelMaker((1, 2, 3, 3))
     maker.conv("x", 2, 2, (1, 1))
     path = maker.save(tmp_path / "net.onnx")
     arch = tmp_path / "two.tarch"
     arch.write_text(json.dumps(ARCHS["two on one port"].to_dict()))
-    assert exit_code(["compile", str(path), "-a", str(arch), "-o", str(tmp_path), "--cores", "split"]) == 1
-    assert "--cores: found split; allowed: auto, batch" in capfd.readouterr().err
-    assert exit_code(["compile", str(path), "-a", str(arch), "-o", str(tmp_path), "--cores", "batch"]) == 0
+    command = ["compile", str(path), "-o", str(tmp_path)]
+    assert exit_code([*command, "-a", str(arch), *options]) == 1
+    assert said in " ".join(capfd.readouterr().err.split())
+    assert exit_code([*command, "-a", str(arch), "--cores", "batch", "--for", "throughput"]) == 0
+    assert exit_code([*command, "-a", "zcu104", "--for", "latency"]) == 0
 
 
 @pytest.mark.parametrize(("change", "said"), [
