@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
-from weft.cycles.system import estimate_system
+from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
+from weft.cycles.system import cycles_an_image, estimate_system
+from weft.hw.contract.arch import SHARED, Arch
 from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
+from weft.tmodel.network import Network
 
 pytestmark = pytest.mark.slow
+
+DIGITS = Path(__file__).parents[2] / "models" / "digits" / "digits.onnx"
+FOUR = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED, sampler=0,
+                                 stream_width=64, cores=4, memory_ports=2)
+"""Small cores, of which two share a port."""
 
 
 def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -59,3 +68,23 @@ def test_the_driver_runs_the_simulated_cores(tmp_path: Path) -> None:
     groups = session.machines[0].batch.groups(IMAGES)
     assert found.images == IMAGES and found.cycles == sum(
         estimate_system(group, session.arch).cycles for group in groups)
+
+
+def test_a_trained_network_on_four_cores(tmp_path: Path) -> None:
+    """Every word is golden's and one core's, every cycle the estimate's, and an image takes less than half of what it
+    takes on one core of this kind alone."""
+    images = np.random.default_rng(3).random((6, 1, 8, 8)).astype(np.float32)
+    report = compile_model(DIGITS, FOUR, tmp_path, host_fallback=True)
+    network = Network.load(report.model_path)
+    session, one = Session(network), Session(network, alone(FOUR))
+    name = session.network.signature.inputs[0].name
+    found = session.run({name: images}, on=RTL)
+    assert found.comparison is not None
+    found.comparison.insist()
+    expected = one.run({name: images})
+    assert all(np.array_equal(found.outputs[output], values) for output, values in expected.outputs.items())
+    machine, = session.machines
+    groups = machine.batch.groups(len(images))
+    assert [len(group) for group in groups] == [4, 2]
+    assert found.cycles == sum(estimate_system(group, FOUR).cycles for group in groups)
+    assert cycles_an_image(groups[0], FOUR) < estimate(machine.model.program, alone(FOUR)).cycles / 2

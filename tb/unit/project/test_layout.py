@@ -124,9 +124,9 @@ def test_import_statements_are_all_seen() -> None:
     assert "weft.simulate.toolchain" in imports(ROOT / "simulate" / "build.py")
 
 
-COMPILER = ("errors", "progress", "text_form", "cores", "request", "parameters", "products", "lir", "frontend", "indices",
-            "lowering", "passes", "partition", "layers", "quantize", "tiling", "memory", "lir_verifier", "scheduler",
-            "backend", "steps", "pipeline", "check")
+COMPILER = ("errors", "progress", "text_form", "cores", "request", "parameters", "products", "lir", "frontend",
+            "indices", "lowering", "passes", "partition", "layers", "quantize", "tiling", "memory", "lir_verifier",
+            "scheduler", "backend", "steps", "pipeline", "check")
 """Rooms of the compiler, and files that are in none. Each imports only those before it: so no two import each other."""
 
 
