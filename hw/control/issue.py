@@ -23,7 +23,7 @@ from weft.hw.parts.operations import (
 
 
 def operand_layout(arch: Arch, width: int) -> data.StructLayout:
-    """An address operand: a walk, and the last address it reaches."""
+    """Return the layout of an address operand: a walk, and the last address it reaches."""
     return data.StructLayout({
         "base": unsigned(width), "stride_log2": unsigned(stride_log2_width(arch)), "pitch": unsigned(width),
         "last": unsigned(width),
@@ -31,12 +31,12 @@ def operand_layout(arch: Arch, width: int) -> data.StructLayout:
 
 
 def issue_layout(arch: Arch) -> data.StructLayout:
-    """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
-    a range of that memory; ``range1``: operand 1 is a range.
+    """Return the layout of a decoded instruction.
 
-    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one. ``turns``: of LoadWeight and MatMul. ``dram1``,
-    where both windows share a port: a DRAM unit's operand 1 lies in DRAM1.
-    """
+    ``unit``: the unit that executes it, one-hot, so that each unit reads one bit. ``local0``, ``accumulators0``:
+    operand 0 is a range of that memory. ``range1``: operand 1 is a range. ``in_loop``: it is a SIMD of a loop body;
+    ``loop_last``: the last one. ``turns``: the order of LoadWeights and MatMuls, see :func:`turns_layout`.
+    ``dram1``, if both windows share a port: a DRAM unit's operand 1 lies in DRAM1."""
     isa = Isa(arch)
     return data.StructLayout({
         "unit": unit_choice(arch), "program_counter": unsigned(32),
@@ -55,19 +55,19 @@ def issue_layout(arch: Arch) -> data.StructLayout:
 
 
 def unit_choice(arch: Arch) -> data.StructLayout:
-    """One of the units, or none."""
+    """Return the layout of a choice among the units: one bit each, at most one of them set."""
     return data.StructLayout(dict.fromkeys(unit_names(arch), 1))
 
 
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
+"""The fields of an issue that only SIMD's operations use."""
 TILE_FIELDS = ("rows_m1", "swap", "turns", "cache")
-"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of; on a shared
-DRAM port also ``dram1``."""
+"""The fields of an issue that only operations of units other than SIMD use; with a shared DRAM port also ``dram1``."""
 
 
 def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
-    """What a queue keeps of an issue: all that the operations of these units are made of."""
+    """Return the layout of what a queue keeps of an issue: all that the operations of these units are made of."""
     issue, simd = issue_layout(arch), "simd" in units
     operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
@@ -80,8 +80,9 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
 
 
 def fill_queued(queued, issue) -> list:
-    """Statements that fill a :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its
-    last."""
+    """Return statements that fill a :func:`queued_layout` from a decoded instruction.
+
+    LoadWeight walks backwards, so its base is its last address."""
     walks = [queued[name][field].eq(issue[name][field])
              for name in OPERANDS for field in queued[name].shape().members if (name, field) != ("operand0", "base")]
     return [
@@ -91,21 +92,24 @@ def fill_queued(queued, issue) -> list:
 
 
 def _walk(walk, operand) -> list:
+    """Return statements that fill a walk from an operand."""
     return [walk.base.eq(operand.base), walk.stride_log2.eq(operand.stride_log2), walk.pitch.eq(operand.pitch)]
 
 
 def _tile(operation, queued, far: str) -> list:
-    """Fields that the queue keeps under the operation's own name, and two walks."""
+    """Return statements that fill the fields that the queue keeps under the same name, and two walks."""
     same = [name for name in operation.shape().members if name in queued.shape().members]
     return [*(operation[name].eq(queued[name]) for name in same),
             *_walk(operation.local, queued.operand0), *_walk(operation[far], queued.operand1)]
 
 
 def _flags(opcode: Opcode, operation, queued, *names: str) -> list:
+    """Return statements that fill flags from the queued instruction's."""
     return [operation[name].eq(queued.flags[flag_bit(opcode, name)]) for name in names]
 
 
 def _load_weight(operation, queued) -> list:
+    """Return statements that fill an operation of the load_weight unit."""
     return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(0),
             operation.local.base.eq(queued.operand0.base),
             operation.local.stride_log2.eq(queued.operand0.stride_log2),
@@ -114,24 +118,29 @@ def _load_weight(operation, queued) -> list:
 
 
 def _mat_mul(operation, queued) -> list:
+    """Return statements that fill an operation of the mat_mul unit."""
     return [*_tile(operation, queued, "accumulator"),
             *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
             operation.loads.eq(queued.turns.loads)]
 
 
 def _move_out(operation, queued) -> list:
+    """Return statements that fill an operation of the move_out unit."""
     return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT])]
 
 
 def _move_in(operation, queued) -> list:
+    """Return statements that fill an operation of the move_in unit."""
     return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT])]
 
 
 def _dram(operation, queued) -> list:
+    """Return statements that fill an operation of a DRAM unit."""
     return _tile(operation, queued, "dram")
 
 
 def _simd(operation, queued) -> list:
+    """Return statements that fill an operation of the SIMD unit."""
     width = len(operation.left)
     sub = queued.sub
     return [
@@ -155,5 +164,7 @@ _OPERATIONS = {
 
 
 def fill_operation(unit: str, operation, queued) -> list:
-    """Statements that fill a unit's operation from what its queue kept; a DRAM unit's window does not wait there."""
+    """Return statements that fill a unit's operation from what its queue kept.
+
+    The interlock gives the window of a DRAM unit, which is not queued."""
     return _OPERATIONS[unit](operation, queued)

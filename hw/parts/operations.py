@@ -1,7 +1,6 @@
-"""Macro-operations: what the decoder hands to the queue of each unit. Shapes only.
+"""Macro-operations: what the decoder hands to the queue of each unit. Here are only their layouts.
 
-A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2.
-"""
+A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def field_registers(arch: Arch, *units: str) -> dict[str, Register]:
 
 
 def register_fields(arch: Arch, *units: str) -> dict[str, object]:
-    """Return the same fields with their shapes."""
+    """Return the fields of :func:`field_registers` with their shapes: name -> shape."""
     specs = {name: register_table(arch)[register] for name, register in field_registers(arch, *units).items()}
     return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
 
@@ -48,16 +47,17 @@ LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_ACTIVATION_TABLE: "l
 
 
 def load_fields(arch: Arch) -> dict[str, int]:
-    """Return those of ``LOAD_FIELDS`` that this machine has: name -> width."""
+    """Return the fields of ``LOAD_FIELDS`` that this machine has: name -> width."""
     return dict.fromkeys((LOAD_FIELDS[opcode] for opcode in arch.parameter_loads), 1)
 
 
 def stride_log2_width(arch: Arch) -> int:
-    """Bits of any stride_log2 field, the wider of the two operands'."""
+    """Return the bits of any stride_log2 field: those of the wider operand's."""
     return max(bits_to_count(arch.stride0_depth), bits_to_count(arch.stride1_depth), 1)
 
 
 def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
+    """Return the layout of a walk over addresses of so many bits."""
     return data.StructLayout({
         "base": unsigned(address_width),
         "stride_log2": unsigned(stride_log2_width(arch)),
@@ -66,13 +66,14 @@ def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
 
 
 def size_width(arch: Arch) -> int:
-    """Bits of size_m1. A legal operation is no longer than an on-chip memory, or fills the weight column with
-    zeroes."""
+    """Return the bits of size_m1.
+
+    A legal operation is no longer than an on-chip memory, or fills the weight column with zeros."""
     return max(arch.local_address_width, arch.accumulator_address_width, bits_to_count(arch.array_size + 1))
 
 
 def tile(arch: Arch, **walks: int) -> dict[str, object]:
-    """Fields of an operation over rows of vectors: sizes, and a walk for each name -> address width."""
+    """Return the fields of an operation over rows of vectors: sizes, and a walk for each name -> address width."""
     return {
         "size_m1": unsigned(size_width(arch)),
         "rows_m1": unsigned(arch.local_address_width),
@@ -81,17 +82,18 @@ def tile(arch: Arch, **walks: int) -> dict[str, object]:
 
 
 def turns_layout(arch: Arch) -> data.StructLayout:
-    """How LoadWeight and MatMul take turns, each field modulo its width.
+    """Return the layout of the counts by which LoadWeight and MatMul take turns, each modulo its width.
 
-    ``loads``: LoadWeights before an operation. A MatMul that swaps waits until so many are done: those that are not are
-    outstanding. ``swaps``: MatMuls before it that swap. A LoadWeight waits for all of them; as those before it did so
-    too, at most one is missing, and a bit tells.
-    """
+    ``loads``: the LoadWeights before an operation. A MatMul that swaps waits until so many are done; those that are
+    not done are outstanding, which bounds the width. ``swaps``: the MatMuls before it that swap. A LoadWeight waits
+    for all of them; as the LoadWeights before it did so too, at most one is missing, and one bit is enough."""
     return data.StructLayout({"loads": bits_to_count(depths(arch, "load_weight").outstanding + 1), "swaps": 1})
 
 
 def load_weight_layout(arch: Arch) -> data.StructLayout:
-    """``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
+    """Return the layout of the load_weight unit's operations.
+
+    ``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
     :func:`turns_layout`."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width), "zeroes": 1, "zero_bias": 1,
@@ -100,7 +102,9 @@ def load_weight_layout(arch: Arch) -> data.StructLayout:
 
 
 def mat_mul_layout(arch: Arch) -> data.StructLayout:
-    """``swap``: weights were loaded since the last MatMul; the first vector takes them over. ``loads``:
+    """Return the layout of the mat_mul unit's operations.
+
+    ``swap``: weights were loaded since the last MatMul; the first vector swaps them in. ``loads``:
     :func:`turns_layout`."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
@@ -111,8 +115,10 @@ def mat_mul_layout(arch: Arch) -> data.StructLayout:
 
 
 def move_out_layout(arch: Arch) -> data.StructLayout:
-    """Accumulators to local memory. ``load_scale``: read each lane's scales from local memory instead; ``load_table``:
-    read table ``activation_table``."""
+    """Return the layout of the move_out unit's operations: accumulators to local memory.
+
+    ``load_scale``: read each lane's scales from local memory instead; ``load_table``: read table
+    ``activation_table``."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "relu": 1, "output_shift": shift_width(arch),
@@ -121,7 +127,7 @@ def move_out_layout(arch: Arch) -> data.StructLayout:
 
 
 def move_in_layout(arch: Arch) -> data.StructLayout:
-    """Local memory to accumulators."""
+    """Return the layout of the move_in unit's operations: local memory to accumulators."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
         "accumulate": 1, "input_shift": shift_width(arch), **register_fields(arch, "move_in"),
@@ -129,28 +135,30 @@ def move_in_layout(arch: Arch) -> data.StructLayout:
 
 
 def window_width(arch: Arch) -> int:
-    """Bits of a DRAM window's place: blocks of 64 KiB, which begin below 2**axi_address_width."""
+    """Return the bits of a DRAM window's place: in blocks of 64 KiB, which begin below 2**axi_address_width."""
     return max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
 
 
 def dram_place(arch: Arch) -> dict[str, int]:
-    """Fields that say where a DRAM operand lies: ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``,
-    where both windows share a port: which of the two it is."""
+    """Return the fields that say where a DRAM operand lies: name -> width.
+
+    ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, if both windows share a port: it is in
+    DRAM1."""
     return {"window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
 
 
 def dram_layout(arch: Arch) -> data.StructLayout:
-    """DRAM to local memory or back."""
+    """Return the layout of a DRAM unit's operations: DRAM to local memory or back."""
     return data.StructLayout({
         **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width), **dram_place(arch),
     })
 
 
 class SimdKind(enum.Enum, shape=2):
-    """INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, INSTRUCTIONs all, are its body.
+    """The kinds of the SIMD unit's operations.
 
-    LOAD_LUT: fill ``table`` from local memory.
-    """
+    INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, all of them INSTRUCTIONs, are its body.
+    LOAD_LUT: fill ``table`` from local memory."""
 
     INSTRUCTION = 0
     LOOP = 1
@@ -158,7 +166,7 @@ class SimdKind(enum.Enum, shape=2):
 
 
 def simd_layout(arch: Arch) -> data.StructLayout:
-    """One entry of the SIMD unit's queue; which fields count depends on ``kind``."""
+    """Return the layout of the SIMD unit's operations; which fields count depends on ``kind``."""
     isa = Isa(arch)
     return data.StructLayout({
         "kind": SimdKind,

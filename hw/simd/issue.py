@@ -36,7 +36,10 @@ class Issue(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # i -> the door, where conflicts are known from arrival on -> request granted, all clear: issued -> the ring
+        """Return the circuit.
+
+        Flow: i -> the door, where conflicts are known from arrival on -> request granted, all clear: issued -> the
+        ring."""
         m = Module()
         valid = Signal()
         self._waiting = waiting = Signal(micro_layout(self._arch), reset_less=True)  # the operation at the door

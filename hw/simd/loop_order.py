@@ -42,7 +42,10 @@ class LoopOrder(wiring.Component):
                    for n in range(len(instructions)) if n != k for addresses in instructions[n])
 
     def elaborate(self, platform: Any) -> Module:
-        # a body instruction's access -> compared with one before it a cycle -> in_order; then ready for the next
+        """Return the circuit.
+
+        Flow: a body instruction's access -> compared with one before it a cycle -> in_order; then ready for the
+        next."""
         m = Module()
         arch = self._arch
         width = arch.accumulator_address_width

@@ -48,7 +48,10 @@ class Sequencer(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        # PLAIN: operation -> o; a loop: CAPTURE its body, CHECK its order, RUN: iterations of each instruction -> o
+        """Return the circuit.
+
+        Flow: PLAIN: operation -> o; a loop: CAPTURE its body, CHECK its order, RUN: iterations of each instruction ->
+        o."""
         m = Module()
         i, o = self.i, self.o
         self._micro = Signal(micro_layout(self._arch), reset_less=True)

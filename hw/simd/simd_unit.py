@@ -53,7 +53,9 @@ class SimdUnit(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        # operation -> sequencer -> issue -> (read) -> registers -> ALU, tables -> queue -> (enter)
+        """Return the circuit.
+
+        Flow: operation -> sequencer -> issue -> (read) -> registers -> ALU, tables -> queue -> (enter)."""
         m = Module()
         arch = self._arch
         m.submodules.sequencer = sequencer = Sequencer(arch)
