@@ -96,8 +96,9 @@ class MatMulUnit(wiring.Component):
         return m
 
     def _weights_missing(self, m: Module, first, operation) -> Value:
-        """Return whether a LoadWeight is not done whose weights this vector swaps in, the ``first`` of its
-        operation."""
+        """Return whether a LoadWeight whose weights this vector swaps in is not done.
+
+        ``first``: the vector is the first of its operation."""
         loads = Signal(turns_layout(self._arch)["loads"].shape)  # so far
         m.d.sync += loads.eq(loads + self.loaded)
         return first & operation.swap & (operation.loads != loads)

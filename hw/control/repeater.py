@@ -65,10 +65,10 @@ class Repeater(wiring.Component):
         return m
 
     def _latest(self, m: Module, source: InstructionView, keep, instruction) -> list:
-        """Return operands 0 and 1 of the latest instruction of this one's kind; zeros for the first one, and for
-        Configure.
+        """Return operands 0 and 1 of the latest instruction of this one's kind.
 
-        If ``keep``, ``instruction`` is the latest of its kind from now on."""
+        They are zeros for the first of a kind, and for Configure. If ``keep``, ``instruction`` is the latest of its
+        kind from now on."""
         steps = ~source.opcode_is(Opcode.CONFIGURE)
         kind, known = Signal(range(KINDS)), Signal(KINDS)
         width, both = self.isa.operand_offsets[1], self.isa.operand_offsets[2]

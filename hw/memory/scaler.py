@@ -24,7 +24,7 @@ from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import accumulator_layout, vector_layout
 
 SUM, SATURATED, PRODUCT, PASSED, CUT, ROUNDED, CLIPPED = range(1, SCALE_LATENCY + 1)
-"""Cycles behind a row in which each step's register holds its value."""
+"""The cycles after a row in which each step's register holds its value."""
 
 
 class Scaler(wiring.Component):

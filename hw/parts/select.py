@@ -24,6 +24,5 @@ def pick(number: Value, values: list):
 
 
 def lowest_set(bits):
-    """Return the lowest set bit alone (one-hot), or zero. It needs no carry chain: the bits are few and wanted
-    early."""
+    """Return the lowest set bit alone (one-hot), or zero. It needs no carry chain: bits are few and wanted early."""
     return Cat(bit & ~bits[:index].any() if index else bit for index, bit in enumerate(bits))

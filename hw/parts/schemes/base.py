@@ -32,8 +32,9 @@ class Circuits(ABC):
         """Return (shift, fine shift, from shift) for the two steps of requantizing, given those of the instruction."""
 
     def activation(self, scalar: Value, operation: Any) -> Value:
-        """Return a scalar of local memory as it goes into the array; ``operation``: the MatMul's fields of
-        registers."""
+        """Return a scalar of local memory as it goes into the array.
+
+        ``operation``: the fields of the MatMul's operation that hold registers."""
         return scalar
 
     def weight(self, scalar: Value) -> Value:
