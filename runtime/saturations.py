@@ -19,8 +19,9 @@ class Saturated:
 
 
 def saturated(model: TModel, batch: Batch, counts: Mapping[int, int], first: int) -> Saturated:
-    """Return the meaning of the ``counts`` by instruction of a batch's program; ``first``: number of its first
-    image."""
+    """Return the meaning of the ``counts`` by instruction of a batch's program.
+
+    ``first``: the number of the batch's first image."""
     beyond = narrowed = 0
     images = set()
     for instruction, count in counts.items():
