@@ -77,8 +77,8 @@ def _system() -> Iterator[Finding]:
 def _packages(pinned: dict[str, list[packages.Requirement]], needed: Sequence[str]) -> Iterator[Finding]:
     """Yield a finding for each extra's packages, those that every use needs first."""
     for name, wanted in pinned.items():
-        lacks = [f"{package} {packages.installed(package) or 'missing'}, wanted {pin}"
-                 for package, pin in packages.lacking(name)]
+        lacks = [f"{package} {packages.installed(package) or 'missing'}, wanted {versions}"
+                 for package, versions in packages.lacking(name)]
         must = name == packages.BASE or name in needed
         state = FINE if not lacks else LACKING if must else NOT_NEEDED
         mend = packages.pip_install(name) if lacks else ""

@@ -16,11 +16,11 @@ DISTRIBUTION = "weft-accelerator"
 """Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
 BASE = ""
 """The packages that every use needs, beside the extras."""
-PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^;\s]+)")
+NEEDED = re.compile(r"([A-Za-z0-9._-]+)\s*([=<>!~][^;]*)")
 EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 Requirement = tuple[str, str]
-"""A package and its version."""
+"""A package and the versions that serve, as pip spells them: ``numpy``, ``>=2.0,<3``."""
 
 
 def requirements() -> dict[str, list[Requirement]]:
@@ -35,7 +35,7 @@ def requirements() -> dict[str, list[Requirement]]:
         for line in metadata.requires(DISTRIBUTION) or ():
             extra = EXTRA.search(line)
             texts.setdefault(extra[1] if extra else BASE, []).append(line)
-    return {extra: [(match[1], match[2]) for text in lines if (match := PINNED.match(text))]
+    return {extra: [(match[1], match[2].strip()) for text in lines if (match := NEEDED.match(text))]
             for extra, lines in texts.items()}
 
 
@@ -48,8 +48,16 @@ def installed(package: str) -> str | None:
 
 
 def lacking(extra: str) -> list[Requirement]:
-    """Return the packages of an extra that are not installed in the pinned version."""
-    return [(package, pin) for package, pin in requirements()[extra] if installed(package) != pin]
+    """Return the packages of an extra that are not installed in a version that serves."""
+    return [(package, versions) for package, versions in requirements()[extra] if not _serves(package, versions)]
+
+
+def _serves(package: str, versions: str) -> bool:
+    """Return whether the installed version of a package is one of ``versions``."""
+    from packaging.specifiers import SpecifierSet  # loading it takes 10 ms
+
+    found = installed(package)
+    return found is not None and SpecifierSet(versions).contains(found, prereleases=True)
 
 
 def pip_install(extra: str) -> str:
@@ -57,7 +65,8 @@ def pip_install(extra: str) -> str:
 
     The packages are named one by one, because the project is on no index: its name there may be somebody else's."""
     wanted = lacking(extra) or requirements()[extra]
-    return " ".join([shlex.quote(sys.executable), "-m pip install", *(f"{name}=={pin}" for name, pin in wanted)])
+    return " ".join([shlex.quote(sys.executable), "-m pip install",
+                     *(shlex.quote(name + versions) for name, versions in wanted)])
 
 
 def version() -> str:

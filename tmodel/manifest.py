@@ -24,7 +24,7 @@ from weft.tmodel.errors import ModelError, refuse
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
 from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
-from weft.tmodel.schema import Manifest, Parts, convert_any
+from weft.tmodel.schema import FORMAT_VERSION, Manifest, Parts, convert_any
 from weft.tmodel.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
@@ -169,7 +169,8 @@ class TModel:
         program = self.program_json()
         places = {key: program.pop(key) for key in ("prog", "consts", "inputs", "outputs")}
         values: dict[str, Any] = {"name": self.name, **places, "arch": self.arch.to_dict(),
-                                  "load_consts_to_local": self.consts_to_local, "files": files_json(self.contents)}
+                                  "format_version": FORMAT_VERSION, "load_consts_to_local": self.consts_to_local,
+                                  "files": files_json(self.contents)}
         if self.host is not None:
             values["host"] = self.host.to_json()
         if self.network is not None:

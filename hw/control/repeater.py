@@ -32,9 +32,9 @@ class Repeater(wiring.Component):
         super().__init__({"i": In(words), "o": Out(words), "busy": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: a word, or a step of the history, becomes an instruction, and its step goes back."""
-        # a word, or a step of the history -> the instruction -> give -> o
-        #                                  -> its step -> history
+        """Return the circuit.
+
+        Flow: a word, or a step of the history -> the instruction -> give -> o -> its step -> history."""
         m = Module()
         shape = self.i.payload.shape()
         m.submodules.history = history = StepHistory(self._arch)
