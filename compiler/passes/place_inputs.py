@@ -71,8 +71,9 @@ def _takes_any_order(state: Rewrite, node: Node) -> bool:
 
 
 def _place(state: Rewrite, tensor: str, position: np.ndarray, place: Shape) -> None:
-    """Lay an input out as the canonical shape ``place``; ``position``: the place of each of the user's elements in
-    it."""
+    """Lay an input out as the canonical shape ``place``.
+
+    ``position``: the place of each of the user's elements in it."""
     state.unplaced.discard(tensor)
     state.shapes[tensor] = place
     state.fixed.add(tensor)
