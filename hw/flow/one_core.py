@@ -15,7 +15,7 @@ SYSTEM = "weft_top.machine"
 
 
 def share_core(text: str, cores: int) -> str:
-    """The RTLIL of a system with one module for all cores. A core that is not as the first one stays as it is."""
+    """Return the RTLIL of a system with one module for all equal cores. A core unlike the first one keeps its own."""
     modules = {match[1]: match[0] for match in _MODULE.finditer(text)}
     first = _of_core(modules, 0)
     wanted = {name: _numbered(module) for name, module in first.items()}
@@ -33,20 +33,20 @@ def _name(core: int) -> str:
 
 
 def _of_core(modules: Mapping[str, str], core: int) -> dict[str, str]:
-    """A core's modules by the names that the first core's have, in which they call each other so."""
+    """Return a core's modules under the names of the first core's, by which they then instantiate each other."""
     names = re.compile(rf"(?<=\\){re.escape(_name(core))}(?=[.\s])")
     return {name.replace(_name(core), _name(0), 1): names.sub(_name(0), module) for name, module in modules.items()
             if name == _name(core) or name.startswith(f"{_name(core)}.")}
 
 
 def _numbered(module: str) -> str:
-    """A module with its own numbers, in the order in which they come."""
+    """Return a module's text with its numbers counted anew, from 0 in the order in which they come."""
     numbers: dict[str, str] = {}
     return _NUMBER.sub(lambda match: numbers.setdefault(match[0], str(len(numbers))), module)
 
 
 def _pointed_to_first(system: str, core: int, own: str, first: str) -> str:
-    """The system with the first core's module in a core's place: its ports have other numbers."""
+    """Return the system's text with the first core's module in place of a core's own; its ports are numbered anew."""
     ours, theirs = (dict.fromkeys(_NUMBER.findall(module)) for module in (own, first))
     number = dict(zip(ours, theirs, strict=True))
     cell = re.compile(rf"^  cell \\{re.escape(_name(core))} .*?^  end\n", re.MULTILINE | re.DOTALL)
