@@ -24,15 +24,15 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.boards import clock_hz
-from weft.cli.cycles import cycles_object, waits_of
+from weft.cli.estimate import estimated_program
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
-from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
+from weft.runtime.devices import no_progress
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.support.errors import WeftError, explain, run_script
@@ -52,6 +52,10 @@ PRESETS = ("arty", "pynq", "ultra96", "zcu104")
 IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
 """The networks that are measured in bytes too, and the INT8 machines that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
+CORES_PRESETS = ("pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
+"""Machines of several cores: an image a core, and cycles those that an image takes on average. Where they are asked
+for."""
+ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,13 @@ def sample(path: Path) -> dict[str, np.ndarray]:
     return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
 
 
+def images(path: Path, count: int) -> dict[str, np.ndarray]:
+    """So many of them, each its own; the first is that of :func:`sample`."""
+    random = np.random.default_rng(0)
+    ports = read_model(path).inputs
+    return {port.name: random.standard_normal((count, *port.shape[1:])).astype(np.float32) for port in ports}
+
+
 def before_softmax(path: Path) -> tuple[str, ...]:
     """Return the network's ends, without a final Softmax: presets without lookup tables leave it to the host."""
     graph = read_model(path)
@@ -122,19 +133,21 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
                   watch=watch)
     compiled = time.monotonic()
     model = TModel.load(folder / f"{name}.tmodel")
-    found = estimate(model.program, arch, IdealDram(latency, latency))
+    session = Session(model)
+    where = estimated_program(session, session.machines[0], IdealDram(latency, latency), no_progress).where
+    cycles_estimated = -(-where["cycles"] // arch.cores)
     estimated = time.monotonic()
-    where = cycles_object(model, waits_of(model, found.cycles, found.operations))
     ran = exact = None
     if on_rtl:
         memory = MemorySettings(read_latency=latency, write_latency=latency)
-        ran = Session(model).run(inputs, on=RTL, memory=memory)
+        ran = session.run(images(path, arch.cores), on=RTL, memory=memory)
         exact = ran.comparison is not None and ran.comparison.equal == ran.comparison.words
-    cycles = found.cycles if ran is None or ran.cycles is None else ran.cycles
+    cycles_rtl = None if ran is None or ran.cycles is None else -(-ran.cycles // arch.cores)
+    cycles = cycles_estimated if cycles_rtl is None else cycles_rtl
     clock = clock_hz(preset)
     return Result(
-        name, preset, clock / 1e6, None if ran is None else ran.cycles, found.cycles, 1e3 * cycles / clock,
-        clock / cycles, model.done_macs / (arch.array_size**2 * cycles),
+        name, preset, clock / 1e6, cycles_rtl, cycles_estimated, 1e3 * cycles / clock,
+        clock / cycles, model.done_macs / (arch.cores * arch.array_size**2 * cycles),
         limit_cycles(read_model(path), arch),
         where["dram0_bytes"], where["dram1_bytes"], len(model.program), round(compiled - began, 2),
         round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact, largest_loss(where))
@@ -156,7 +169,7 @@ def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
     names = (QUICK,) if quick else (*NETWORKS, *WITHOUT_BAR)
     for name in names:
         for arch in usual_presets(name, quick) if not preset else (preset,):
-            if only in ("", name) and arch in (*PRESETS, *BYTE_PRESETS):
+            if only in ("", name) and arch in ALL_PRESETS:
                 yield name, arch
 
 
@@ -206,7 +219,7 @@ def main(
     if not chosen:
         networks = ", ".join((*NETWORKS, *WITHOUT_BAR))
         raise WeftError(explain("what to measure", f"{only or 'any network'} on {arch or 'any preset'}",
-                                f"{networks} on {', '.join((*PRESETS, *BYTE_PRESETS))}", "name one of each"))
+                                f"{networks} on {', '.join(ALL_PRESETS)}", "name one of each"))
     results: list[Result] = []
     for name, preset in chosen:
         path = network_file(name)

@@ -40,6 +40,9 @@ RIDGE = 1e-4
 PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, activation_tables=0)
 PACKED8 = Arch.load("pynq_int8").replace(array_size=8, activation_tables=0)
 SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED)
+LANES5 = SMALL.replace(array_size=5, local_depth=16384, accumulator_depth=4096, simd_registers_depth=2,
+                       axi_data_width=128)
+WIDE = LANES5.replace(stream_width=128)
 FITTED: dict[str, Arch] = {
     "tiny": Arch.load("tiny"),
     "lanes2_deep": SMALL.replace(array_size=2, deep_queues=1, sampler=0, local_depth=512, accumulator_depth=256),
@@ -51,8 +54,7 @@ FITTED: dict[str, Arch] = {
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
     "lanes4_lut": SMALL.replace(data_type="FP18BP10", lut_count=2, simd_registers_depth=3, axi_data_width=32,
                                 accumulator_banks=4),
-    "lanes5": SMALL.replace(array_size=5, local_depth=16384, accumulator_depth=4096, simd_registers_depth=2,
-                            axi_data_width=128),
+    "lanes5": LANES5,
     "lanes6_8bit": SMALL.replace(array_size=6, data_type="FP8BP4", local_depth=4096, local_banks=2, simd_loop_depth=0),
     "lanes6_slices": SMALL.replace(array_size=6, register_slices=1, dram0_depth=1 << 24),
     "lanes2_int8": SMALL.replace(array_size=2, data_type="INT8", local_depth=512),
@@ -69,6 +71,12 @@ FITTED: dict[str, Arch] = {
     "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, activation_tables=2, weight_load_rows=2),
     "arty": Arch.load("arty"),
     "arty_taps": Arch.load("arty").replace(depthwise_taps=3),
+    "lanes4_2cores": SMALL.replace(cores=2),
+    "lanes4_3cores": SMALL.replace(cores=3),
+    "lanes4_4cores_2ports": SMALL.replace(cores=4, memory_ports=2),
+    "lanes4_6cores": SMALL.replace(cores=6),
+    "lanes5_2cores_2ports": WIDE.replace(cores=2, memory_ports=2),
+    "lanes5_4cores": WIDE.replace(cores=4),
 }
 """Name -> machine to fit: small ones tell what depends on what, large ones how it grows."""
 CHECKED: dict[str, Arch] = {
@@ -77,6 +85,7 @@ CHECKED: dict[str, Arch] = {
     "lanes5_int8_banks": SMALL.replace(array_size=5, data_type="INT8", local_banks=4, dram_ports=SEPARATE),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
+    "lanes5_4cores_2ports": WIDE.replace(cores=4, memory_ports=2),
     **{name: Arch.load(name) for name in ("pynq", "zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
 """Name -> machine that is not fitted: these tell the error."""

@@ -28,11 +28,13 @@ from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
 from weft.cycles.machine import machine_record
 from weft.cycles.replay import estimate
+from weft.cycles.system import cycles_an_image
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ class Found(NamedTuple):
     """The result of a network on a machine; ``signal_to_noise`` in decibels, None if no output has an error."""
 
     cycles: int
+    """Of an image; of several cores that work on one each, on average."""
     macs: int
     """The multiply-accumulates of the network as drawn."""
     done_macs: int
@@ -98,8 +101,10 @@ def _cycles(placed: Products) -> int:
     """Return the cycles of one subgraph whose tensors all have their place.
 
     Programs are not verified: the benchmark and the tests do that."""
-    program = run_on(placed, "memory", without=("verify",))[MachineCode].content
-    return estimate(program, placed[Arch], IdealDram()).cycles
+    program, arch = run_on(placed, "memory", without=("verify",))[MachineCode].content, placed[Arch]
+    if arch.cores > 1:
+        return cycles_an_image(image_a_core(program, arch), arch)
+    return estimate(program, arch, IdealDram()).cycles
 
 
 @lru_cache(1)
@@ -142,7 +147,7 @@ def _row(name: str, path: Path, preset: str, found: Found, on_rtl: bool) -> Row:
     return {"network": name, "arch": preset, "clock_mhz": clock / 1e6, "cycles_rtl": ran and ran.cycles_rtl,
             "bit_exact": ran and ran.bit_exact, "cycles_estimated": found.cycles, "ms": 1e3 * cycles / clock,
             "macs": found.macs, "done_macs": found.done_macs,
-            "utilization": found.done_macs / (arch.array_size**2 * cycles),
+            "utilization": found.done_macs / (arch.cores * arch.array_size**2 * cycles),
             "signal_to_noise": found.signal_to_noise, **_taken(arch, preset)}
 
 

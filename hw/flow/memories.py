@@ -44,13 +44,14 @@ SHAPES = {
 
 
 def rams(arch: Arch) -> Iterator[Ram]:
-    """Yield the memories that may become block RAM; queues and registers never do."""
-    yield Ram("local", arch.local_banks, -(-arch.local_depth // arch.local_banks), arch.array_size * arch.number.width)
-    yield Ram("accumulators", arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
-              arch.array_size * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
-    yield Ram("move_out", arch.array_size * bool(arch.activation_tables), arch.activation_tables * TABLE_ENTRIES,
+    """Yield the memories of all cores that may become block RAM; queues and registers never do."""
+    cores, lanes = arch.cores, arch.array_size
+    yield Ram("local", cores * arch.local_banks, -(-arch.local_depth // arch.local_banks), lanes * arch.number.width)
+    yield Ram("accumulators", cores * arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
+              lanes * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
+    yield Ram("move_out", cores * lanes * bool(arch.activation_tables), arch.activation_tables * TABLE_ENTRIES,
               arch.number.width)
-    yield Ram("simd", arch.array_size * arch.lut_count, arch.lut_depth, arch.number.width)
+    yield Ram("simd", cores * lanes * arch.lut_count, arch.lut_depth, arch.number.width)
 
 
 def block_rams(ram: Ram, family: str) -> dict[str, int]:
@@ -71,7 +72,7 @@ ULTRA_ROWS, ULTRA_BITS = 4096, 72
 
 
 def ultra_rams(arch: Arch, part: Part) -> int:
-    """Return the UltraRAM blocks that hold the local memory.
+    """Return the UltraRAM blocks that hold the local memory of all cores.
 
     It is 0 if the part has too few of them; then local memory lies in block RAM."""
     local = next(ram for ram in rams(arch) if ram.block == "local")

@@ -16,6 +16,7 @@ from weft.hw.contract.instructions import OPERATIONS, DataFlow, Field, Kind, Opc
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.samples import HANDSHAKES
+from weft.hw.contract.system import page_address
 
 NARROW = 26
 """The characters that the last column of a table needs at least to stand beside the others."""
@@ -194,6 +195,8 @@ def c_header(arch: Arch) -> str:
         ("Control registers, byte offsets", _control_defines(arch)),
         ("Causes of an error", [(f"CAUSE_{cause.name}", str(int(cause)), CAUSE_TEXTS[cause]) for cause in Cause]),
     ]
+    if arch.cores > 1:
+        sections.append(("Registers of several cores, byte offsets behind those of core 0", _system_defines()))
     body = "\n".join(f"\n/* {title} */\n" + "\n".join(map(_define, rows)) for title, rows in sections)
     return _HEADER.replace("@BODY@", body)
 
@@ -257,6 +260,13 @@ def _configure_defines(isa: Isa) -> list[Define]:
     """Return the defines of Configure registers."""
     return [(f"CONFIG_{Register(register).name}", f"0x{int(register):02x}", spec.meaning)
             for register, spec in isa.registers.items()]
+
+
+def _system_defines() -> list[Define]:
+    page = page_address(csr.SYSTEM_PAGE)
+    return [("CORE_PAGE_BYTES", f"0x{page_address(1):x}", "from a core's control registers to the next one's"),
+            *((f"SYSTEM_{name}", f"0x{page + spec.offset:x}", f"{spec.access.value}: {spec.meaning}")
+              for name, spec in csr.SYSTEM_REGISTERS.items())]
 
 
 def _control_defines(arch: Arch) -> list[Define]:

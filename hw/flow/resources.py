@@ -170,6 +170,9 @@ TERMS: dict[str, Terms] = {
     "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
     "has activation tables": lambda arch: bool(arch.activation_tables),
     "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
+    "cores": lambda arch: arch.cores,
+    "cores of a port": lambda arch: arch.cores / arch.memory_ports,
+    "bus, cores of a port": lambda arch: arch.axi_data_width * arch.cores / arch.memory_ports,
 }
 """The numbers that a block's size can depend on, in terms of the architecture."""
 
@@ -194,24 +197,36 @@ BLOCKS: dict[str, Sequence[str]] = {
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
                  "has activation tables", "lanes, activation tables"),
+    "page_router": ("one", "cores"),
+    "port_arbiter": ("one", "cores of a port", "bus", "bus, cores of a port"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
              "lanes, tables", "has tables", "has loops", "slices", "lanes, scales"),
     "supervisor": ("one",),
+    "system_registers": ("one", "cores"),
 }
-"""Block -> the terms of its look-up tables and flip-flops. The DRAM units of both windows are alike."""
+"""Block -> the terms of its look-up tables and flip-flops.
+
+The DRAM units of both windows are alike, and so are ports: one of fewer cores than others counts as their mean."""
+OF_SYSTEM = {"pages": "page_router", "registers": "system_registers"}
+"""Block -> kind, of what a system has once."""
+SHARED = ("port_arbiter", *OF_SYSTEM.values())
+"""Kinds of what cores share; one core has nothing of it."""
 
 
 def kind_of(block: str) -> str:
-    """Return the kind of a block: ``dram_read`` for ``dram0_read``; other blocks are kinds of their own."""
-    return re.sub("^dram[01]_", "dram_", block)
+    """Return the kind of a block: ``dram_read`` for ``dram0_read``, ``port_arbiter`` for ``port0``, else its name."""
+    return OF_SYSTEM.get(block) or re.sub("^port[0-9]+$", "port_arbiter", re.sub("^dram[01]_", "dram_", block))
 
 
 def blocks_of(arch: Arch) -> dict[str, int]:
-    """Return kind of block -> how many of them the machine has."""
+    """Return kind of block -> how many of them the machine has, in all its cores."""
     engines = [kind_of(name) for name in dram_units(arch)]
-    return {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
+    core = {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
+    shared = dict.fromkeys(SHARED, int(arch.cores > 1))
+    shared["port_arbiter"] *= arch.memory_ports
+    return {kind: arch.cores * count for kind, count in core.items()} | shared
 
 
 def values(arch: Arch, kind: str) -> np.ndarray:
@@ -258,10 +273,7 @@ def counted(arch: Arch, family: str) -> bool:
 
 
 def check_counted(arch: Arch, family: str) -> None:
-    """Raise WeftError for a number scheme of which no machine was counted, and for several cores."""
-    if arch.cores > 1:
-        raise WeftError(explain("resources of a machine", f"cores {arch.cores}", "cores 1: arbiters are not counted",
-                                "ask for one core (--set cores=1), or count this one: make synth ARCH=..."))
+    """Raise WeftError for a number scheme of which no machine was counted."""
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
@@ -274,6 +286,8 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
     numbers = (fitted or model()["families"])[family]
     counts: dict[str, dict[str, int]] = {}
     for kind, copies in blocks_of(arch).items():
+        if not copies and kind in SHARED:
+            continue
         found = {column: of_block(arch, kind, numbers[column][kind]) for column in FITTED}
         counts[kind] = {column: max(0, round(copies * value)) for column, value in found.items()}
     for kind, number in dsp_blocks(arch, family).items():
@@ -284,7 +298,7 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
 
 
 def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
-    """Return kind of block -> its DSP blocks."""
+    """Return kind of block -> its DSP blocks, those of all cores."""
     width, lanes, wide = arch.number.width, arch.array_size, arch.scheme.activation_width
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
@@ -294,7 +308,7 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     if arch.scheme.per_lane:
         found |= {"input_rescaler": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
-    return found
+    return {kind: arch.cores * number for kind, number in found.items()}
 
 
 def multiplier_blocks(wide: int, narrow: int, family: str) -> int:

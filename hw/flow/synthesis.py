@@ -40,8 +40,9 @@ FAMILIES = tuple(DEFAULT_PARTS)
 USUAL = ("xc7", "ecp5")
 """The families that a machine is counted for if nobody says which."""
 TOP, HARNESS = "weft_top", "harness"
-_BLOCK = r"weft_top\.machine\.(?:csr|core\.\w+)"
-"""The names of modules that are counted by themselves."""
+_BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.\w+)|port\d+|pages|registers)"
+"""The names of modules that are counted by themselves; of several cores each core's, and what joins them."""
+_FIRST_CORE = "weft_top.machine.core0."
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
 _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}",
@@ -163,9 +164,10 @@ _CELL = re.compile(r"^ +cell \\(\S+) ", re.MULTILINE)
 def block_texts(arch: Arch) -> dict[str, str]:
     """Return block -> its RTLIL with all that is inside it, its own module last.
 
-    What joins the blocks, some 60 look-up tables, is left out."""
+    What joins the blocks, some 60 look-up tables, is left out. Of several cores these are the first one's, as if it
+    were alone, and what they share."""
     module, ports = with_ports(arch)
-    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False).replace(_FIRST_CORE, "weft_top.machine.")
     modules = {match[1]: match[0] for match in _MODULE.finditer(text)}
 
     def within(name: str) -> list[str]:
@@ -173,7 +175,7 @@ def block_texts(arch: Arch) -> dict[str, str]:
         return [*dict.fromkeys(inside), name]
 
     return {name.rpartition(".")[2]: "".join(modules[each] for each in within(name))
-            for name in modules if re.fullmatch(_BLOCK, name)}
+            for name in modules if re.fullmatch(_BLOCK, name) and not re.search(r"\.core\d", name)}
 
 
 class BlockText(NamedTuple):
@@ -260,13 +262,14 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script.insert(0, _AREA)
     _run_flow(script, folder, family, top, text, arch.number.width, hide, packing=arch.packing)
     stat = json.loads((folder / f"{family}.stat").read_text())
-    counts = {}
+    counts: dict[str, dict[str, int]] = {}
     for name, found in stat["modules"].items():
         name = name.lstrip("\\")
         cells = {cell: number for cell, number in found["num_cells_by_type"].items() if cell not in kept}
         if name in kept or name == top:
-            block = name.rpartition(".")[2] if name in kept else "rest"
-            counts[block] = {column: count_cells(cells, family)[column] for column in COLUMNS}
+            block, own = name.rpartition(".")[2] if name in kept else "rest", count_cells(cells, family)
+            before = counts.get(block, dict.fromkeys(COLUMNS, 0))  # of another core
+            counts[block] = {column: before[column] + own[column] for column in COLUMNS}
     return dict(sorted(counts.items()))
 
 

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from amaranth._toolchain.yosys import YosysError  # amaranth has no public name for it
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import Module
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
+from weft.hw.flow.one_core import share_core
 from weft.hw.system import with_ports
 from weft.support.errors import WeftError, explain
 
@@ -27,14 +28,15 @@ def verilog_text(arch: Arch, *, trace: bool = False, board: str = "") -> str:
 
     ``board``: the name that the register BOARD shows as a code. Amaranth takes the yosys that the environment
     variable YOSYS names; ``simulate/toolchain.py`` finds one. Raise WeftError without a yosys that works."""
-    return converted(*with_ports(arch, trace=trace, board=board))
+    return converted(*with_ports(arch, trace=trace, board=board), arch.cores)
 
 
-def converted(module: Module, ports: Ports) -> str:
+def converted(module: Module, ports: Ports, cores: int) -> str:
     """Return the Verilog of what ``with_ports`` gave. Raise WeftError without a yosys that works."""
     try:
         with _without_collector():
-            text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+            text = rtlil.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+            text = verilog._convert_rtlil_text(share_core(text, cores) if cores > 1 else text)
     except YosysError as error:
         raise WeftError(explain("yosys", f"{os.environ.get('YOSYS') or 'none'}, which does not work "
                                 f"({str(error).split('.')[0] or 'no answer'})", "a yosys that writes Verilog",
