@@ -23,7 +23,7 @@ from weft.support.errors import WeftError, explain
 class Estimated:
     """The estimate of a program on each of ``cores``.
 
-    ``where`` is the object of ``--json`` for it, ``preload`` the instructions and cycles that copy its constants to
+    ``where``: the object of ``--json`` for it. ``preload``: instructions and cycles of what copies its constants to
     local memory."""
 
     cores: tuple[Estimate, ...]

@@ -62,7 +62,7 @@ class Batch:
         return first + image, number - between
 
     def _of(self, images: range) -> bytes:
-        """Return the program that computes images one after another; each finds the registers as after reset."""
+        """Return the program of images one after another: each finds the registers as after reset."""
         resets = [self.isa.configure(register, self.isa.registers[register].reset) for register in self._rewind]
         return b"".join(self.isa.assemble([*self._window(image), *(resets if image > images.start else [])])
                         + self.program for image in images)

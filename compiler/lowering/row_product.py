@@ -62,7 +62,7 @@ def _without_factor(state: Rewrite, tensor: str) -> tuple[str, float]:
 
 
 def _straight(state: Rewrite, name: str, index: np.ndarray) -> bool:
-    """Whether rows are pixels and columns are channels in each matrix of a stack."""
+    """Return whether rows are pixels and columns are channels in each matrix of a stack."""
     _, _, height, width = state.shapes[state.held[name].tensor]
     channel, pixel = np.divmod(index, height * width)
     return bool((channel == channel[..., :1, :]).all() and (pixel == pixel[..., :1]).all())

@@ -72,9 +72,9 @@ ULTRA_ROWS, ULTRA_BITS = 4096, 72
 
 
 def ultra_rams(arch: Arch, part: Part) -> int:
-    """Return how many UltraRAM blocks hold the local memory of all cores.
+    """Return the UltraRAM blocks that hold the local memory of all cores.
 
-    0 if the part has too few of them; then block RAM holds it."""
+    It is 0 if the part has too few of them; then local memory lies in block RAM."""
     local = next(ram for ram in rams(arch) if ram.block == "local")
     number = local.copies * -(-local.rows // ULTRA_ROWS) * -(-local.width // ULTRA_BITS)
     return number if number <= part.uram else 0

@@ -206,8 +206,9 @@ BLOCKS: dict[str, Sequence[str]] = {
     "supervisor": ("one",),
     "system_registers": ("one", "cores"),
 }
-"""Block -> the terms of its look-up tables and flip-flops. DRAM engines of both windows are alike, and so are ports:
-one of fewer cores than others counts as their mean."""
+"""Block -> the terms of its look-up tables and flip-flops.
+
+The DRAM units of both windows are alike, and so are ports: one of fewer cores than others counts as their mean."""
 OF_SYSTEM = {"pages": "page_router", "registers": "system_registers"}
 """Block -> kind, of what a system has once."""
 SHARED = ("port_arbiter", *OF_SYSTEM.values())
@@ -215,12 +216,12 @@ SHARED = ("port_arbiter", *OF_SYSTEM.values())
 
 
 def kind_of(block: str) -> str:
-    """Return ``dram_read`` for ``dram0_read``, ``port_arbiter`` for ``port0``; other blocks are kinds of their own."""
+    """Return the kind of a block: ``dram_read`` for ``dram0_read``, ``port_arbiter`` for ``port0``, else its name."""
     return OF_SYSTEM.get(block) or re.sub("^port[0-9]+$", "port_arbiter", re.sub("^dram[01]_", "dram_", block))
 
 
 def blocks_of(arch: Arch) -> dict[str, int]:
-    """Return how many blocks of each kind the machine has, in all its cores."""
+    """Return kind of block -> how many of them the machine has, in all its cores."""
     engines = [kind_of(name) for name in dram_units(arch)]
     core = {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
     shared = dict.fromkeys(SHARED, int(arch.cores > 1))
@@ -272,7 +273,7 @@ def counted(arch: Arch, family: str) -> bool:
 
 
 def check_counted(arch: Arch, family: str) -> None:
-    """Raise WeftError if no machine with these data types was counted."""
+    """Raise WeftError for a number scheme of which no machine was counted."""
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
@@ -297,7 +298,7 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
 
 
 def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
-    """Return the DSP blocks of each kind of block, in all cores."""
+    """Return kind of block -> its DSP blocks, those of all cores."""
     width, lanes, wide = arch.number.width, arch.array_size, arch.scheme.activation_width
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),

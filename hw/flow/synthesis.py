@@ -41,7 +41,7 @@ USUAL = ("xc7", "ecp5")
 """The families that a machine is counted for if nobody says which."""
 TOP, HARNESS = "weft_top", "harness"
 _BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.\w+)|port\d+|pages|registers)"
-"""Names of modules that are counted by themselves; of several cores each core's, and what joins them."""
+"""The names of modules that are counted by themselves; of several cores each core's, and what joins them."""
 _FIRST_CORE = "weft_top.machine.core0."
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
@@ -162,10 +162,10 @@ _CELL = re.compile(r"^ +cell \\(\S+) ", re.MULTILINE)
 
 
 def block_texts(arch: Arch) -> dict[str, str]:
-    """Return the RTLIL of each block of a machine with all that is inside it, its own module last.
+    """Return block -> its RTLIL with all that is inside it, its own module last.
 
-    What joins the blocks, some 60 look-up tables, is left out. Of several cores the first one's blocks are returned, as
-    if it were alone, and the blocks that all share."""
+    What joins the blocks, some 60 look-up tables, is left out. Of several cores these are the first one's, as if it
+    were alone, and what they share."""
     module, ports = with_ports(arch)
     text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False).replace(_FIRST_CORE, "weft_top.machine.")
     modules = {match[1]: match[0] for match in _MODULE.finditer(text)}

@@ -78,9 +78,9 @@ def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
 
 
 def own_window(isa: Isa, program: bytes) -> int | None:
-    """Return by how many blocks a program moves its core's window of DRAM0 before all else; None if it does not.
+    """Return the blocks by which a program of one of several cores moves the window of DRAM0 before all else.
 
-    ``programs.Batch`` writes such programs for several cores."""
+    See Batch in programs.py. Return None if it does not."""
     if isa.arch.cores == 1 or not program:
         return None
     opcode, _, register, value, _ = (int(field[0]) for field in isa.words(program[:isa.instruction_bytes]))

@@ -75,9 +75,9 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A program in the device's memory.
+    """A program in the device's memory: its address for the machine, and its content.
 
-    ``address`` is the machine's, ``before`` the number of instructions that were put in front of the user's."""
+    ``before``: how many of its instructions were put before it."""
 
     address: int
     content: bytes
