@@ -21,8 +21,10 @@ from weft.support.errors import WeftError, explain
 
 @dataclass(frozen=True)
 class Estimated:
-    """A program on each of ``cores``; ``where``: the object of ``--json`` for it. ``preload``: instructions and cycles
-    of what copies its constants to local memory."""
+    """The estimate of a program on each of ``cores``.
+
+    ``where``: the object of ``--json`` for it. ``preload``: instructions and cycles of what copies its constants to
+    local memory."""
 
     cores: tuple[Estimate, ...]
     where: dict[str, Any]

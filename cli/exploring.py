@@ -159,7 +159,6 @@ def explore_command(
 # -- what is searched --------------------------------------------------------------------------------------------------
 def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part, Arch, tuple[str, ...]]:
     """Return the chip, the base machine, and the keys that the board fixes. Raise WeftError."""
-
     from weft.cli.resources import part_named
 
     if (part is None) == (board is None):
@@ -268,7 +267,6 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None
 
 # -- what is told ------------------------------------------------------------------------------------------------------
 def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
-
     """Return the error that no machine is left, with the most frequent reason."""
     from weft.cli.resources import USED
 

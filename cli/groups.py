@@ -17,9 +17,10 @@ OF_PORT = ("read_beats", "write_beats")
 
 
 def group_object(model: TModel, arch: Arch, found: SystemEstimate) -> dict[str, Any]:
-    """The object of ``cycles_object`` of the core that takes longest, and besides: ``images``, one a core;
-    ``cycles_an_image``, ``cycles`` over them; ``cores``, what each of them waited for; ``ports``, the beats that each
-    memory port carried, of data and programs, and its ``cores``."""
+    """Return the object of ``cycles_object`` of the core that takes longest, with the figures of the whole group.
+
+    ``images``: one a core; ``cycles_an_image``: ``cycles`` over them; ``cores``: what each of them waited for;
+    ``ports``: the beats that each memory port carried, of data and programs, and its ``cores``."""
     each = [cycles_object(model, waits_of(model, core.cycles, core.operations)) for core in found.cores]
     slowest, system = max(each, key=lambda one: int(one["cycles"])), System(arch)
     ports = [{"port": port, "cores": list(system.cores_of(port)), **{key: getattr(use, key) for key in OF_PORT}}
@@ -31,7 +32,7 @@ def group_object(model: TModel, arch: Arch, found: SystemEstimate) -> dict[str, 
 
 
 def joined_groups(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What ``group_object`` says besides, of several programs, which all cores run one after another."""
+    """Return the figures that ``group_object`` adds, for several programs that all cores run one after another."""
     first = objects[0]
     if len(objects) == 1:
         return {key: first[key] for key in ("images", "cycles_an_image", "cores", "ports")}
@@ -47,7 +48,7 @@ def joined_groups(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def print_group(found: dict[str, Any]) -> None:
-    """A row for each core: in percent of the group's cycles what it waited for; and for each port how busy it was."""
+    """Print a row for each core, in percent of the group's cycles what it waited for, and how busy each port was."""
     total = max(found["cycles"], 1)
     say(f"{found['images']} images, one a core: {found['cycles']:,} cycles, {found['cycles_an_image']:,.0f} an image")
     causes = [cause for cause in found["waits"] if any(row["waits"][cause] for row in found["cores"])]

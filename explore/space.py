@@ -91,7 +91,9 @@ def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
 
 
 def with_stream(base: Arch, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The values, and of several cores the stream's width, which their memory ports settle, unless it is among them."""
+    """Return the values; for several cores with the stream's width, which their memory ports settle.
+
+    A width among the values stays."""
     both = {**base.to_dict(), **values}
     return {"stream_width": both["axi_data_width"], **values} if both["cores"] != 1 else dict(values)
 

@@ -127,9 +127,10 @@ def _on_golden(system: GoldenSystem, programs: Sequence[bytes], progress: Progre
 
 
 class Simulation(Local):
-    """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
-    ``simulate.rtl.run_groups_on_rtl``. ``sample_interval``: cycles between two samples, 0 for none; two instructions
-    before each program set it."""
+    """The Verilog under Verilator.
+
+    ``memory`` says how its memories behave, ``options`` are those of ``simulate.rtl.run_groups_on_rtl``.
+    ``sample_interval``: cycles between two samples, 0 for none; two instructions before each program set it."""
 
     name = RTL
 

@@ -62,13 +62,13 @@ class Batch:
         return first + image, number - between
 
     def _of(self, images: range) -> bytes:
-        """The program of images one after another: each finds the registers as after reset."""
+        """Return the program of images one after another: each finds the registers as after reset."""
         resets = [self.isa.configure(register, self.isa.registers[register].reset) for register in self._rewind]
         return b"".join(self.isa.assemble([*self._window(image), *(resets if image > images.start else [])])
                         + self.program for image in images)
 
     def _window(self, image: int) -> list[Instruction]:
-        """What moves the window to an image's; nothing for the first."""
+        """Return the instructions that move the window to an image's; none for the first."""
         return [self.isa.configure(Register.DRAM0_OFFSET, image * self.window_blocks)] if image else []
 
     @cached_property

@@ -19,7 +19,9 @@ class Saturated:
 
 
 def saturated(model: TModel, batch: Batch, groups: Sequence[Sequence[Mapping[int, int]]], first: int) -> Saturated:
-    """Return what the counts by instruction of a batch's programs mean; ``first`` is the number of its first image."""
+    """Return what the counts by instruction of a batch's programs mean.
+
+    ``first``: the number of the batch's first image."""
     beyond = narrowed = 0
     images = set()
     found = ((batch.place(group, core, instruction), count) for group, programs in enumerate(groups)

@@ -43,14 +43,14 @@ OUTPUT = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared" / "models"
 QUICK = "resnet20v2"
 SHARED_NAMES = {"resnet20v2": "resnet20v2_cifar"}
-"""Networks that are taken from the shared models where these are, for their trained weights."""
+"""The networks that are taken from the shared models if these are there, for their trained weights."""
 WITHOUT_BAR = ("mobilenetv2_1.0_224", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mlperf_tiny_resnet8",
                "mlperf_tiny_vww_mobilenetv1_025")
 DEEPER = {"resnet50v2_224": 4}
-"""Networks whose weights need a DRAM window so many times as deep as the presets'."""
+"""The networks whose weights need a DRAM window so many times as deep as the presets'."""
 PRESETS = ("arty", "pynq", "ultra96", "zcu104")
 IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
-"""Networks that are measured in bytes too, and the INT8 machines that they are measured on."""
+"""The networks that are measured in bytes too, and the INT8 machines that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
 CORES_PRESETS = ("pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
 """Machines of several cores: an image a core, and cycles those that an image takes on average. Where they are asked
@@ -60,7 +60,7 @@ ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS)
 
 @dataclass(frozen=True)
 class Result:
-    """One network on one machine. What was not measured is None."""
+    """The result of one network on one machine; None for what was not measured."""
 
     network: str
     arch: str
@@ -82,7 +82,7 @@ class Result:
 
 
 def network_file(name: str) -> Path | None:
-    """The ONNX file of a network, built where it is not shared; None where it is neither."""
+    """Return the ONNX file of a network, built if it is not shared; None if it is neither."""
     shared = SHARED / f"{SHARED_NAMES.get(name, name)}.onnx"
     if shared.is_file():
         return shared
@@ -95,7 +95,7 @@ def network_file(name: str) -> Path | None:
 
 
 def sample(path: Path) -> dict[str, np.ndarray]:
-    """One input: seeded random values, of the kind that calibration takes when it is given none."""
+    """Return one input: seeded random values, like those that calibration takes if it is given none."""
     random = np.random.default_rng(0)
     ports = read_model(path).inputs
     return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
@@ -109,7 +109,7 @@ def images(path: Path, count: int) -> dict[str, np.ndarray]:
 
 
 def before_softmax(path: Path) -> tuple[str, ...]:
-    """The network's ends, without a Softmax that stands there: presets without lookup tables leave it to the host."""
+    """Return the network's ends, without a final Softmax: presets without lookup tables leave it to the host."""
     graph = read_model(path)
     makers = {node.output: node for node in graph.nodes}
     ends = [makers[port.tensor] for port in graph.outputs]
@@ -117,14 +117,16 @@ def before_softmax(path: Path) -> tuple[str, ...]:
 
 
 def machine(name: str, preset: str) -> Arch:
+    """Return the machine of a preset, with DRAM windows deep enough for the network."""
     arch, factor = Arch.load(preset), DEEPER.get(name, 1)
     return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
 
 
 def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED.read_latency,
             watch: Callable[[Step, Products], None] | None = None) -> Result:
-    """Compile, estimate, run; ``watch`` sees what each step of the compiler made. Raises CompileError where the network
-    does not fit the machine."""
+    """Compile a network, estimate its cycles and run it; return the result.
+
+    ``watch`` sees what each step of the compiler made. Raise CompileError if the network does not fit the machine."""
     arch, inputs, folder = machine(name, preset), sample(path), OUTPUT / f"{name}_{preset}"
     began = time.monotonic()
     compile_model(path, arch, folder, name=name, calibration=inputs, outputs=before_softmax(path),
@@ -152,7 +154,7 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
 
 
 def largest_loss(where: dict[str, Any]) -> str:
-    """What the array waited for longest, and the layer that waited for it most, in percent of all cycles."""
+    """Return what the array waited for longest, and the layer that waited most for it, in percent of all cycles."""
     waits = {**where["waits"], "tail": where["tail"]}
     cause = max(waits, key=lambda name: waits[name])
     said = f"{cause.replace('_', ' ')} {waits[cause] / where['cycles']:.1%}"
@@ -163,7 +165,7 @@ def largest_loss(where: dict[str, Any]) -> str:
 
 
 def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
-    """Networks and presets, ResNet-20 first."""
+    """Yield (network, preset), ResNet-20 first."""
     names = (QUICK,) if quick else (*NETWORKS, *WITHOUT_BAR)
     for name in names:
         for arch in usual_presets(name, quick) if not preset else (preset,):
@@ -172,13 +174,16 @@ def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
 
 
 def usual_presets(name: str, quick: bool) -> tuple[str, ...]:
-    """Where nobody asks for one: 32 lanes and most INT8 machines with ResNet-20 alone, to save time."""
+    """Return the presets that a network is measured on if nobody asks for one.
+
+    32 lanes and most INT8 machines are measured with ResNet-20 alone, to save time."""
     if name != QUICK:
         return (*PRESETS[:-1], *(USUAL_BYTES if name in IN_BYTES else ()))
     return PRESETS if quick else (*PRESETS, *BYTE_PRESETS)
 
 
 def show(results: list[Result]) -> None:
+    """Print the table of results."""
     table = Table("network", "machine", "cycles", "estimated", "limit", "of limit", "ms", "fps", "util", "compile s",
                   "sim s", "")
     for row in results:
@@ -196,7 +201,7 @@ def show(results: list[Result]) -> None:
 
 
 def write(name: str, content: object) -> None:
-    """JSON into build/bench/, never seen half written."""
+    """Write JSON into build/bench/, never seen half written."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     file = OUTPUT / f"{name}.json"
     file.with_suffix(".tmp").write_text(json.dumps(content, indent=1) + "\n")
@@ -209,6 +214,7 @@ def main(
     arch: Annotated[str, typer.Option(help="one preset")] = "",
     estimate_only: Annotated[bool, typer.Option("--estimate", help="without RTL and golden")] = False,
 ) -> None:
+    """Measure networks in RTL; exit with code 1 if RTL and golden differ."""
     chosen = list(cases(only, quick, arch))
     if not chosen:
         networks = ", ".join((*NETWORKS, *WITHOUT_BAR))

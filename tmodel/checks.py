@@ -198,7 +198,9 @@ def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
 
 
 def _cores(manifest: Manifest, arch: Arch) -> None:
-    """Of several cores each has room for its window, and in it for whatever a driver places there."""
+    """Check that each of several cores has room for its window, and the window for what a driver places there.
+
+    Raise ValueError."""
     if manifest.cores is None:
         return
     if arch.cores == 1:

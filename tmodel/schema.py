@@ -109,9 +109,10 @@ class PortEntry(Keys):
 
 
 class CoresEntry(Keys):
-    """How several cores share the work. ``batch``: each core runs the whole program, on an image of its own, in a
-    window of DRAM0 of its own; from one core's window to the next are ``window_bytes``. What lies in DRAM1 all share,
-    and none writes."""
+    """How several cores share the work.
+
+    ``batch``: each core runs the whole program, on an image of its own, in a window of DRAM0 of its own. From one
+    core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it."""
 
     mode: Literal["batch"]
     window_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40, multiple_of=1 << 16)]

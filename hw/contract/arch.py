@@ -128,6 +128,7 @@ class Arch:
                             _CONSTANTS, _SAME, default=1, integers=(1, 4), since=2)
 
     def __post_init__(self) -> None:
+        """Fill in the default accumulator width, and check every key. Raise ArchError."""
         rows = KEYS.values()
         for row in rows:
             if row.choices:  # first: the default of accumulator_width asks what they say

@@ -93,7 +93,7 @@ class MemoryMapped:
 
 
 def registers_bytes(cores: int) -> int:
-    """Of a machine of so many cores."""
+    """Return the bytes of the registers of a machine of so many cores."""
     return 1 << (ADDRESS_WIDTH if cores == 1 else SYSTEM_ADDRESS_WIDTH)
 
 

@@ -78,8 +78,9 @@ def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
 
 
 def own_window(isa: Isa, program: bytes) -> int | None:
-    """The blocks by which a program of one of several cores moves the window of DRAM0 before all else (Batch in
-    programs.py); None where it does not."""
+    """Return the blocks by which a program of one of several cores moves the window of DRAM0 before all else.
+
+    See Batch in programs.py. Return None if it does not."""
     if isa.arch.cores == 1 or not program:
         return None
     opcode, _, register, value, _ = (int(field[0]) for field in isa.words(program[:isa.instruction_bytes]))

@@ -75,8 +75,9 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A program in the device's memory: its address for the machine, and how many of its instructions were put before
-    it."""
+    """A program in the device's memory: its address for the machine, and its content.
+
+    ``before``: how many of its instructions were put before it."""
 
     address: int
     content: bytes
