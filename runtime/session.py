@@ -17,7 +17,7 @@ from weft.hw.contract.keys import Compatibility
 from weft.runtime import saturations
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
-from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
+from weft.runtime.images import Values, Vectors, are_counted, stored_images, stored_outputs, together, user_images
 from weft.runtime.programs import Batch, preload
 from weft.runtime.saturations import Saturated
 from weft.support.errors import Mismatch, WeftError, explain
@@ -119,7 +119,8 @@ class Session:
             **rtl_options: Any) -> RunResult:
         """Run the network on one image or many (at most ``most``), and return outputs and counts.
 
-        ``inputs`` by name; outputs have the network's own types, images along the first axis. ``raw``, of a single
+        ``inputs`` by name; outputs have the network's own types; images are joined along their
+        leading 1, or stacked. ``raw``, of a single
         program, takes and gives vectors [size, array_size]. ``on``: golden, rtl or a device. With ``check`` the golden
         machine runs beside any other, and all of both DRAMs is compared; on a device with remote memory only the
         outputs are. Differences are in the result. Raise WeftError for inputs that do not fit and for a program that
@@ -138,7 +139,8 @@ class Session:
                 ran += groups
                 for values, outputs in zip(images, made, strict=True):
                     values |= outputs
-        results = together([self.network.signature.results(values) for values in images])
+        results = together([self.network.signature.results(values) for values in images],
+                           are_counted(self.network, inputs))
         return self._result(results, ran, len(images), beyond)
 
     def _beyond(self, images: list[Values]) -> dict[str, int]:
