@@ -70,8 +70,9 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
 
 
 def _patched(content: bytes, offset: int, value: bytes, central: int | None = None) -> bytes:
-    """Return a zip with bytes changed in the first member's local header, and in the directory's entry at
-    ``central``."""
+    """Return a zip with bytes changed in two places.
+
+    They are in the first member's local header, and in the directory's entry at ``central``."""
     changed = bytearray(content)
     changed[offset:offset + len(value)] = value
     if central is not None:
