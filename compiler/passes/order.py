@@ -31,14 +31,15 @@ def in_order(graph: Graph) -> Graph:
             kept.setdefault(name, makers[name])
             waiting.pop()
     read = graph.output_tensors().union(*(node.inputs for node in kept.values()))
-    return graph.with_nodes(_copies_first(graph, list(kept.values()))).replace(inputs=tuple(port for port in graph.inputs if port.tensor in read))
+    inputs = tuple(port for port in graph.inputs if port.tensor in read)
+    return graph.with_nodes(_copies_first(graph, list(kept.values()))).replace(inputs=inputs)
 
 
 def _copies_first(graph: Graph, nodes: list[Node]) -> list[Node]:
     """Return the nodes with copies of inputs moved up, for Assembles that are outputs, as a cache that grows.
 
-    They go in front of the first node that reads what the other parts read: nobody has to wait for them afterwards, and the output has
-    its place in memory in any case."""
+    They go in front of the first node that reads what the other parts read. So nobody waits for them afterwards, and
+    the output has its place in memory in any case."""
     makers = {node.output: node for node in nodes}
     ends = graph.output_tensors()
     for whole in [node for node in nodes if node.op == "Assemble" and node.output in ends]:
