@@ -107,7 +107,8 @@ class Loader:
         """Yield the loads of the lookup tables, by way of ``near``.
 
         Those that the SIMD unit holds already are left out. That of keys is read as far as the others: behind its own
-        entries lie those of the table of values, with which it is moved if there is room for both."""
+        entries lie those of the table of values, with which it is moved if there is room for both. They come from
+        DRAM1, for DRAM0 may be busy with the inputs of the layer before."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth
         for number in consts.fresh:
@@ -115,7 +116,7 @@ class Loader:
             size = size if number else min(KEYS + depth, consts.local_vectors)
             table = Address(LOCAL, near.offset + (offset if apart else 0))
             if number != 1 or not apart or 0 not in consts.fresh:
-                yield lir.DataMove(True, table, self.source.address(consts.operand + offset, size), size)
+                yield lir.DataMove(True, table, Address(DRAM1, consts.operand + offset), size)
             yield lir.LoadLut(table, number, depth)
 
     @property
