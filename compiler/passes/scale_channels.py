@@ -97,7 +97,8 @@ def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Qu
             continue
         source = spread[0].input(0)
         scales = {quantization.tensors.get(name) for name in (source, *(entry.output for entry in spread))}
-        if len(scales) == 1 and graph.shapes[source][2:] == (1, 1) and _never_negative(graph, source, makers, quantization):
+        one_pixel = graph.shapes[source][2:] == (1, 1)
+        if len(scales) == 1 and one_pixel and _never_negative(graph, source, makers, quantization):
             return Gate(image, source, tuple(spread))
     return None
 
