@@ -60,6 +60,7 @@ STEPS: tuple[Step, ...] = (
     Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),
+    Step("split_channels", steps.channels_split, POINTS),              # of scales, a tensor has the file's
     Step("order", in_order),
     Step("fold_forward", steps.fold_offsets_forward, OWN_POINTS),   # one point for all leaves no room for offsets
     Step("propagate_quantizers", steps.settled),                       # -> Graph, Quantization: scales of the file

@@ -29,6 +29,7 @@ from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.passes.sizes import check_sizes
+from weft.compiler.passes.split_channels import split_channels
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
 from weft.compiler.quantize.bounds import limited, with_bounds
@@ -129,6 +130,11 @@ def canonical(graph: Graph, arch: Arch) -> Graph:
 
 def _in_bytes(arch: Arch) -> bool:
     return arch.scheme.kind is SchemeKind.AFFINE
+
+
+def channels_split(graph: Graph, arch: Arch) -> Graph:
+    """Return the graph with convolutions split of which others only choose channels."""
+    return split_channels(graph, arch.array_size)
 
 
 def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:

@@ -97,20 +97,21 @@ def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Qu
             continue
         source = spread[0].input(0)
         scales = {quantization.tensors.get(name) for name in (source, *(entry.output for entry in spread))}
-        if len(scales) == 1 and graph.shapes[source][2:] == (1, 1) and _never_negative(source, makers, quantization):
+        one_pixel = graph.shapes[source][2:] == (1, 1)
+        if len(scales) == 1 and one_pixel and _never_negative(graph, source, makers, quantization):
             return Gate(image, source, tuple(spread))
     return None
 
 
-def _never_negative(name: str, makers: Mapping[str, Node], quantization: Quantization) -> bool:
+def _never_negative(graph: Graph, name: str, makers: Mapping[str, Node], quantization: Quantization) -> bool:
     """Tell whether a tensor is never negative, according to its scale or the node that makes it."""
     if name in quantization.tensors and quantization.tensors[name].low >= 0:
         return True
     maker = makers.get(name)
     if maker is None:
         return False
-    if maker.op in ("Enlarge", "View"):
-        return _never_negative(maker.input(0), makers, quantization)
+    if maker.op in ("Enlarge", "View") or only_copies(graph, maker):
+        return _never_negative(graph, maker.input(0), makers, quantization)
     if maker.op == FUNCTION:
         steps = steps_of(maker.op, maker.attributes)
         return _is_positive(steps, len(steps))

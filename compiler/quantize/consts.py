@@ -103,7 +103,7 @@ class LayerConsts:
     local memory when they are loaded. ``scales``: for each output tile the offset from ``scale_base`` of the
     ``scale_size`` vectors that LoadScale reads, ascending; equal ones are stored once. It is empty on machines of fixed
     point, and counts in the Var if LoadScale reads one. ``done_macs``: useful multiply-accumulates of the array with
-    these weights."""
+    these weights. ``fresh``: the numbers of the lookup tables that the SIMD unit does not hold from earlier layers."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -115,6 +115,7 @@ class LayerConsts:
     scales: tuple[int, ...] = ()
     scale_size: int = SCALE_VECTORS
     done_macs: int = 0
+    fresh: tuple[int, ...] = ()
 
     def table_piece(self, number: int, depth: int) -> tuple[int, int]:
         """Return where lookup table ``number`` lies: the offset from ``operand`` and the size, in vectors."""
@@ -143,6 +144,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
     placed: list[LayerConsts] = []
     base = 0
+    held: dict[int, tuple[int, ...]] = {}
     for number, layer in enumerate(each(layers)):
         own = numbers.integers(number, layer, constants, arch)
         vectors: list[np.ndarray] = []
@@ -152,8 +154,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        tables = [values[:KEYS] if number == 0 and layer.lookup is not None else values
-                  for number, values in enumerate(own.tables)]
+        tables = own.tables if layer.lookup is None else (own.tables[0][:KEYS], *own.tables[1:])
         for values in (own.operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
@@ -165,11 +166,19 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
                                   _on_the_way(own, layer, arch), scale_base, places, scale_size,
-                                  done_macs(layer, own.weights, arch.array_size)))
+                                  done_macs(layer, own.weights, arch.array_size),
+                                  _fresh(tables, held) if layer.lookup is not None else ()))
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)
     return Consts(np.concatenate(chunks), tuple(placed))
+
+
+def _fresh(tables: Sequence[tuple[int, ...]], held: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the numbers of ``tables`` that differ from those ``held`` by number, and hold them instead."""
+    found = tuple(number for number, values in enumerate(tables) if held.get(number) != values)
+    held |= dict(enumerate(tables))
+    return found
 
 
 def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:

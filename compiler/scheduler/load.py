@@ -106,16 +106,17 @@ class Loader:
     def _tables(self, near: Address, depth: int) -> Iterator[lir.Operation]:
         """Yield the loads of the lookup tables, by way of ``near``.
 
-        That of keys is read as far as the others: behind its own entries lie those of the table of values, with which
-        it is moved if there is room for both."""
+        Those that the SIMD unit holds already are left out. That of keys is read as far as the others: behind its own
+        entries lie those of the table of values, with which it is moved if there is room for both. They come from
+        DRAM1, for DRAM0 may be busy with the inputs of the layer before."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth
-        for number in range(consts.tables):
+        for number in consts.fresh:
             offset, size = consts.table_piece(number, depth)
             size = size if number else min(KEYS + depth, consts.local_vectors)
             table = Address(LOCAL, near.offset + (offset if apart else 0))
-            if number != 1 or not apart:
-                yield lir.DataMove(True, table, self.source.address(consts.operand + offset, size), size)
+            if number != 1 or not apart or 0 not in consts.fresh:
+                yield lir.DataMove(True, table, Address(DRAM1, consts.operand + offset), size)
             yield lir.LoadLut(table, number, depth)
 
     @property

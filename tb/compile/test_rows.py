@@ -12,6 +12,8 @@ import pytest
 from onnx import helper
 
 from weft.compiler.pipeline import compile_model
+from weft.compiler.products import Products
+from weft.compiler.quantize.consts import Consts
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
@@ -164,3 +166,28 @@ def test_short_time_spectrum(padded: bool, tmp_path: Path) -> None:
     for sample, value in zip(samples, made, strict=True):
         expected, = run_float(path, {"x": sample}).values()
         assert signal_to_noise(expected, value.reshape(expected.shape)) >= DECIBELS
+
+
+def test_what_is_chosen_is_made_where_it_lies(tmp_path: Path) -> None:
+    """Queries, keys and values are a product each, keys and values behind the copy of their cache."""
+    _, model, _ = compiled(attention_with_cache, BASE.replace(array_size=4, **TABLES), tmp_path)
+    drawn = [row["macs"] for row in model.layers]
+    assert drawn.count(WIDTH * WIDTH) == 4 and 3 * WIDTH * WIDTH not in drawn
+    assert drawn[:2] == [0, WIDTH * WIDTH], "the copy of a cache comes first"
+
+
+def test_tables_that_are_held_are_not_loaded_again(tmp_path: Path) -> None:
+    """Two sigmoids of the same numbers, then a table of its own."""
+    maker = ModelMaker((1, 6, 9, 8), seed=1)
+    turned = maker.constant(np.eye(6, dtype=np.float32)[::-1, :, None, None])
+    first, second = maker.node("Sigmoid", "x"), maker.node("Sigmoid", maker.node("Conv", "x", turned))
+    path = maker.save(tmp_path / "model.onnx", maker.node("Tanh", maker.node("Add", first, second)))
+    samples = maker.random.uniform(-4, 4, (SAMPLES, *maker.shape[1:])).astype(np.float32)
+    states: list[Products] = []
+    report = compile_model(path, ARCHS["8 lanes"], tmp_path, calibration={"x": samples},
+                           watch=lambda _, state: states.append(state))
+    assert [layer.fresh for layer in states[-1][Consts].layers if layer.tables] == [(0, 1, 2), (), (0, 1, 2)]
+    found, = Session(TModel.load(report.model_path)).run({"x": samples}).outputs.values()
+    for sample, value in zip(samples, found, strict=True):
+        expected, = run_float(path, {"x": sample[None]}).values()
+        assert signal_to_noise(expected[0], value) >= DECIBELS

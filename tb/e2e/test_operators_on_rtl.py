@@ -11,12 +11,14 @@ import pytest
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
+from weft.cycles.replay import estimate
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_blocks as blocks
 from weft.tb.compile import test_both_drams as both_drams
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
 from weft.tb.compile import test_recurrent as recurrent
+from weft.tb.compile import test_rows as rows
 from weft.tb.compile.run_model import ModelMaker, run_float, signal_to_noise
 from weft.tb.random import network_rule
 from weft.tmodel.manifest import TModel
@@ -68,6 +70,17 @@ def test_tensors_in_both_drams_on_rtl(tmp_path: Path) -> None:
     result = Session(TModel.load(report.model_path)).run({"x": samples[:2]}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", rows.NETWORKS, ids=lambda network: network.__name__)
+def test_rows_on_rtl(network: Callable[[ModelMaker], rows.Outputs], tmp_path: Path) -> None:
+    """One step of a stream at a time, its lookup tables by way of the table of keys; to the cycle as estimated."""
+    _, model, samples = rows.compiled(network, ARCH, tmp_path)
+    result = Session(model).run({name: values[:1] for name, values in samples.items()}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
+    assert result.cycles == estimate(model.program, ARCH).cycles
 
 
 @pytest.mark.slow
