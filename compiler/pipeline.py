@@ -17,6 +17,7 @@ import numpy as np
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.write import check_place, write
+from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -87,7 +88,7 @@ STEPS: tuple[Step, ...] = (
 
 def steps_of(parameters: Parameters) -> tuple[Step, ...]:
     """Return the steps of the compiler where tensors get ``parameters``."""
-    return checked((Request, Arch), tuple(step for step in STEPS if parameters in step.of))
+    return checked((Request, Arch, Choices), tuple(step for step in STEPS if parameters in step.of))
 
 
 LAST_OF_ALL = "partition"
@@ -99,7 +100,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
-                  shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES) -> CompileReport:
+                  shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
+                  choices: Sequence[Choices] = ()) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
 
     A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite, everything else ONNX. ``outputs``
@@ -111,13 +113,13 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     ArgMax and what else is refused; without it they are refused. ``progress`` hears each step's name, and in steps that
     take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: sizes that the file leaves
     open, by input or by their names. ``fixed``: inputs that become constants, with their values. ``ranges``: of
-    eight-bit numbers, one of ``narrow.RANGES``.
+    eight-bit numbers, one of ``narrow.RANGES``. ``choices``: what is chosen already, for each of the machine's parts.
     Raises WeftError for everything that is the user's to mend.
     """
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed))
+                      ranges=known_ranges(ranges), fixed=dict(fixed), choices=tuple(choices))
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch)
     return write(front, made, Path(output), name)
@@ -154,7 +156,7 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
     if dump_dir is not None:
         _check_dumps(Path(dump_dir), request)
     with _nothing_searched():
-        front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch}))
+        front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch, Choices: FORMULA}))
         with _blamed(LAST_OF_ALL, request):
             parts = steps.parts(front)
         return front, [run_all(all_steps[of_all:_behind(all_steps, last)], products,

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.compiler.choices import Choices
+
 Sizes = Mapping[str, Sequence[int] | int]
 """Sizes that a file leaves open: by input all of them, by the name of a size that one."""
 
@@ -29,6 +31,8 @@ class Request:
     ``shapes``: sizes that the file leaves open, by input or by their names; ``fixed``: values of inputs that become
     constants.
 
+    ``choices``: of each of the machine's parts, what is chosen already; none where the formulas choose.
+
     ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
     """
 
@@ -41,3 +45,4 @@ class Request:
     ranges: str = "minmax"
     shapes: Sizes = field(default_factory=dict)
     fixed: Values = field(default_factory=dict)
+    choices: tuple[Choices, ...] = ()

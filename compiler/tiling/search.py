@@ -63,6 +63,24 @@ class Search:
                             float(runner_up) if len(fitting) > 1 else None)
         return None
 
+    def fitting(self, shape: LayerShape, most: int) -> list[Tiling]:
+        """Up to ``most`` tilings that fit, the cheapest first; of the coarsest way to cut pixels of which any fits."""
+        for level in range(len(GRAINS)):
+            ranked = self._rank(shape, level)
+            found = np.flatnonzero(ranked.local <= shape.scratch)[:most]
+            if len(found):
+                return [ranked.tilings.tiling(ranked.rows[place]) for place in found]
+        return []
+
+    def told(self, shape: LayerShape, tiling: Tiling) -> Plan | None:
+        """The plan of a tiling that somebody chose, None where it is none of the candidates or does not fit."""
+        for level in range(len(GRAINS)):
+            ranked = self._rank(shape, level)
+            for place in np.flatnonzero(ranked.local <= shape.scratch):
+                if ranked.tilings.tiling(ranked.rows[place]) == tiling:
+                    return Plan(tiling, need(shape, tiling), float(ranked.costs[place]), None)
+        return None
+
     def _rank(self, shape: LayerShape, level: int) -> Ranked:
         key = ((shape.form, shape.streams), level)
         if key not in self._ranked:

@@ -1,0 +1,129 @@
+"""What a compilation is told to do where it would otherwise follow its formulas, and the file that keeps it.
+
+A :class:`Choices` names only what somebody chose; all else is as the formulas say. So ``FORMULA``, which names nothing,
+leaves every program as it is. ``compiler/tuning/`` searches for choices; ``weft compile --choices`` reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.layers.hir import Layers
+from weft.compiler.tiling.candidates import Tiling
+from weft.hw.contract.arch import Arch
+from weft.support.outputs import Kind, write_text
+from weft.support.strict_json import read_object
+
+VERSION = 1
+"""Of the file's form."""
+
+KIND = Kind.of_head("choices that --tune wrote", r'\{\n "choices": \d')
+
+SUFFIX = ".choices.json"
+"""Behind a model's name."""
+
+MOST_PACE = 64
+"""Half cycles for a vector."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Of one part of a network. ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
+    spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number
+    ``tilings``, and ``paces``: for how many half cycles a vector through the SIMD unit counts where operations are
+    put in order."""
+
+    residents: Mapping[str, bool] = field(default_factory=dict)
+    spread: Mapping[str, bool] = field(default_factory=dict)
+    copy: bool | None = None
+    tilings: Mapping[int, Tiling] = field(default_factory=dict)
+    paces: Mapping[int, int] = field(default_factory=dict)
+    layers: str = ""
+    """Digest of the layers and the machine that these are for; none where they fit all."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, sorted, so that equal choices are equal text."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return {key: dict(sorted(value.items())) if isinstance(value, dict) else value for key, value in plain.items()}
+
+    @property
+    def key(self) -> str:
+        """Equal for equal choices."""
+        return json.dumps(self.to_json())
+
+
+FORMULA = Choices()
+"""Nothing was chosen."""
+
+
+def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
+    """Raise CompileError for choices that are for other layers or another machine."""
+    if choices.layers and choices.layers != digest_of(layers, arch):
+        raise refuse("choices", "those of another network, machine or version of the compiler",
+                     "choices for just these layers on this machine", AGAIN)
+    numbers = [*choices.tilings, *choices.paces]
+    if any(not 0 <= number < len(layers) for number in numbers):
+        raise refuse("choices", f"layer {max(numbers, key=abs)}", f"layers 0 to {len(layers) - 1}", AGAIN)
+    if any(not 1 <= pace <= MOST_PACE for pace in choices.paces.values()):
+        raise refuse("choices", f"a pace of {max(choices.paces.values(), key=abs)}", f"1 to {MOST_PACE}", AGAIN)
+    known = {var.root for layer in layers for var in (*layer.inputs, *layer.outputs)}
+    for name in (*choices.residents, *choices.spread):
+        if name not in known:
+            raise refuse("choices", f"tensor {name!r}", "tensors between the network's layers", AGAIN)
+
+
+AGAIN = "leave --choices out, or tune again with --tune"
+
+
+def digest_of(layers: Layers, arch: Arch) -> str:
+    """What choices are for: the layers as text, and all keys of the machine."""
+    found = hashlib.sha256(layers.text().encode())
+    found.update(json.dumps(arch.to_dict(), sort_keys=True, default=str).encode())
+    return found.hexdigest()[:20]
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    choices: int
+    cycles: list[int]
+    parts: list[Choices]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """``parts``: the choices of each of the machine's parts; ``cycles``: estimated without them and with them."""
+
+    parts: tuple[Choices, ...]
+    cycles: tuple[int, int]
+
+
+def write_choices(path: Path, parts: Sequence[Choices], cycles: tuple[int, int]) -> None:
+    """Write what was chosen for each of the machine's parts. Raises WeftError where the file must not be written."""
+    content = {"choices": VERSION, "cycles": cycles, "parts": [part.to_json() for part in parts]}
+    write_text(path, json.dumps(content, indent=1) + "\n", KIND)
+
+
+def read_choices(path: Path) -> Chosen:
+    """Raises WeftError for a file that :func:`write_choices` did not write."""
+    form = "a file that --tune wrote"
+    content = read_object(path, "choices file", form, AGAIN)
+    try:
+        found = msgspec.convert(content, _File, str_keys=True)
+        written = {"choices": found.choices, "cycles": found.cycles, "parts": [part.to_json() for part in found.parts]}
+        if found.choices != VERSION or len(found.cycles) != 2 or not found.parts or written != content:
+            raise msgspec.ValidationError("keys or values that it does not have")
+    except msgspec.ValidationError as error:
+        raise _damaged(path, error, form) from None
+    return Chosen(tuple(found.parts), (found.cycles[0], found.cycles[1]))
+
+
+def _damaged(path: Path, error: Exception, form: str) -> CompileError:
+    return refuse(f"choices file {path}", str(error), form, AGAIN)
