@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -49,6 +49,22 @@ class Choices:
     layers: str = ""
     """Digest of the layers and the machine that these are for; none where they fit all."""
 
+    def plus(self, *others: Choices) -> Choices:
+        """These and what each of ``others`` names, the last of which counts."""
+        found = self
+        for other in others:
+            found = replace(found, residents={**found.residents, **other.residents},
+                            spread={**found.spread, **other.spread}, tilings={**found.tilings, **other.tilings},
+                            paces={**found.paces, **other.paces},
+                            copy=found.copy if other.copy is None else other.copy)
+        return found
+
+    def beyond(self, base: Choices) -> Choices:
+        """What these name and ``base`` does not, or names otherwise."""
+        return Choices(_beyond(self.residents, base.residents), _beyond(self.spread, base.spread),
+                       self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
+                       _beyond(self.paces, base.paces))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, sorted, so that equal choices are equal text."""
         plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
@@ -58,6 +74,14 @@ class Choices:
     def key(self) -> str:
         """Equal for equal choices."""
         return json.dumps(self.to_json())
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _beyond(own: Mapping[K, V], base: Mapping[K, V]) -> dict[K, V]:
+    return {key: value for key, value in own.items() if key not in base or base[key] != value}
 
 
 FORMULA = Choices()
@@ -107,8 +131,12 @@ class Chosen:
 
 def write_choices(path: Path, parts: Sequence[Choices], cycles: tuple[int, int]) -> None:
     """Write what was chosen for each of the machine's parts. Raises WeftError where the file must not be written."""
+    write_text(path, _content(parts, cycles), KIND)
+
+
+def _content(parts: Sequence[Choices], cycles: Sequence[int]) -> str:
     content = {"choices": VERSION, "cycles": cycles, "parts": [part.to_json() for part in parts]}
-    write_text(path, json.dumps(content, indent=1) + "\n", KIND)
+    return json.dumps(content, indent=1) + "\n"
 
 
 def read_choices(path: Path) -> Chosen:
@@ -117,8 +145,8 @@ def read_choices(path: Path) -> Chosen:
     content = read_object(path, "choices file", form, AGAIN)
     try:
         found = msgspec.convert(content, _File, str_keys=True)
-        written = {"choices": found.choices, "cycles": found.cycles, "parts": [part.to_json() for part in found.parts]}
-        if found.choices != VERSION or len(found.cycles) != 2 or not found.parts or written != content:
+        written = json.loads(_content(found.parts, found.cycles))
+        if len(found.cycles) != 2 or not found.parts or written != content:
             raise msgspec.ValidationError("keys or values that it does not have")
     except msgspec.ValidationError as error:
         raise _damaged(path, error, form) from None

@@ -63,12 +63,14 @@ class Search:
                             float(runner_up) if len(fitting) > 1 else None)
         return None
 
-    def fitting(self, shape: LayerShape, most: int) -> list[Tiling]:
-        """Up to ``most`` tilings that fit, the cheapest first; of the coarsest way to cut pixels of which any fits."""
+    def fitting(self, shape: LayerShape, most: int, dearest: float) -> list[Tiling]:
+        """Up to ``most`` tilings that fit and cost at most ``dearest`` times what the cheapest does, this one first; of
+        the coarsest way to cut pixels of which any fits."""
         for level in range(len(GRAINS)):
             ranked = self._rank(shape, level)
             found = np.flatnonzero(ranked.local <= shape.scratch)[:most]
             if len(found):
+                found = found[ranked.costs[found] <= dearest * ranked.costs[found[0]]]
                 return [ranked.tilings.tiling(ranked.rows[place]) for place in found]
         return []
 
