@@ -1,7 +1,6 @@
 """The typer application: the list of the commands. Each command is a function in a file of this room.
 
-Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime.
-"""
+Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
+from typer.exceptions import TyperException
 
 from weft.cli import board
 from weft.cli.archs import archs_command
@@ -26,9 +25,9 @@ from weft.cli.reporting import report_command
 from weft.cli.running import run_command
 from weft.cli.values import insist_on_values
 from weft.cli.version import said_version
-from weft.support.errors import FINE, USER_ERROR, WeftError, explain
+from weft.support.errors import FINE, WeftError, explain
 
-app = typer.Typer(name="weft", no_args_is_help=True, rich_markup_mode=None,
+app = typer.Typer(name="weft", invoke_without_command=True, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 app.add_typer(board.app, name="board")
@@ -49,12 +48,15 @@ app.command("disassemble")(disassemble_command)
 
 
 @app.callback()
-def weft(show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.",
-                                                    is_eager=True, callback=lambda on: _version(on))] = False) -> None:
+def weft(context: typer.Context,
+         show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True,
+                                                    callback=lambda on: _version(on))] = False) -> None:
     """Machine-learning accelerators: hardware, compiler, and the proof that both agree."""
+    board.help_without_command(context)
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit if ``wanted``."""
     if wanted:
         print(said_version())
         raise typer.Exit
@@ -73,12 +75,10 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
     try:
         return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
                        standalone_mode=False) or FINE)
-    except NoArgsIsHelpError as help_text:
-        help_text.show()
-        return USER_ERROR
-    except UsageError as error:
-        command = error.ctx.command_path if error.ctx else app.info.name
-        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error),
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else app.info.name
+        raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error, context),
                                 f"{command} --help")) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -86,10 +86,10 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
         return int(end.code or FINE)
 
 
-def _usage(error: UsageError) -> str:
-    """What may be typed there: the commands where one is unknown, else how the command is called."""
-    if error.ctx is None:
+def _usage(error: TyperException, context: typer.Context | None) -> str:
+    """Return what may be typed: the commands for an unknown command, else how the command is called."""
+    if context is None:
         return "a command"
     if error.message.startswith("No such command"):
-        return ", ".join(getattr(error.ctx.command, "commands", {}))
-    return " ".join(error.ctx.get_usage().split())
+        return ", ".join(getattr(context.command, "commands", {}))
+    return " ".join(context.get_usage().split())

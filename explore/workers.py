@@ -21,7 +21,7 @@ MOST_KEY_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Keys:
-    """Texts in PEM: the certificate of who signed the others', our own certificate, and its key."""
+    """TLS keys as texts in PEM: the authority's certificate, our own certificate, and its key."""
 
     authority: str
     certificate: str
@@ -29,13 +29,13 @@ class Keys:
 
     @classmethod
     def read(cls, *paths: Path) -> Keys:
-        """Of three files. Raises WeftError."""
+        """Return the keys in three files. Raise WeftError if one cannot be read."""
         return cls(*(read_bytes(path, "key file", "name a file in PEM", MOST_KEY_BYTES).decode("ascii", "replace")
                      for path in paths))
 
 
 def check_address(scheduler: str, found: str = "") -> None:
-    """Raises WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
+    """Raise WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
     if found or not ADDRESS.fullmatch(scheduler):
         wrong = "no HOST:PORT" if scheduler.startswith(TLS) else "no TLS"
         raise WeftError(explain(
@@ -47,9 +47,11 @@ def check_address(scheduler: str, found: str = "") -> None:
 
 @contextlib.contextmanager
 def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterator[tuple[Executor, int]]:
-    """Workers of the Dask scheduler at an address, or ``count`` of a cluster on this machine; and how many they are.
-    ``keys``: by which the scheduler at an address knows us and we know it; None: those of Dask's configuration.
-    Raises WeftError where Dask is not installed, or nobody answers."""
+    """Yield an executor of a Dask scheduler at an address, or of ``count`` workers on this machine, and how many there
+    are.
+
+    ``keys``: for a scheduler at an address; None: those of Dask's configuration. Raise WeftError if Dask is not
+    installed, or nobody answers."""
     try:
         import cryptography  # noqa: F401  what makes a cluster's keys
         import distributed  # noqa: F401

@@ -1,4 +1,4 @@
-"""The scheduler: layers -> one list of LIR, each layer with the tiling that was chosen for it."""
+"""The scheduler: layers become one list of LIR operations, each layer with the tiling that was chosen for it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Schedule:
-    """``operations`` in program order; ``layers`` [operations]: the number of each one's layer."""
+    """LIR ``operations`` in program order; ``layers`` [operations] has the number of each one's layer."""
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
 
     def text(self) -> str:
-        """One operation a line."""
+        """Return the operations as text, one a line."""
         return lir.program_text(self.operations)
 
 
 def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
-    """Layer after layer."""
+    """Return the operations of all layers, layer after layer, before interleaving."""
     return schedule_layers(numbers, layout, arch, 0, len(layout.shapes))
 
 
 def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int) -> Schedule:
-    """Those from ``first`` to before ``end``, as if the machine began there."""
+    """Return the operations of the layers ``first`` to before ``end``, as if the program began there."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
@@ -63,7 +63,7 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
-    """The same operations in the order in which they start; see interleave.py."""
+    """Return the same operations in the order in which they start; see ``interleave.py``."""
     paces = None
     if choices.paces:
         of_layers = np.full(int(plain.layers.max(initial=0)) + 1, 2 * SIMD_CYCLES)

@@ -1,4 +1,4 @@
-"""The Configure registers (seed 3.3 and ours)."""
+"""The registers that Configure instructions set: those of the original, and those that Weft adds."""
 
 from __future__ import annotations
 

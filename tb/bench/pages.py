@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer._click.exceptions import ClickException, UsageError  # typer has no public name for them
+from typer.exceptions import TyperException
 
 from weft.boards import BOARDS
 from weft.cli.app import app
@@ -148,7 +148,7 @@ def _of_weft(words: list[str]) -> str:
             context = command.make_context(name, [words[0]], parent=context)
             name, command, words = words[0], command.commands[words[0]], words[1:]
         context = command.make_context(name, _with_numbers(command, words), parent=context)
-    except (UsageError, ClickException) as error:
+    except TyperException as error:
         return error.format_message()
     try:
         _check_values(context.params)

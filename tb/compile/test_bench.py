@@ -48,6 +48,7 @@ def test_networks_built_here_need_the_known_number_of_vectors(
     assert limit_cycles(read_model(path), BASE.replace(array_size=lanes)) == limit
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_result_is_what_was_measured(scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "OUTPUT", tmp_path)

@@ -124,6 +124,7 @@ def lengths(maker: ModelMaker) -> None:
 NETWORKS = [*BLOCKS, norms_of_images, written_out, softmax_of_channels, lengths]
 
 
+@pytest.mark.wide_cases("swin")
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_block(network: Callable[[ModelMaker], None], tmp_path: Path) -> None:
     maker = ModelMaker((1, 6, 9, 8), seed=3, opset=17)

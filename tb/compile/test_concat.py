@@ -72,6 +72,7 @@ def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) 
     return after_all_steps(network(make, tmp_path)[0], arch, network(make, tmp_path)[1])
 
 
+@pytest.mark.wide_cases("many_tails-3 lanes", "nested-3 lanes", "two_tails-3 lanes", "resized-3 lanes")
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
 @pytest.mark.parametrize("make", NETWORKS, ids=lambda make: make.__name__)
 def test_right(make: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -> None:

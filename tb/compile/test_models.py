@@ -62,6 +62,8 @@ RUNS = [(name, arch, count) for name, counts in {
 }.items() for arch, count in counts.items()]
 
 
+@pytest.mark.wide_cases("*-2 lanes-*", "*-pynq-*", "*v2*", "*-zcu104-*", "mnist_cntk_cnn-arty-*",
+                        "resnet20_cifar10-arty-*", "mlperf_tiny_resnet8-ultra96-*")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "arch_name", "count"), RUNS, ids=lambda value: str(value))
 def test_network_answers_like_float(name: str, arch_name: str, count: int, tmp_path: Path) -> None:
@@ -87,6 +89,7 @@ def test_network_answers_like_float(name: str, arch_name: str, count: int, tmp_p
     assert signal_to_noise(logits, np.array(found)) >= network.decibels
 
 
+@pytest.mark.wide_cases("2 lanes*")
 @pytest.mark.parametrize(("arch_name", "count"), [
     ("arty", 40), ("pynq", 40), ("ultra96", 40), ("zcu104", 40), ("2 lanes", 10)])
 def test_digits(arch_name: str, count: int, tmp_path: Path) -> None:

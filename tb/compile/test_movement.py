@@ -194,6 +194,7 @@ ROUNDED: dict[Callable[[ModelMaker], None], float] = {gates: 50, channel_sum: 50
 """Products of tensors are rounded to the type's point."""
 
 
+@pytest.mark.wide_cases("3 lanes-*", "2 lanes, tiny-*")
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 @EACH_ARCH
 def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_a_row_names_what_onnx_has(name: str) -> None:
     assert max(row.constants, default=0) < max(schema.max_input for schema in schemas)
 
 
+@pytest.mark.wide
 def test_the_list_holds_every_case() -> None:
     assert LIST.read_text() == listing(), "write it anew with scripts/operators_table.py"
 

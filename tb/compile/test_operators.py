@@ -212,6 +212,7 @@ NETWORKS: list[Callable[[ModelMaker], None]] = [
     dead_branch, all_zero_weights]
 
 
+@pytest.mark.wide_cases("3 lanes-*")
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 @EACH_ARCH
 def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def insist(case: Case) -> None:
     assert not verdict.problem and not verdict.refusal, str(verdict)
 
 
+@pytest.mark.wide_cases("*-2", "*-3", "*-4", "*-1")
 @pytest.mark.parametrize("case", [*(Case(arch, seed) for arch in ARCHS for seed in range(QUICK)), *FOUND],
                          ids=lambda case: f"{case.arch}-{case.seed}")
 def test_network(case: Case) -> None:
@@ -53,6 +54,7 @@ FOUND_IN_BYTES = [Case("bytes12", 340), Case("bytes12", 3348), Case("bytes3tight
 near."""
 
 
+@pytest.mark.wide_cases("*-2")
 @pytest.mark.parametrize("case", [*(Case(arch, seed) for arch in byte_networks.ARCHS for seed in range(3)),
                                   *FOUND_IN_BYTES], ids=lambda case: f"{case.arch}-{case.seed}")
 def test_network_in_bytes(case: Case) -> None:

@@ -76,6 +76,7 @@ NETWORKS: dict[str, Callable[[ModelMaker], tuple[str, ...]]] = {
     "LSTM, softer": partial(layer, "LSTM", ("", "h", "c"), activations=["Sigmoid", "Softsign", "Tanh"])}
 
 
+@pytest.mark.wide_cases("8 lanes-*", "3 lanes-two*")
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
 def test_layer(arch: Arch, network: Callable[[ModelMaker], tuple[str, ...]], tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def resized(tmp_path: Path, factors: tuple[int, int]) -> tuple[Path, np.ndarray]
     return maker.save(tmp_path / "net.onnx", last), maker.random.standard_normal((2, 9, 5, 3))
 
 
+@pytest.mark.wide_cases("factors0-arch1")
 @pytest.mark.parametrize("arch", [BASE, SPLIT])
 @pytest.mark.parametrize("factors", [(8, 8), (2, 3), (1, 4)])
 def test_every_pixel_is_there(tmp_path: Path, arch: Arch, factors: tuple[int, int]) -> None:

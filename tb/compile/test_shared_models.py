@@ -94,6 +94,7 @@ RUNS = [pytest.param(name, image, marks=pytest.mark.slow if image < network.quic
         for name, network in NETWORKS.items() for image in range(network.images)]
 
 
+@pytest.mark.wide_cases("mobilenetv2*", "squeezenet*", "yolo*")
 @pytest.mark.parametrize(("name", "image"), RUNS)
 def test_answers_like_float(name: str, image: int, folder: Path) -> None:
     path, network = shared(f"models/{name}.onnx"), NETWORKS[name]

@@ -64,6 +64,7 @@ ARCHS = {"tiny": TINY, "3 lanes": TINY.replace(array_size=3, local_depth=64, acc
          "next to nothing": TINY.replace(array_size=4, local_depth=8, accumulator_depth=3, accumulator_banks=1)}
 
 
+@pytest.mark.wide_cases("*-tiny", "large_pool-*", "limited_pool-*", "large_kernel-*")
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_a_layer_is_split(network: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -> None:
@@ -89,6 +90,7 @@ def random_arch(seed: int) -> Arch:
                         accumulator_banks=1, **tables)
 
 
+@pytest.mark.wide_cases("4", "5", "6", "7", "8", "9", "10", "11")
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(12, 200))])
 def test_any_machine_compiles_or_says_what_would_do(seed: int) -> None:
     case, arch = Case("odd", seed), random_arch(seed)
@@ -109,6 +111,7 @@ def least_named(path: Path, arch: Arch) -> dict[str, int]:
     return least
 
 
+@pytest.mark.wide_cases("2-*", "1-*", "0-5", "0-8")
 @pytest.mark.parametrize("lanes", [2, 5, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_named_does_and_one_less_does_not(seed: int, lanes: int, tmp_path: Path) -> None:

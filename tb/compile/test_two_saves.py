@@ -36,6 +36,7 @@ def test_one_layer_makes_both(tmp_path: Path) -> None:
     assert not [kind for kind in kinds if kind.startswith("load")]
 
 
+@pytest.mark.wide_cases("arch2")
 @pytest.mark.parametrize("arch", [BASE, BASE.replace(local_depth=40, accumulator_depth=12), TINY])
 def test_both_are_right(arch: Arch, tmp_path: Path) -> None:
     path, samples = network(tmp_path)
@@ -90,6 +91,7 @@ def test_pools_that_share_pixels_are_layers_of_their_own(tmp_path: Path) -> None
         check_model(path, BASE, samples, 55)
 
 
+@pytest.mark.wide_cases("arch3-*", "arch1-*")
 @pytest.mark.parametrize("activation", ["LeakyRelu", "Relu", "Clip"])
 @pytest.mark.parametrize("arch", [BASE, BASE.replace(local_depth=40, accumulator_depth=12),
                                   BASE.replace(local_depth=14, accumulator_depth=4, accumulator_banks=1), TINY])

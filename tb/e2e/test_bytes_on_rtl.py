@@ -108,6 +108,7 @@ def test_functions_on_the_way_out_on_rtl(machine: str, tmp_path: Path) -> None:
     run_alike(model, samples)
 
 
+@pytest.mark.wide_cases("*-lanes2_int8")
 @pytest.mark.parametrize("machine", ARCHS)
 @pytest.mark.parametrize(("network", "kind"), [
     (residual, "qdq"), (branches, "qdq of unsigned bytes"), (separable, "qdq"), (enlarging, "qdq of unsigned bytes"),

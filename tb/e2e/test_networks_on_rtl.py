@@ -76,6 +76,7 @@ RUNS = [pytest.param(*run, marks=pytest.mark.slow if run in QUICK else pytest.ma
         for run in product(("mlperf_tiny_resnet8", "resnet20_cifar10"), ARCHS, SETTINGS)]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("network", "preset", "settings"), RUNS)
 def test_network_leaves_every_word_as_golden(network: str, preset: str, settings: str, tmp_path: Path) -> None:
     inputs = np.load(shared(f"models/{network}.npz"))["input"]
@@ -85,6 +86,7 @@ def test_network_leaves_every_word_as_golden(network: str, preset: str, settings
     print(f"{network} on {preset}, {settings}: {result.cycles} cycles, {result.seconds:.1f} s")
 
 
+@pytest.mark.wide_cases("arty", "pynq")
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ARCHS)
 def test_demo_network_leaves_every_word_as_golden(preset: str, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_attention_on_rtl(block: Callable[[ModelMaker], None], tmp_path: Path) -
     result.comparison.insist()
 
 
+@pytest.mark.wide_cases("swin", "gru")
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [*blocks.BLOCKS, recurrent.lstm, recurrent.gru], ids=lambda block: block.__name__)
 def test_block_of_today_on_rtl(block: Callable[[ModelMaker], tuple[str, ...] | None], tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ def cases(quick: set[str]) -> list:
             for proof in PROOFS]
 
 
+@pytest.mark.wide_cases("stream_program_reader", "stream_dram_reader", "stream_move_in", "stream_unit_queue",
+                        "stream_fetch", "stream_gearbox*", "stream_csr", "stream_input_rescaler", "stream_requantizer",
+                        "stream_ping_pong", "stream_register_slice", "turns", "decoder_ranges", "operations_*",
+                        "order_unit_queue", "order_dram0_write", "order_ping_pong", "order_register_slice",
+                        "order_stream_fifo", "blame_dram0_write", "local_memory", "tracker_*", "ring", "decoder_form",
+                        "stream_dram_writer", "stream_move_out", "order_read_stream", "ring_odd")
 @pytest.mark.slow
 @pytest.mark.parametrize("proof", cases({proof.name for proof in PROOFS if proof.fast}))
 def test_proof_holds(proof: Proof) -> None:

@@ -48,6 +48,7 @@ def copy(target: int, source: int = 0) -> list[Instruction]:
             ISA.data_move(DataFlow.LOCAL_TO_DRAM0, 0, target, COUNT)]
 
 
+@pytest.mark.wide_cases("lanes4_slices", "lanes2")
 @pytest.mark.parametrize("name", ["lanes2", "lanes4_lut", "lanes4_slices"])
 def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
     """Cause and program counter as golden's; everything before done, nothing behind visible; reset brings it back."""
@@ -60,6 +61,7 @@ def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
     assert [str(mismatch) for mismatch in run_cases(build_rtl(arch), cases)] == []
 
 
+@pytest.mark.wide_cases("one port*")
 @pytest.mark.parametrize(("flow", "cause"), [
     (DataFlow.DRAM0_TO_LOCAL, Cause.DRAM0_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM0, Cause.DRAM0_WRITE_RESPONSE),
     (DataFlow.DRAM1_TO_LOCAL, Cause.DRAM1_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM1, Cause.DRAM1_WRITE_RESPONSE)])

@@ -38,6 +38,7 @@ def run(arch: Arch, programs: list[bytes], latency: int) -> list[RtlResult]:
                            trace_operations=True)
 
 
+@pytest.mark.wide_cases("lanes12*", "lanes4_slices*", "lanes3_every_step*", "lanes2_int8*")
 @pytest.mark.parametrize(("name", "latency"), [("lanes2", 20), ("lanes4_lut", 30), ("lanes4_slices", 20),
                                                ("lanes12", 20), ("lanes3_every_step", 20), ("lanes2_int8", 20),
                                                ("lanes4_int8", 30)])
@@ -174,6 +175,7 @@ def agree(arch: Arch, programs: list[bytes], latency: int) -> None:
             assert np.array_equal(found.operations[column], done.operations[column]), (seed, column)
 
 
+@pytest.mark.wide
 def test_a_network_takes_the_same_cycles_and_the_same_ones_are_lost(tmp_path: Path) -> None:
     """The demo's network on 12 lanes: the table of layers from the estimator is that of the trace port."""
     arch = Arch.load("pynq")

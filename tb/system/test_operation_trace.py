@@ -120,6 +120,7 @@ def test_loop_is_traced_as_its_header_and_its_body() -> None:
     assert table["finish_cycle"][4] > table["finish_cycle"][3]
 
 
+@pytest.mark.wide_cases("lanes4_slices", "lanes2")
 @pytest.mark.parametrize("name", ["lanes2", "lanes4_lut", "lanes4_slices"])
 def test_random_programs_are_traced_completely_and_at_no_cost(name: str) -> None:
     """Every accepted instruction but NoOp and Configure; the same cycles as without."""
@@ -151,6 +152,7 @@ def cells(arch: Arch, trace: bool) -> tuple[Counter[str], set[str]]:
     return Counter(kinds), set(ports)
 
 
+@pytest.mark.wide
 def test_product_has_no_trace() -> None:
     """The simulated machine is the product and nine and-gates for valid and ready that its ports need."""
     product, product_ports = cells(ARCHS["lanes2"], False)

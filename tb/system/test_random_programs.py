@@ -28,6 +28,7 @@ def assert_equal(name: str, first: int, count: int) -> None:
                         f"--arch {name} --first {mismatch.case.seed} --count 1")
 
 
+@pytest.mark.wide_cases("lanes8", "lanes12", "lanes4_slices", "lanes3_every_step", "lanes2_int8")
 @pytest.mark.parametrize("name", QUICK)
 def test_hardware_equals_golden_on_random_programs(name: str) -> None:
     assert_equal(name, 0, QUICK[name])

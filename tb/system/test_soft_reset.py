@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.simulate.rtl import build_rtl
@@ -12,6 +14,7 @@ ARCH = lockstep_archs()["lanes12"]
 """Large enough that the weights' wave (26 cycles) lasts longer than the bus takes to ask for the reset."""
 
 
+@pytest.mark.wide
 def test_weights_loaded_last_reach_every_column() -> None:
     """The program ends with LoadWeight; the dump behind the soft reset multiplies by what it loaded."""
     isa = Isa(ARCH)

@@ -37,6 +37,7 @@ CASES = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("case", CASES)
 def test_nobody_waits_for_all_mat_muls(case: str) -> None:
     """A move of the bank that MatMul never leaves has a gap in every ``STARVATION_LIMIT + 1`` cycles; MatMul loses no

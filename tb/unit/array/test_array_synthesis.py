@@ -211,12 +211,14 @@ def of_the_netlist(folder: Path, script: str) -> list[int | None]:
     return [int(result, 16) if valid == "1" else None for valid, result in map(str.split, lines)]
 
 
+@pytest.mark.wide
 def test_netlist_computes_what_the_array_computes(tmp_path: Path) -> None:
     """Every result of the mapped cells, by the vendor library's models: yosys may lose a sign as it packs registers."""
     (tmp_path / "array.il").write_text(rtlil.convert(Exercise(EXERCISED), name="top"))
     assert of_the_netlist(tmp_path, XILINX) == simulated()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("data_type", (EXERCISED.data_type, "INT8"))
 def test_multipliers_of_an_ecp5_hold_their_registers(data_type: str, tmp_path: Path) -> None:
     """One block per element, replaced by the flow, and the netlist computes what the array computes. An activation of
@@ -238,6 +240,7 @@ def test_factors_too_wide_for_a_block_are_left_to_yosys() -> None:
     assert ecp5.dsp_multipliers("module \\a.multiplier\nend\n", 32) == ""
 
 
+@pytest.mark.wide_cases("DSP48E1*")
 @pytest.mark.parametrize(("block", "size"), [("DSP48E1", 4), ("DSP48E2", 2)])
 def test_two_elements_share_a_block_and_its_cascade(block: str, size: int, tmp_path: Path) -> None:
     """One block for two products, registers inside, and the netlist computes what the array computes."""

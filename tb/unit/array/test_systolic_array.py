@@ -110,6 +110,7 @@ class Schedule:
         assert seen == expected
 
 
+@pytest.mark.wide_cases("8-every_step")
 @pytest.mark.parametrize("mac_rounding", ROUNDINGS)
 @pytest.mark.parametrize("size", (2, 3, 8))
 def test_random_waves_match_reference(size: int, mac_rounding: str) -> None:

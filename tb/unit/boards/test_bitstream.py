@@ -250,6 +250,7 @@ def test_a_bitstream_of_gowin_is_packed(tmp_path: Path) -> None:
 
 
 # -- the shell ---------------------------------------------------------------------------------------------------------
+@pytest.mark.wide_cases("arty*", "ecpix5")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SHELLS])

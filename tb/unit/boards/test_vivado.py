@@ -259,6 +259,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pynq_z2"
 
 
+@pytest.mark.wide
 def test_the_project_is_whole(built: Path) -> None:
     found = json.loads((built / "report.json").read_text())
     assert found["mhz_asked"] == 80 and found["run_with_vivado"] is False
@@ -299,6 +300,7 @@ def test_yosys_reads_the_block_and_its_machine(built: Path) -> None:
     assert {name for name in ports if Machine(ports).is_input(name)} <= joined
 
 
+@pytest.mark.wide
 def test_the_local_memory_becomes_ultra_ram(built: Path) -> None:
     """yosys, which takes the attribute as Vivado does, maps each bank of it, and nothing else, to UltraRAM."""
     verilog = (built / "vivado" / f"{MACHINE}.v").read_text()

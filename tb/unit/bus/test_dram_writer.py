@@ -75,11 +75,13 @@ def one(size, local=(0, 0, 0), dram=(0, 0, 0), rows=1, window=0, cache=0, count=
     return lambda rng, arch: [Move(size, rows, local, dram, window, cache)] * count
 
 
+@pytest.mark.wide_cases("3x*", "12xFP16BP8*", "8xFP8*")
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
 def test_random_writes_change_exactly_their_bytes_under_stalls(machine) -> None:
     Bench(machine, randoms(30), 1, axi=(0.6, (1, 30)), local=0.6).run()
 
 
+@pytest.mark.wide_cases("12x*", "8xFP18*", "3x*")
 @pytest.mark.parametrize("machine", MACHINES, ids=machine_id)
 def test_random_writes_change_exactly_their_bytes_at_full_speed(machine) -> None:
     Bench(machine, randoms(30), 2).run()
@@ -126,6 +128,7 @@ def test_scalars_are_sign_extended() -> None:
     assert bench.memory.read(0, 12) == b"\x00\x00\xfe\xff\x01\x00\x00\x00\xff\xff\x01\x00"
 
 
+@pytest.mark.wide_cases("(12,*", "(8,*", "(3,*")
 @pytest.mark.parametrize(("machine", "size", "latency"), [
     ((8, "FP16BP8", 64, 16), 4096, 30), ((12, "FP16BP8", 64, 16), 4096, 100), ((2, "FP32BP16", 64, 16), 1000, 30),
     ((3, "FP16BP8", 32, 16), 1000, 30)], ids=str)

@@ -63,6 +63,7 @@ class Bench:
         return done, current
 
 
+@pytest.mark.wide_cases("*-2", "*-8")
 @pytest.mark.parametrize("array_size", [2, 3, 8])
 @pytest.mark.parametrize(("stream_width", "burst"), [(32, 4), (64, 16), (128, 1), (512, 64)])
 @pytest.mark.parametrize("rate", [1.0, 0.6], ids=["quick", "stalls"])

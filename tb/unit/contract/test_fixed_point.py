@@ -77,6 +77,7 @@ def shifted(width: int, scalar: int) -> Iterator[tuple[int, int]]:
             yield value, shift
 
 
+@pytest.mark.wide_cases("96-32")
 @pytest.mark.parametrize(("accumulator", "scalar"), ((8, 4), (8, 8), (13, 12), (16, 8), (32, 16), (33, 32),
                                                        (63, 18), (96, 32)))
 def test_requantize_rounds_and_saturates(accumulator: int, scalar: int) -> None:

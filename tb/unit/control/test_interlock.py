@@ -151,6 +151,7 @@ def bench(arch: Arch) -> Bench:
     return Bench(Interlock(arch, operation_layouts(arch)))
 
 
+@pytest.mark.wide_cases("shared-*", "separate-3-*", "separate-25-1-1-1", "separate-25-0.3-1-3")
 @pytest.mark.parametrize(("give", "take", "busy_cycles"), ((1, 1, 1), (1, 1, 12), (0.6, 0.5, 6), (1, 0.9, 40),
                                                            (0.3, 1, 3)))
 @pytest.mark.parametrize("longest", (3, 25))
@@ -208,6 +209,8 @@ def accesses_of(machine: str) -> list[str]:
     return [name for name in TOUCHES if UNIT_OF_ACCESS.get(name, name) in unit_names(MACHINES[machine])]
 
 
+@pytest.mark.wide_cases("shared-m*", "shared-s*", "shared-l*", "*-load_weight", "*-simd_read", "*-move_in",
+                        "*-dram?_read", "shared-dram_read?")
 @pytest.mark.parametrize(("machine", "left"), [(machine, left) for machine in MACHINES
                                                for left in accesses_of(machine)])
 def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(machine: str, left: str) -> None:

@@ -224,6 +224,7 @@ def test_workers_end_with_a_search_that_is_killed() -> None:
 
 
 # -- other workers, and the hardware -----------------------------------------------------------------------------------
+@pytest.mark.wide
 @pytest.mark.slow
 def test_two_dask_workers_find_the_same_front(network: Network, space: list[Point], outcome: Outcome) -> None:
     pytest.importorskip("distributed", reason="needs the extra explore: pip install -e '.[explore]'")
@@ -231,6 +232,7 @@ def test_two_dask_workers_find_the_same_front(network: Network, space: list[Poin
         assert workers == 2 and search(network, space, executor, workers).front == outcome.front
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
     """Killed when some machines are measured, and others not."""

@@ -51,6 +51,7 @@ def assert_same_state(fast: Machine, slow: SlowMachine) -> None:
         assert stored_bytes(dram) == {address: byte for address, byte in slow.dram[port].items() if byte}
 
 
+@pytest.mark.wide_cases("*-3", "*-4", "*-5")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", MACHINES)
 def test_random_programs_leave_the_state_of_the_slow_machine(name: str, seed: int) -> None:

@@ -94,6 +94,7 @@ MACHINES = {
 }
 
 
+@pytest.mark.wide_cases("*-1.0")
 @pytest.mark.parametrize("rate", (0.5, 1.0))
 @pytest.mark.parametrize("name", MACHINES)
 def test_everything_taken_is_seen_by_all_that_follows(name: str, rate: float) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hw", "golden", "simulate", "runtime", "compiler", "cli", "boards", "tb", "scripts")
 RESOLVE = r"""
@@ -43,6 +45,7 @@ def unresolved(names: set[str]) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.wide
 def test_every_import_is_found() -> None:
     names = names_imported()
     assert len(names) > 300

@@ -50,6 +50,7 @@ def run_page(name: str, folder: Path, with_long: bool) -> str:
     return said
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("name, says", [("start.md", "tail "), ("tutorial.md", "Softmax")])
 def test_blocks_of_a_page_run(name: str, says: str, tmp_path: Path) -> None:
@@ -137,6 +138,7 @@ def prepared(folder: Path) -> dict[str, str]:
     return environment(folder)
 
 
+@pytest.mark.wide_cases("README.md")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
@@ -181,6 +183,7 @@ def run_notebook(folder: Path, with_rtl: bool, monkeypatch: pytest.MonkeyPatch) 
     return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "60 of 60 right" in run_notebook(tmp_path, False, monkeypatch)

@@ -112,6 +112,7 @@ def prove_equal(long: str, short: str, folder: Path) -> None:
     run_yosys(PROOF.format(both=both), folder, "proof")
 
 
+@pytest.mark.wide_cases("Sequencer")
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [Supervisor, Sequencer])
 def test_a_block_shortened_is_the_same(block: type, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def zoo(*arguments: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, check=False)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_demo_network_has_a_row(tmp_path: Path) -> None:
     done = zoo("--only", "digits", "--arch", "pynq", "--output", str(tmp_path))

@@ -199,6 +199,7 @@ def test_the_numbers_of_a_narrow_table_stay_beside_their_layer(opened: Opened) -
         return document.elementFromPoint(box.left + 5, box.bottom - 5) === cell; })()""")
 
 
+@pytest.mark.wide_cases("400")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_names_run_nothing(opened: Opened, width: int) -> None:
     page = opened("hostile", width)

@@ -33,6 +33,7 @@ def random_body(simd: SimpleNamespace, arch: Arch, rng: np.random.Generator, ite
     return body
 
 
+@pytest.mark.wide_cases("*-0.0")
 @pytest.mark.parametrize("stall", (0.0, 0.4))
 @pytest.mark.parametrize("changes", ({}, {"mac_rounding": "every_step"}, {"accumulator_depth": 50}), ids=str)
 def test_random_loops_mean_their_iterations(simd: SimpleNamespace, changes: dict, stall: float) -> None:
@@ -60,6 +61,7 @@ BLOCK = SIMD_SLOTS - 1
 """Iterations that run at once."""
 
 
+@pytest.mark.wide_cases("3")
 @pytest.mark.parametrize("blocks", (1, 2, 3))
 def test_loops_of_about_a_number_of_whole_blocks(simd: SimpleNamespace, blocks: int) -> None:
     """One iteration less, none and one or two more than fill the slots: where the last blocks are halved and where

@@ -24,6 +24,7 @@ write_json -selected unit.json
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", ({"simd_loop_depth": 0}, {"lut_count": 1, "simd_registers_depth": 2}), ids=str)
 def test_one_dsp_block_a_lane(changes: dict, tmp_path: Path) -> None:

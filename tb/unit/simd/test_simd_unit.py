@@ -17,6 +17,7 @@ from weft.hw.simd.simd_unit import SimdUnit
 from weft.tb.bench.on_accumulators import OnAccumulators
 
 
+@pytest.mark.wide_cases("*-0.0", "*-0.8")
 @pytest.mark.parametrize("stall", (0.0, 0.3, 0.8))
 @pytest.mark.parametrize("changes", (
     {"data_type": "FP8BP4"}, {"data_type": "FP16BP8", "mac_rounding": "every_step"},
@@ -58,6 +59,7 @@ def test_register_after_register_waits_as_long_as_it_must(simd: SimpleNamespace)
     assert np.array_equal(np.diff(bench.writes[:5]), [bench.unit.register_latency] * 4)
 
 
+@pytest.mark.wide_cases("1-*", "4-*", "6-*")
 @pytest.mark.parametrize("changes", ({}, {"lut_count": 2, "lut_depth": 6, "local_depth": 64}), ids=str)
 @pytest.mark.parametrize("between", range(9))
 def test_a_register_is_read_as_soon_as_it_is_written_at_every_distance(

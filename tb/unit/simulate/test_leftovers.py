@@ -103,6 +103,7 @@ def test_a_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
     wait_for(lambda: not alive(grandchild))
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_killed_run_on_rtl(tmp_path: Path) -> None:
     """The command line itself, killed while make runs: the next one cleans up and says what is wrong."""
