@@ -13,8 +13,10 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import (
+    AUTO_CORES,
     HOST_FALLBACK,
     ArchOption,
+    CoresOption,
     EndOption,
     FixOption,
     JsonOption,
@@ -61,6 +63,7 @@ def compile_command(
                                                 "error.")] = HOST_FALLBACK,
     shape: ShapeOption = None,
     fix: FixOption = None,
+    cores: CoresOption = AUTO_CORES,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -115,14 +118,15 @@ def compile_command(
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
-    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed)
+    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
+                      cores=cores)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   fixed=fixed, choices=parts,
+                                   fixed=fixed, choices=parts, cores=cores,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:

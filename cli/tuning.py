@@ -23,7 +23,9 @@ SHOWN = 0.001
 
 @dataclass(frozen=True)
 class Asked:
-    """The options: ``seconds`` or ``steps`` of a search, its ``seed`` and the ``board`` that it is for; or ``choices``,
+    """The options of tuning.
+
+    ``seconds`` or ``steps`` of a search, its ``seed`` and the ``board`` that it is for; or ``choices``,
     a file of an earlier one."""
 
     seconds: float | None
@@ -33,7 +35,7 @@ class Asked:
     choices: Path | None
 
     def __post_init__(self) -> None:
-        """Raises WeftError for options that exclude each other."""
+        """Raise WeftError for options that exclude each other."""
         given = [name for name, value in (("--tune", self.seconds), ("--tune-steps", self.steps),
                                           ("--choices", self.choices)) if value is not None]
         if len(given) > 1:
@@ -44,13 +46,15 @@ class Asked:
 
     @property
     def searches(self) -> bool:
+        """Whether a search is asked for."""
         return self.seconds is not None or self.steps is not None
 
 
 def chosen(asked: Asked, request: Request, machine: Arch, progress: Progress) -> tuple[tuple[Choices, ...],
                                                                                        list[Tuned]]:
-    """The choices of each of the machine's parts, of a file or of a search, and what the search found. Raises
-    WeftError."""
+    """Return the choices of each subgraph of the machine, of a file or of a search, and what the search found.
+
+    Raise WeftError."""
     if asked.choices is not None:
         from weft.compiler.choices import read_choices
 
@@ -71,12 +75,12 @@ def chosen(asked: Asked, request: Request, machine: Arch, progress: Progress) ->
 
 
 def percent(before: int, after: int) -> str:
-    """What of ``before`` is saved."""
+    """Return the percentage of ``before`` that is saved."""
     return f"{100 * (before - after) / max(before, 1):.2f}"
 
 
 def tuned_object(found: list[Tuned], layers: list[str]) -> dict[str, Any]:
-    """For ``--json``: cycles of all, and of each layer, waits included, by the formulas and with what was found."""
+    """Return, for ``--json``, cycles of all and of each layer, waits included, before and after tuning."""
     names = iter(layers)
     rows = [{"name": next(names), "before": before, "after": after} for each in found
             for before, after in zip(each.before.spent, each.after.spent, strict=True)]
@@ -85,7 +89,7 @@ def tuned_object(found: list[Tuned], layers: list[str]) -> dict[str, Any]:
 
 
 def print_tuned(tuned: dict[str, Any]) -> None:
-    """The same for a person: a row for each layer that changed."""
+    """Print the same: a row for each layer that changed."""
     rows = [("layer", "cycles before", "after", "% fewer")]
     shown = [row for row in tuned["layers"] if abs(row["before"] - row["after"]) >= SHOWN * tuned["before"]]
     rows += [(row["name"][-32:], f"{row['before']:,}", f"{row['after']:,}", percent(row["before"], row["after"]))

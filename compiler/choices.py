@@ -36,7 +36,9 @@ MOST_PACE = 64
 
 @dataclass(frozen=True)
 class Choices:
-    """Of one part of a network. ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
+    """What is chosen for one part of a network.
+
+    ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
     spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number
     ``tilings``, and ``paces``: for how many half cycles a vector through the SIMD unit counts where operations are
     put in order."""
@@ -50,7 +52,7 @@ class Choices:
     """Digest of the layers and the machine that these are for; none where they fit all."""
 
     def plus(self, *others: Choices) -> Choices:
-        """These and what each of ``others`` names, the last of which counts."""
+        """Return these and what each of ``others`` names, the last of which counts."""
         found = self
         for other in others:
             found = replace(found, residents={**found.residents, **other.residents},
@@ -60,7 +62,7 @@ class Choices:
         return found
 
     def beyond(self, base: Choices) -> Choices:
-        """What these name and ``base`` does not, or names otherwise."""
+        """Return what these name and ``base`` does not, or names otherwise."""
         return Choices(_beyond(self.residents, base.residents), _beyond(self.spread, base.spread),
                        self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
                        _beyond(self.paces, base.paces))
@@ -108,7 +110,7 @@ AGAIN = "leave --choices out, or tune again with --tune"
 
 
 def digest_of(layers: Layers, arch: Arch) -> str:
-    """What choices are for: the layers as text, and all keys of the machine."""
+    """Return the digest of what choices are for: the layers as text, and all keys of the machine."""
     found = hashlib.sha256(layers.text().encode())
     found.update(json.dumps(arch.to_dict(), sort_keys=True, default=str).encode())
     return found.hexdigest()[:20]
@@ -130,7 +132,7 @@ class Chosen:
 
 
 def write_choices(path: Path, parts: Sequence[Choices], cycles: tuple[int, int]) -> None:
-    """Write what was chosen for each of the machine's parts. Raises WeftError where the file must not be written."""
+    """Write what was chosen for each of the machine's parts. Raise WeftError if the file must not be written."""
     write_text(path, _content(parts, cycles), KIND)
 
 
@@ -140,7 +142,7 @@ def _content(parts: Sequence[Choices], cycles: Sequence[int]) -> str:
 
 
 def read_choices(path: Path) -> Chosen:
-    """Raises WeftError for a file that :func:`write_choices` did not write."""
+    """Return what a file holds. Raise WeftError for one that :func:`write_choices` did not write."""
     form = "a file that --tune wrote"
     content = read_object(path, "choices file", form, AGAIN)
     try:

@@ -20,9 +20,10 @@ Setup = Callable[[], object]
 
 
 class Here(Executor):
-    """Does what it is given at once."""
+    """An executor that runs each task at once in this process."""
 
     def submit(self, task: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Run a task; return a future that has its result or its error."""
         future: Future[Any] = Future()
         try:
             future.set_result(task(*given, **named))
@@ -33,7 +34,7 @@ class Here(Executor):
 
 @contextlib.contextmanager
 def processes(count: int, setup: Setup | None = None) -> Iterator[Executor]:
-    """``count`` processes on this machine; for one, this process itself."""
+    """Yield an executor with ``count`` processes on this machine; with 1, this process itself."""
     if count == 1:
         if setup is not None:
             setup()
@@ -45,7 +46,7 @@ def processes(count: int, setup: Setup | None = None) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def pool(count: int, setup: Setup | None = None) -> Iterator[Executor]:
-    """``count`` processes beside this one, each of one thread."""
+    """Yield an executor with ``count`` processes beside this one, each of one thread."""
     with environment(ONE_THREAD):
         executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (setup,))
         try:
@@ -55,7 +56,7 @@ def pool(count: int, setup: Setup | None = None) -> Iterator[Executor]:
 
 
 def _begin(setup: Setup | None) -> None:
-    """An interrupt is for the process that searches; when that is gone, killed or not, its workers end too."""
+    """Prepare a worker process: it ignores interrupts, and ends when the process that searches is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if setup is not None:
@@ -71,7 +72,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables of the environment, inside."""
+    """Set environment variables, and restore them at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -62,6 +62,12 @@ class MemoryPlan:
         """The bases of pinned Vars in local memory, by name."""
         return {name: place.base for name, place in self.local.items()}
 
+    @property
+    def dram0_end(self) -> int:
+        """Vectors of DRAM0 from its first to the last that is in use, at least one."""
+        copies = () if self.copy is None else (self.copy,)
+        return max((place.base + place.size for place in (*self.dram0.values(), *copies)), default=1)
+
     def text(self) -> str:
         """Return the allocations and plans as text; :func:`parse` reads it."""
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
@@ -108,8 +114,9 @@ def parse(content: str) -> Printed:
 
 def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,
                 choices: Choices = FORMULA) -> MemoryPlan:
-    """Return the memory plan: pinned Vars, striped Vars, and tilings, as far as ``choices`` leave them open. Raise
-    CompileError if a memory is too small, and for choices that do not fit."""
+    """Return the memory plan: pinned Vars, striped Vars, and tilings, as far as ``choices`` leave them open.
+
+    Raise CompileError if a memory is too small, and for choices that do not fit."""
     planner = planned(lives, layers, consts, arch, choices)
     variables = place_variables(lives, planner.local, planner.dram1, arch)
     copy = _copy_of_consts(planner, variables.values(), choices.copy)
@@ -250,8 +257,9 @@ class Planner:
                          "tensors that fit into local memory together")
 
     def _accept(self, shapes: Mapping[int, LayerShape], wanted: bool | None = None) -> bool:
-        """Replace the shapes of some layers if these together become cheaper, or are ``wanted``; tell whether it was
-        done."""
+        """Replace the shapes of some layers if these together become cheaper, or are ``wanted``.
+
+        Tell whether it was done."""
         plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
         before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
         taken = len(plans) == len(shapes) and (now < before or bool(wanted))

@@ -47,8 +47,9 @@ Row = tuple[int, ...]
 
 
 def interleave(operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
-    """Return the new order, as indices into ``operations``. ``paces`` [operations]: half cycles for a vector through
-    the SIMD unit; None: SIMD_CYCLES for all."""
+    """Return the new order, as indices into ``operations``.
+
+    ``paces`` [operations]: half cycles for a vector through the SIMD unit; None: SIMD_CYCLES for all."""
     return np.argsort(start_cycles(operations, arch, paces), kind="stable")
 
 

@@ -21,8 +21,9 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Plan:
-    """A chosen tiling, the memory that it needs, its modelled cycles, and those of the runner-up (None: there was
-    none)."""
+    """A chosen tiling, the memory that it needs, and its modelled cycles.
+
+    ``runner_up``: the cycles of the second best, None if there was none."""
 
     tiling: Tiling
     need: Need
@@ -69,8 +70,10 @@ class Search:
         return None
 
     def fitting(self, shape: LayerShape, most: int, dearest: float) -> list[Tiling]:
-        """Up to ``most`` tilings that fit and cost at most ``dearest`` times what the cheapest does, this one first; of
-        the coarsest way to cut pixels of which any fits."""
+        """Return up to ``most`` tilings that fit, the cheapest first.
+
+        None costs more than ``dearest`` times what the cheapest does; all are of the coarsest way to cut pixels of
+        which any fits."""
         for level in range(len(GRAINS)):
             ranked = self._rank(shape, level)
             found = np.flatnonzero(ranked.local <= shape.scratch)[:most]
@@ -80,7 +83,7 @@ class Search:
         return []
 
     def told(self, shape: LayerShape, tiling: Tiling) -> Plan | None:
-        """The plan of a tiling that somebody chose, None where it is none of the candidates or does not fit."""
+        """Return the plan of a chosen tiling, None if it is none of the candidates or does not fit."""
         for level in range(len(GRAINS)):
             ranked = self._rank(shape, level)
             for place in np.flatnonzero(ranked.local <= shape.scratch):

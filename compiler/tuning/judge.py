@@ -71,7 +71,7 @@ class Judge:
         self._cycles: dict[Hashable, int] = {}
 
     def layout(self, choices: Choices) -> MemoryPlan | None:
-        """The memory map of choices, None where they do not fit."""
+        """Return the memory map of choices, None if they do not fit."""
         places = self._placed(replace(choices, tilings={}, paces={}))
         if places is None:
             return None
@@ -81,7 +81,7 @@ class Judge:
             return None
 
     def local(self, base: Choices, candidate: Choices) -> Local | None:
-        """What ``candidate`` saves where it differs from ``base``; None where it does not fit, or changes nothing."""
+        """Return what ``candidate`` saves beside ``base``; None if it does not fit, or changes nothing."""
         before, after = self.layout(base), self.layout(candidate)
         if before is None or after is None:
             return None
@@ -96,7 +96,7 @@ class Judge:
         return Local(saved, first, end)
 
     def whole(self, choices: Choices, most: int | None = None) -> Whole | None:
-        """Of all layers; None where they do not fit, and where they certainly take more than ``most``."""
+        """Return the cycles of all layers; None if they do not fit, or certainly take more than ``most``."""
         layout, problem = self.layout(choices), self.problem
         if layout is None:
             return None

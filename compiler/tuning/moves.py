@@ -32,17 +32,17 @@ class Neighbours:
     search: Search
 
     def openings(self) -> list[Choices]:
-        """What concerns all layers, and so is judged first: their pace, and constants in both DRAMs."""
+        """Return what concerns all layers and so is judged first: their pace, and constants in both DRAMs."""
         layers = range(len(self.weights))
         return [self._copied(), *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
 
     def draw(self, chance: random.Random) -> Choices | None:
-        """Other choices; None where the draw leads to nothing new."""
+        """Return other choices; None where the draw leads to nothing new."""
         number = chance.choices(range(len(self.weights)), self.weights)[0]
         return chance.choices([*MOVES], [*MOVES.values()])[0](self, number, chance)
 
     def tiling(self, number: int, chance: random.Random) -> Choices | None:
-        """Another tiling of a layer; those that the formula likes come up more often."""
+        """Return another tiling of a layer; those that the formula likes come up more often."""
         known = self.search.fitting(self.layout.shapes[number], MOST_TILINGS, DEAREST)
         place = min(int(chance.expovariate(1 / 10)), len(known) - 1)
         if place < 0 or known[place] == self.layout.plans[number].tiling:
@@ -50,24 +50,24 @@ class Neighbours:
         return replace(self.choices, tilings={**self.choices.tilings, number: known[place]})
 
     def resident(self, number: int, chance: random.Random) -> Choices | None:
-        """Another place for a tensor: resident or not."""
+        """Return another place for a tensor: resident or not."""
         var = chance.choice(self._vars(number))
         is_there = var.root in self.layout.local
         return replace(self.choices, residents={**self.choices.residents, var.root: not is_there})
 
     def spread(self, number: int, chance: random.Random) -> Choices | None:
-        """A tensor in both DRAMs, or in one."""
+        """Return a tensor in both DRAMs, or in one."""
         var = chance.choice(self._vars(number))
         if var.root in self.layout.local:
             return None
         return replace(self.choices, spread={**self.choices.spread, var.root: var.root not in self.layout.dram1})
 
     def copy(self, _number: int, _chance: random.Random) -> Choices | None:
-        """Constants in both DRAMs, or in one."""
+        """Return constants in both DRAMs, or in one."""
         return self._copied()
 
     def pace(self, number: int, chance: random.Random) -> Choices | None:
-        """Another pace of a layer's SIMD operations."""
+        """Return another pace of a layer's SIMD operations."""
         pace = chance.choice(PACES)
         if pace == self.choices.paces.get(number, 2 * SIMD_CYCLES):
             return None

@@ -37,9 +37,10 @@ _KIND = Kind.of_head("what tuning found", r"\[")
 
 def tune_network(request: Request, arch: Arch, dram: DramModel, budget: Budget, jobs: int,
                  progress: Progress) -> list[Tuned]:
-    """Search for choices for each of the machine's parts, in ``jobs`` processes; what an earlier search found for the
-    same network, machine, memory, budget and compiler is taken as it is. Raises WeftError for everything that is the
-    user's to mend."""
+    """Search for choices for each subgraph of the machine, in ``jobs`` processes.
+
+    What an earlier search found for the same network, machine, memory, budget and compiler is taken as it is. Raise
+    WeftError for everything that the user can mend."""
     _, made = run_parts(request, arch, last="consts")
     problems = [_problem(request, products, dram) for products in made]
     file = cache_directory("tuning") / f"{_digest(problems, budget)}.json"
@@ -61,7 +62,7 @@ def _problem(request: Request, products: Products, dram: DramModel) -> Problem:
 
 
 def _known(file: Path) -> list[Tuned] | None:
-    """What is kept, None where nothing is, or nothing that can be read."""
+    """Return what is kept, None if nothing is, or nothing that can be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[Tuned])
     except (OSError, msgspec.DecodeError):

@@ -43,7 +43,7 @@ class Budget:
     seed: int = 0
 
     def share(self, part: float) -> Budget:
-        """Of a part of the work."""
+        """Return the budget of a part of the work."""
         return Budget(None if self.seconds is None else self.seconds * part,
                       None if self.steps is None else round(self.steps * part), self.seed)
 
@@ -58,8 +58,9 @@ class Tuned:
 
 
 def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progress: Progress) -> list[Tuned]:
-    """Search for choices for each part of a network; parts get of the budget what they take of its cycles. The
-    processes of ``executor`` know ``problems`` (:func:`judge.begin`)."""
+    """Search for choices for each part of a network; parts get of the budget what they take of its cycles.
+
+    The processes of ``executor`` know ``problems`` (:func:`judge.begin`)."""
     waiting = [executor.submit(judge.whole, part, FORMULA) for part in range(len(problems))]
     known = [future.result() for future in waiting]
     before = [found for found in known if found is not None]
@@ -77,7 +78,7 @@ class _Clock:
     began: float = field(default_factory=time.monotonic)
 
     def gone(self, reserve: float) -> float:
-        """The share of it that is gone when ``reserve`` seconds more are."""
+        """Return the share of it that is gone when ``reserve`` seconds more are."""
         if self.budget.steps is not None:
             return self.steps / max(self.budget.steps, 1)
         assert self.budget.seconds is not None
@@ -100,11 +101,11 @@ class _Search:
 
     @property
     def current(self) -> Choices:
-        """The best choices with all that was taken since."""
+        """Return the best choices with all that was taken since."""
         return self.best.plus(*(what for _, what in self.taken))
 
     def run(self, budget: Budget, progress: Progress) -> Tuned:
-        """Round after round until the budget is gone."""
+        """Search round after round until the budget is gone."""
         clock, chance = _Clock(budget), random.Random(budget.seed)
         while clock.gone(self.longest_check if self.taken else 0) < 1:
             progress(clock.gone(0), self.before.cycles, self.cycles.cycles)
@@ -154,7 +155,7 @@ class _Search:
         return not known
 
     def _take(self, base: Choices, judged: Sequence[tuple[Local | None, Choices]]) -> None:
-        """The moves that save most, as many as do not touch each other; the same for layers of the same form then."""
+        """Take the moves that save most and do not touch each other; queue the same for layers of the same form."""
         good = sorted(((found, move) for found, move in judged if found is not None and found.saved > 0),
                       key=lambda entry: -entry[0].saved)
         self.judged_layers += sum(found.end - found.first for found, _ in judged if found is not None)
@@ -184,7 +185,7 @@ class _Search:
 
 
 def alike(move: Choices, layout: MemoryPlan) -> Iterator[Choices]:
-    """The same tilings for other layers of the same form."""
+    """Yield the same tilings for other layers of the same form."""
     for number, tiling in move.tilings.items():
         shape = layout.shapes[number]
         for other, each in enumerate(layout.shapes):
